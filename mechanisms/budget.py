@@ -1,0 +1,219 @@
+"""Privacy budgets: (epsilon, delta), zero-concentrated differential privacy, and the way between them.
+
+The conversion is Proposition 12 of Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy"
+(2020), at its exact minimum: dp-accounting offers the same formula on a fixed list of orders only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Callable
+from fractions import Fraction
+
+from headcount.mechanisms.errors import ParameterError
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """A bound on the privacy loss: P[M(D) in S] <= e^epsilon P[M(D') in S] + delta for neighbours D, D'.
+
+    `delta` 0 is pure differential privacy. The relation of the neighbours is a parameter of each mechanism.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", _probability("delta", self.delta))
+
+    @property
+    def epsilon_fraction(self) -> Fraction:
+        """Epsilon as the exact decimal that it prints as: 0.1 is 1/10, not the binary number nearest to it.
+
+        The decimal is what its owner wrote and what the report states, and its small numerator and
+        denominator keep noise scales small.
+        """
+        return _decimal(self.epsilon)
+
+    def split(self, *weights: float, delta: tuple[float, ...] | None = None) -> tuple[Budget, ...]:
+        """Parts that together cost this budget (basic composition), their epsilons in proportion to
+        `weights`.
+
+        A delta above 0 that meets more than one part must be given weights of its own, since most steps need
+        none: `delta=(0, 1)` gives it whole to the second. Rounding is downwards: the parts, in the decimals
+        that they print as, never add up to more than the whole.
+        """
+        epsilon_shares = _shares("weight", weights)
+        if not any(epsilon_shares) or not all(epsilon_shares):
+            raise ParameterError(f"every weight of a split must be positive, got {weights}")
+        if delta is None:
+            if self.delta > 0 and len(weights) > 1:
+                raise ParameterError(
+                    f"a budget with delta = {self.delta} was split into {len(weights)} parts without saying "
+                    "which gets the delta; give its weights, e.g. delta=(0, 1) for the second part only"
+                )
+            delta = (1,) * len(weights)
+        if len(delta) != len(weights):
+            raise ParameterError(f"a split into {len(weights)} parts got {len(delta)} delta weights: {delta}")
+        delta_shares = _shares("delta weight", delta)
+        if not any(delta_shares):
+            raise ParameterError(f"at least one delta weight must be positive, got {delta}")
+        whole_epsilon, whole_delta = _decimal(self.epsilon), _decimal(self.delta)
+        return tuple(
+            Budget(_round_down(whole_epsilon * e), _round_down(whole_delta * d))
+            for e, d in zip(epsilon_shares, delta_shares, strict=True)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Zcdp:
+    """delta-approximate rho-zCDP: except with probability delta, the Renyi divergence of every order a > 1
+    between the outputs on neighbours is at most a * rho. Both parameters add up under composition."""
+
+    rho: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", _positive("rho", self.rho))
+        object.__setattr__(self, "delta", _probability("delta", self.delta))
+
+    def to_budget(self, delta2: float) -> Budget:
+        """The (epsilon, delta + (1 - delta) delta2) that this promises, with the least epsilon for
+        `delta2`."""
+        epsilon = zcdp_epsilon(self.rho, delta2)
+        own, more = _decimal(self.delta), _decimal(float(delta2))
+        return Budget(epsilon, _round_up(own + (1 - own) * more))
+
+    @classmethod
+    def from_budget(cls, budget: Budget, delta: float = 0.0) -> Zcdp:
+        """The largest rho such that `delta`-approximate rho-zCDP keeps within `budget`."""
+        delta = _probability("delta", delta)
+        if not delta < budget.delta:
+            raise ParameterError(
+                f"zCDP needs a budget with a delta above its own {delta}, got {budget.delta}: raise that"
+            )
+        own, whole = _decimal(delta), _decimal(budget.delta)
+        return cls(zcdp_rho(budget.epsilon, _round_down((whole - own) / (1 - own))), delta)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """The least delta that rho-zCDP promises at `epsilon` >= 0.
+
+    delta = min over a > 1 of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is
+    u((1+u) rho - epsilon) + u ln u - (1+u) ln(1+u), which is convex: its derivative, (1+2u) rho - epsilon -
+    ln(1 + 1/u), increases from minus infinity, and bisection finds the one root. Every u gives a valid delta,
+    so that an inexact root costs tightness, never privacy.
+    """
+    rho, epsilon = _positive("rho", rho), _at_least_0("epsilon", epsilon)
+    low = max(-700.0, -(3 * rho + 1))  # ln u where the derivative is negative (or delta is 1 anyway)
+    high = math.log(max(1.0, (epsilon + 1) / rho))  # where it is positive
+    for _ in range(80):
+        middle = (low + high) / 2
+        u = math.exp(middle)
+        if (1 + 2 * u) * rho - epsilon - math.log1p(1 / u) < 0:
+            low = middle
+        else:
+            high = middle
+    u = math.exp(high)
+    log_delta = u * ((1 + u) * rho - epsilon) + u * math.log(u) - (1 + u) * math.log1p(u)
+    return max(math.exp(min(0.0, log_delta)), math.ulp(0.0))  # never 0, which would promise more
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The least epsilon that rho-zCDP promises with `delta`, rounded upwards."""
+    rho, delta = _positive("rho", rho), _inner("delta", delta)
+    high = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the looser classical bound
+    return _bisect(lambda epsilon: zcdp_delta(rho, epsilon) <= delta, good=high, bad=0.0)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest rho such that rho-zCDP promises (epsilon, delta), rounded downwards."""
+    epsilon, delta = _positive("epsilon", epsilon), _inner("delta", delta)
+    log = math.log(1 / delta)
+    good = (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2  # by the looser classical bound
+    bad = 2 * good
+    while zcdp_delta(bad, epsilon) <= delta:
+        good, bad = bad, 2 * bad
+    return _bisect(lambda rho: zcdp_delta(rho, epsilon) <= delta, good=good, bad=bad)
+
+
+def _bisect(holds: Callable[[float], bool], good: float, bad: float) -> float:
+    """The point nearest to the border at which `holds` was seen to be true."""
+    for _ in range(100):
+        middle = (good + bad) / 2
+        if middle in (good, bad):
+            break
+        if holds(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def _number(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ParameterError(f"{name} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ParameterError(f"{name} must be a finite number, got {value!r}")
+    return number
+
+
+def _positive(name: str, value: float) -> float:
+    number = _number(name, value)
+    if number <= 0:
+        raise ParameterError(f"{name} must be positive, got {value!r}")
+    return number
+
+
+def _at_least_0(name: str, value: float) -> float:
+    number = _number(name, value)
+    if number < 0:
+        raise ParameterError(f"{name} must not be negative, got {value!r}")
+    return number
+
+
+def _probability(name: str, value: float) -> float:
+    number = _number(name, value)
+    if not 0 <= number < 1:
+        raise ParameterError(f"{name} must be at least 0 and below 1, got {value!r}")
+    return number
+
+
+def _inner(name: str, value: float) -> float:
+    number = _number(name, value)
+    if not 0 < number < 1:
+        raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}")
+    return number
+
+
+def _decimal(number: float) -> Fraction:
+    return Fraction(repr(number))
+
+
+def _shares(name: str, weights: tuple[float, ...]) -> tuple[Fraction, ...]:
+    if not weights:
+        raise ParameterError(f"a split needs at least one {name}")
+    exact = tuple(_decimal(_at_least_0(name, weight)) for weight in weights)
+    whole = sum(exact)
+    return tuple(weight / whole if whole else weight for weight in exact)
+
+
+def _round_down(exact: Fraction) -> float:
+    number = float(exact)
+    while _decimal(number) > exact:
+        number = math.nextafter(number, -math.inf)
+    return number
+
+
+def _round_up(exact: Fraction) -> float:
+    number = float(exact)
+    while _decimal(number) < exact:
+        number = math.nextafter(number, math.inf)
+    return number

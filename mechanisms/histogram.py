@@ -1,0 +1,291 @@
+"""Private histograms (paper 000, Algorithms 1 and 3): sums by item, noise, and a threshold where items are unknown.
+
+Guarantee: with contributions bounded as the `NoisePlan` says, the released counts are (epsilon, delta)-differentially
+private for the plan's relation, per user. Two corrections to the paper matter here. Noise goes only to items with a
+positive *bounded* sum, since one user's many other items would each get a chance to pass the threshold (Algorithm 3 as
+printed); and the plan's threshold is the one for discrete noise. Noise lanes hang on the item, its sum and a digest of
+the whole bounded histogram, so a repeated run repeats the noise and a changed input changes all of it.
+
+The functions are the steps of the Beam pipeline; `bounded_batches` and `noisy_counts` run them in a row without Beam, and
+a pipeline with the same key, id and labels gives exactly their rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from headcount.mechanisms.batches import (
+    BOUND,
+    bound_of,
+    from_ipc,
+    gather,
+    split_by_user,
+    sum_by_code,
+    to_ipc,
+    unite,
+)
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.domain import arrow_type, domain_digest, only_domain, public_domain
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.keys import Release, block_key, lane_key, subkey
+from headcount.mechanisms.lane_ids import item_lane_ids, lane_sum
+from headcount.mechanisms.names import Names, hash64, shard_of
+from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
+from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import (
+    ClipNormStep,
+    LimitPerItemStep,
+    RandClipStep,
+    Step,
+    bound_shard,
+    check_bound,
+    promise_of,
+    step_subkeys,
+)
+
+_USERS = b"headcount.users"  # the type of the users, in the schema of a chunk of sums
+
+
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What the noise step must know of the whole bounded histogram before it draws.
+
+    `digest` stands for the histogram: the sum of all lane ids mod 2**128, the same however items are sharded. `origins`
+    are the bound, user type and item type of every part of it: more than one means that one user may count twice.
+    """
+
+    digest: int = 0
+    origins: frozenset[tuple[Bound, str, str]] = frozenset()
+
+    def joined(self, other: Evidence) -> Evidence:
+        """The evidence of both parts together."""
+        return Evidence((self.digest + other.digest) % 2**128, self.origins | other.origins)
+
+    def check(self, plan: NoisePlan, item_type: pa.DataType) -> None:
+        """Refuses a histogram that is not bounded as the noise was calibrated for."""
+        if len({bound.label for bound, _, _ in self.origins}) > 1:
+            raise InputError(
+                "contributions that were bounded separately reached one noise step, where a user may count twice; "
+                "flatten first, then bound"
+            )
+        if len({users for _, users, _ in self.origins}) > 1:
+            raise InputError("users are strings in some rows and integers in others; give them one type")
+        for bound, _, items in self.origins:
+            if dataclasses.replace(bound, label="") != dataclasses.replace(plan.bound, label=""):
+                raise InputError(
+                    f"the noise was calibrated for contributions bounded by {plan.bound.describe()}, but they are bounded "
+                    f"by {bound.describe()}; give the noise step the bound of the step before it"
+                )
+            if items != str(item_type):
+                raise InputError(f"items are of type {items}, not {item_type}; set item_type to str or int to match")
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """A whole private histogram as a value: the bounding steps, the noise for what they promise, and the domain.
+
+    `run` is the mechanism without Beam; the transforms wire the same parts into a pipeline.
+    """
+
+    name: str
+    budget: Budget
+    steps: tuple[Step, ...]
+    plan: NoisePlan
+    domain: Names | None
+    item_type: type
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        bounds: dict[str, str | int | float] = {"a user adds at most": self.plan.bound.describe()}
+        bounding = MechanismStep("bounding", 0.0, 0.0, bounds)
+        noise = MechanismStep.of_plan("noise and threshold" if self.domain is None else "noise", self.plan)
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, (bounding, noise))
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        label = self.name if label is None else label
+        if self.domain is not None:
+            batches = [only_domain(batch, self.domain) for batch in batches]
+        bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")
+        return noisy_counts(bounded, self.plan, release, f"{label}/NoisyCounts", self.domain, self.item_type)
+
+
+def unbounded_histogram(
+    budget: Budget,
+    bound: int,
+    max_per_item: int | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> Histogram:
+    """Algorithm 3, corrected: items come from the data, and those that too few users hold stay hidden.
+
+    Each user counts with a uniform sample of at most `bound` events, of which at most `max_per_item` on one item.
+    """
+    steps: tuple[Step, ...] = (RandClipStep(bound),)
+    if max_per_item is not None:
+        if check_bound("max_per_item", max_per_item) > bound:
+            raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}")
+        steps += (LimitPerItemStep(max_per_item),)
+    plan = calibrate_unknown_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
+    arrow_type(item_type)
+    return Histogram("UnboundedHistogram", budget, steps, plan, None, item_type)
+
+
+def bounded_histogram(
+    budget: Budget,
+    domain: Iterable[str] | Iterable[int],
+    bound: int,
+    noise: str = "laplace",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> Histogram:
+    """Algorithm 1: every item of a public domain is released, also those that nobody holds.
+
+    Each user's counts are scaled down to a norm of `bound`: l1 for Laplace noise, l2 for Gaussian.
+    """
+    if noise not in ("laplace", "gaussian"):
+        raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+    steps: tuple[Step, ...] = (ClipNormStep(bound, 1 if noise == "laplace" else 2),)
+    plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
+    return Histogram("BoundedHistogram", budget, steps, plan, public_domain(domain, item_type), item_type)
+
+
+def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Names | None) -> bytes:
+    """The subkey of a noise step, from its label, its plan and a digest of the public domain."""
+    return subkey(key, release_id, label, {"plan": plan.to_json(), "domain": domain_digest(domain)})
+
+
+def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Sums a bounded batch by item and cuts the positive sums into (shard, Arrow stream) chunks by a hash of the item."""
+    bound = bound_of(batch)
+    if bound == Bound():
+        raise InputError(
+            "contributions reached the noise bounded by nothing; put RandClip, or LimitItems and LimitPerItem, before it"
+        )
+    item = batch.column("item")
+    if not isinstance(item, pa.DictionaryArray):
+        item = item.dictionary_encode()
+    codes = np.asarray(item.indices).astype(np.int64)
+    sums = sum_by_code(codes, np.asarray(batch.column("count")), len(item.dictionary))
+    present = np.flatnonzero(sums)
+    items, sums = item.dictionary.take(pa.array(present)), sums[present]
+    home = shard_of(hash64(items), shards)
+    order = np.argsort(home, kind="stable")
+    items, sums, home = items.take(pa.array(order)), sums[order], home[order]
+    user = batch.schema.field("user").type
+    users = str(user.value_type if pa.types.is_dictionary(user) else user)
+    origin = {BOUND: bound.to_json().encode(), _USERS: users.encode()}
+    cuts = np.searchsorted(home, np.arange(shards + 1))
+    for shard in np.flatnonzero(np.diff(cuts)):
+        rows = slice(cuts[shard], cuts[shard + 1])
+        columns = {"item": items[rows], "sum": pa.array(sums[rows])}
+        yield int(shard), to_ipc(pa.RecordBatch.from_pydict(columns, metadata=origin))
+
+
+def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes) -> tuple[pa.RecordBatch, Evidence]:
+    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and what the noise step must know of it."""
+    batches = [from_ipc(chunk) for chunk in chunks]
+    items, code = unite([batch.column("item") for batch in batches])
+    sums = sum_by_code(code, np.concatenate([np.asarray(batch.column("sum")) for batch in batches]), len(items))
+    ids = item_lane_ids(lane_key(noise_subkey), items, sums)
+    origins = frozenset(
+        (bound_of(batch), (batch.schema.metadata or {})[_USERS].decode(), str(items.type)) for batch in batches
+    )
+    return _with_lanes(items, sums, ids), Evidence(lane_sum(ids), origins)
+
+
+def with_absent(histogram: pa.RecordBatch | None, domain: Names, noise_subkey: bytes) -> pa.RecordBatch:
+    """Adds the domain's items that nobody holds, with a sum of zero and lanes of their own."""
+    absent = domain
+    if histogram is not None:
+        absent = domain.filter(pc.invert(pc.is_in(domain, value_set=histogram.column("item"))))
+    zero = np.zeros(len(absent), dtype=np.int64)
+    extra = _with_lanes(absent, zero, item_lane_ids(lane_key(noise_subkey), absent, zero))
+    return extra if histogram is None else pa.concat_batches([histogram, extra])
+
+
+def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, evidence: Evidence) -> pa.RecordBatch:
+    """The released rows item, count, stddev of one item shard: noise on every row, then the plan's threshold.
+
+    Sum and noise are integers on the plan's grid. Without a public domain the count is rounded to an integer, after the
+    threshold, which is post-processing.
+    """
+    sums = np.asarray(histogram.column("sum"))
+    shift = plan.grid - plan.bound.grid
+    if len(sums) and int(sums.max()) >= 2**61 >> shift:
+        raise InputError("a sum is too large for the noise's fixed-point grid; give counts in a larger unit")
+    ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
+    lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
+    noise = (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
+    value = (sums << shift) + noise
+    item = histogram.column("item")
+    if plan.threshold is None:
+        count = value * 2.0**-plan.grid
+    else:
+        released = np.flatnonzero(value >= plan.threshold)
+        item, value = item.take(pa.array(released)), value[released]
+        half = (1 << plan.grid) >> 1
+        count = ((value + half) >> plan.grid).astype(np.float64)
+    return counts_batch(item, count, plan.stddev)
+
+
+def counts_batch(item: Names, count: np.ndarray, stddev: float) -> pa.RecordBatch:
+    """Released counts as a batch item, count, stddev."""
+    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(np.full(len(count), stddev))}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def by_partition(counts: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts released rows into output partitions by a hash of the item: public, and the same for any sharding."""
+    home = shard_of(hash64(counts.column("item")), partitions)
+    for partition in range(partitions):
+        yield partition, to_ipc(counts.filter(pa.array(home == partition)))
+
+
+def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:
+    """The rows of one output partition, sorted by item: in this order nothing shows how they were sharded."""
+    counts = pa.concat_batches([from_ipc(chunk) for chunk in chunks])
+    return counts.take(pc.sort_indices(counts.column("item")))
+
+
+def noisy_counts(
+    batches: Iterable[pa.RecordBatch], plan: NoisePlan, release: Release, label: str, domain: Names | None = None,
+    item_type: type = str,
+) -> pa.RecordBatch:
+    """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases."""
+    key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
+    chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
+    histogram, evidence = merge_sums(chunks, key) if chunks else (None, Evidence())
+    evidence.check(plan, arrow_type(item_type))
+    if domain is not None:
+        histogram = with_absent(histogram, domain, key)
+    if histogram is None:
+        return counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), plan.stddev)
+    return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])
+
+
+def bounded_batches(
+    batches: Iterable[pa.RecordBatch], steps: Sequence[Step], release: Release, label: str
+) -> list[pa.RecordBatch]:
+    """The contributions with the steps applied to every user: what a bounding transform gives."""
+    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
+    if not chunks:
+        return []
+    subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)
+    return [bound_shard(gather(chunks), steps, subkeys, label).to_batch()]
+
+
+def _with_lanes(items: Names, sums: np.ndarray, ids: np.ndarray) -> pa.RecordBatch:
+    lanes = {"lane_hi": pa.array(ids[:, 0]), "lane_lo": pa.array(ids[:, 1])}
+    return pa.RecordBatch.from_pydict({"item": items, "sum": pa.array(sums)} | lanes)

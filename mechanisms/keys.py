@@ -1,0 +1,262 @@
+"""Where the secret key comes from, what names a release, and how a step's own keys follow from both.
+
+The key (256 bits) belongs to the owner of the data: whoever has it together with an output can take the
+noise off. So it is guarded like the raw data and never travels: a pipeline carries a *key source*, which says
+where the process that draws the noise finds the key. No object of this module holds key bytes, so none can be
+pickled or printed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+import threading
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Protocol
+
+from headcount.mechanisms.errors import ParameterError
+
+#: Part of every subkey. Raise it whenever the same key, id and data would no longer give the same noise.
+ALGORITHM_VERSION = 1
+
+KEY_BYTES = 32
+
+_HEX_KEY = re.compile(rb"[0-9a-fA-F]{64}")
+_RELEASE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LONGEST_FILE = 1024  # a key file has 65 bytes; white space around the key is allowed
+_MAKE_ONE = "make a key file with `headcount key FILE`"
+
+
+class KeySource(Protocol):
+    """Says where the key is; picklable, and without the key itself."""
+
+    def fetch(self) -> bytes:
+        """The 32 bytes of the key, or a ParameterError that says how to provide it."""
+
+
+def _refuse_key_as_name(name: str, what: str) -> None:
+    """A key given in place of its location would travel with the pipeline and show up in messages."""
+    if _HEX_KEY.fullmatch(os.fsencode(name.strip())):
+        raise ParameterError(
+            f"the {what} looks like a key itself (64 hexadecimal digits); give the {what}, not the key"
+        )
+
+
+def _parse_key(content: bytes, where: str) -> bytes:
+    text = content.strip()
+    if not _HEX_KEY.fullmatch(text):
+        raise ParameterError(
+            f"{where} does not hold a key: it must be exactly 64 hexadecimal digits; {_MAKE_ONE}"
+        )
+    return bytes.fromhex(text.decode("ascii"))
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyFile:
+    """A file of 64 hexadecimal digits that only its owner can read."""
+
+    path: str | os.PathLike[str]
+
+    def __post_init__(self) -> None:
+        _refuse_key_as_name(os.fspath(self.path), "path of the key file")
+
+    def fetch(self) -> bytes:
+        """The key; refuses a file that is missing, not regular, open to others, or not a key."""
+        where = f"key file {os.fspath(self.path)!r}"
+        try:
+            # O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise ParameterError(f"{where} cannot be opened: {error.strerror}; {_MAKE_ONE}") from None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ParameterError(f"{where} is not a regular file; {_MAKE_ONE}")
+            mode = stat.S_IMODE(status.st_mode)
+            if mode & 0o077:
+                raise ParameterError(
+                    f"{where} is open to others than its owner (mode {mode:04o}); run `chmod 600` on it if"
+                    f" nobody has read it yet, else {_MAKE_ONE}"
+                )
+            content = os.read(descriptor, _LONGEST_FILE) if status.st_size <= _LONGEST_FILE else b""
+        finally:
+            os.close(descriptor)
+        return _parse_key(content, where)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyEnvironment:
+    """An environment variable, of the process that draws the noise, which holds 64 hexadecimal digits."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _refuse_key_as_name(self.name, "name of the key's environment variable")
+        if not self.name or "=" in self.name or "\0" in self.name:
+            raise ParameterError(f"the key's environment variable needs a plain name, got {self.name!r}")
+
+    def fetch(self) -> bytes:
+        """The key; refuses a variable that is not set or does not hold a key."""
+        value = os.environ.get(self.name)
+        if value is None:
+            raise ParameterError(
+                f"environment variable {self.name} is not set where the noise is drawn; set it to a key of 64"
+                " hexadecimal digits on every worker"
+            )
+        return _parse_key(os.fsencode(value), f"environment variable {self.name}")
+
+
+def _write_fresh_key(descriptor: int) -> None:
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(secrets.token_hex(KEY_BYTES) + "\n")
+
+
+def write_key_file(path: str | os.PathLike[str]) -> KeyFile:
+    """Make a fresh key in a new file that only its owner can read; an existing file is never touched."""
+    source = KeyFile(path)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ParameterError(
+            f"key file {os.fspath(path)!r} exists already and is never overwritten; give another path"
+        ) from None
+    except OSError as error:
+        raise ParameterError(f"key file {os.fspath(path)!r} cannot be made: {error.strerror}") from None
+    try:
+        _write_fresh_key(descriptor)
+    except OSError as error:
+        os.unlink(path)
+        raise ParameterError(f"key file {os.fspath(path)!r} cannot be written: {error.strerror}") from None
+    return source
+
+
+_ephemeral: KeyFile | None = None
+_ephemeral_lock = threading.Lock()
+
+
+def _remove_ephemeral(path: str, owner: int) -> None:
+    # A forked worker inherits the exit handler but not the file.
+    if os.getpid() == owner and os.path.exists(path):
+        os.unlink(path)
+
+
+def ephemeral_key() -> KeyFile:
+    """The key of this process: a temporary file, made once, readable by its owner only, removed at exit.
+
+    Worker processes on the same machine reach it; a release made with it cannot be repeated after the exit.
+    """
+    global _ephemeral
+    with _ephemeral_lock:
+        if _ephemeral is None:
+            descriptor, path = tempfile.mkstemp(prefix="headcount-key-")
+            atexit.register(_remove_ephemeral, path, os.getpid())
+            _write_fresh_key(descriptor)
+            _ephemeral = KeyFile(path)
+        return _ephemeral
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Release:
+    """One release of one input: the key source, and a public id (128 fresh random bits unless given).
+
+    The same key, id, parameters and data repeat the same noise; give an id only to repeat that release.
+    """
+
+    key_source: KeySource
+    id: str
+
+    def __init__(self, key_source: KeySource, id: str | None = None) -> None:
+        if not callable(getattr(key_source, "fetch", None)):
+            # The value is not echoed: it may be the key.
+            raise ParameterError(
+                "a release takes a key source such as KeyFile or KeyEnvironment,"
+                f" got a {type(key_source).__name__}"
+            )
+        if id is None:
+            id = secrets.token_hex(16)
+        if not isinstance(id, str) or not _RELEASE_ID.fullmatch(id):
+            raise ParameterError(
+                f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}"
+            )
+        object.__setattr__(self, "key_source", key_source)
+        object.__setattr__(self, "id", id)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON knows it, or a ParameterError for what has no single canonical text."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str):
+                raise ParameterError(f"names of subkey parameters must be text, got {name!r}")
+        return {name: _plain(entry) for name, entry in value.items()}
+    raise ParameterError(
+        "subkey parameters must be text, integers, booleans, None, fractions, lists or mappings of these;"
+        f" got a {type(value).__name__}: {value!r}"
+    )
+
+
+def _canonical(parameters: Mapping[str, Any]) -> bytes:
+    return json.dumps(_plain(parameters), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def subkey(
+    key: bytes,
+    release_id: str,
+    label: str,
+    parameters: Mapping[str, Any],
+    chosen: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The 32-byte key of one step: a keyed hash of all that must not share random bits with anything else.
+
+    `label` is the step's full label, `parameters` its public parameters, `chosen` what was chosen at run
+    time. Fields are length-prefixed and mappings become JSON with sorted keys, so different inputs never have
+    the same encoding. Fractions count as the text 'n/d'. Floats are refused, because 1.0 and 1 would be two
+    keys for one parameter: pass the exact fraction or text.
+    """
+    digest = hashlib.blake2b(key=_checked(key), digest_size=KEY_BYTES, person=b"headcount.subkey")
+    fields = (
+        str(ALGORITHM_VERSION).encode(),
+        release_id.encode(),
+        label.encode(),
+        _canonical(parameters),
+        _canonical(chosen or {}),
+    )
+    for field in fields:
+        digest.update(len(field).to_bytes(8, "little"))
+        digest.update(field)
+    return digest.digest()
+
+
+def lane_key(subkey: bytes) -> bytes:
+    """The key of a step's lane ids."""
+    return hashlib.blake2b(key=_checked(subkey), digest_size=KEY_BYTES, person=b"headcount.lane").digest()
+
+
+def block_key(subkey: bytes, digest: bytes = b"") -> bytes:
+    """The AES-256 key of a step's random words; `digest` stands for the whole data the step works on."""
+    return hashlib.blake2b(
+        digest, key=_checked(subkey), digest_size=KEY_BYTES, person=b"headcount.block"
+    ).digest()
+
+
+def _checked(key: bytes) -> bytes:
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise ParameterError(
+            f"a key is {KEY_BYTES} bytes; got a {type(key).__name__} of another kind or length"
+        )
+    return key

@@ -1,0 +1,138 @@
+"""Lane ids: a keyed digest of what a lane is and of the data it works on.
+
+Each id is BLAKE2b-128 under the step's lane key, over an injective encoding: a head of fixed size that holds
+type tags and lengths, then the bytes that those lengths delimit. Two lanes share an id only if identity and
+data are the same, up to a collision of the hash; without the key an id tells nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from headcount.mechanisms.errors import ParameterError
+
+_TEXT, _NUMBER = b"s", b"i"
+_ITEM_HEAD = np.dtype([("kind", "S1"), ("item", "<i8"), ("sum", "<i8"), ("sign", "<i8")])
+_USER_HEAD = np.dtype([("kind", "S1"), ("item_kind", "S1"), ("user", "<i8"), ("rows", "<i8")])
+_BATCH = 1 << 16  # lanes encoded and hashed at a time, which bounds the memory for copies
+
+
+def item_lane_ids(lane_key: bytes, items: pa.Array, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """The lane of each item (text or int64) together with its exact sum, as an (n, 2) array.
+
+    Encoding: kind, length in bytes (int64 items: the item), the sum as a signed integer of 16 bytes; the
+    item's bytes.
+    """
+    if len(items) != len(sums):
+        raise ParameterError(f"every item needs one sum, got {len(items)} items and {len(sums)} sums")
+    kind, numbers, offsets, text = _columns(items)
+    head = np.empty(len(items), dtype=_ITEM_HEAD)
+    head["kind"], head["item"], head["sum"] = kind, numbers, sums
+    head["sign"] = head["sum"] >> 63
+    return _digests(lane_key, b"headcount.items", head, [_pieces(offsets, text)])
+
+
+def user_lane_ids(
+    lane_key: bytes,
+    users: pa.Array,
+    offsets: npt.NDArray[np.int64],
+    items: pa.Array,
+    counts: npt.NDArray[np.int64],
+) -> npt.NDArray[np.uint64]:
+    """The lane of each user together with all its rows, as an (n, 2) array.
+
+    User u has the rows offsets[u] to offsets[u + 1] of `items` and `counts`, consolidated and in canonical
+    order (the caller's part: another order is another lane). Users and items are text or int64.
+
+    Encoding: both kinds, length of the user in bytes (int64 users: the user), number of rows; the user's
+    bytes; for each row the item's length (int64 items: the item) and the count; all the items' bytes.
+    """
+    offsets = np.asarray(offsets, dtype=np.int64)
+    if len(offsets) != len(users) + 1 or len(items) != len(counts):
+        raise ParameterError(
+            f"{len(users)} users need one offset more, got {len(offsets)}; {len(items)} items need as many"
+            f" counts, got {len(counts)}"
+        )
+    rows = np.diff(offsets)
+    if offsets[0] < 0 or offsets[-1] > len(items) or (rows < 0).any():
+        raise ParameterError(f"the offsets of users must ascend within the {len(items)} rows")
+    kind, user_numbers, user_offsets, user_text = _columns(users)
+    item_kind, item_numbers, item_offsets, item_text = _columns(items)
+    head = np.empty(len(users), dtype=_USER_HEAD)
+    head["kind"], head["item_kind"], head["user"], head["rows"] = kind, item_kind, user_numbers, rows
+    table = np.empty((len(items), 2), dtype="<i8")
+    table[:, 0], table[:, 1] = item_numbers, counts
+    return _digests(
+        lane_key,
+        b"headcount.users",
+        head,
+        [
+            _pieces(user_offsets, user_text),
+            _pieces(offsets * table.strides[0], pa.py_buffer(table.data)),
+            _pieces(item_offsets[offsets], item_text),
+        ],
+    )
+
+
+def lane_sum(ids: npt.NDArray[np.uint64]) -> int:
+    """The sum of all ids mod 2^128: one number for a set of lanes, the same for every order and sharding."""
+    # Added up in halves of 32 bits, since a sum of 2^32 of them still fits 64.
+    upper = (ids >> np.uint64(32)).sum(axis=0, dtype=np.uint64).tolist()
+    lower = (ids & np.uint64(2**32 - 1)).sum(axis=0, dtype=np.uint64).tolist()
+    high, low = ((u << 32) + v for u, v in zip(upper, lower, strict=True))
+    return ((high << 64) + low) % 2**128
+
+
+def _columns(array: pa.Array) -> tuple[bytes, npt.NDArray[Any], npt.NDArray[np.int64], pa.Buffer]:
+    """Kind of the array; what stands in the head for each value; offsets into its text; its text."""
+    if array.null_count:
+        raise ParameterError("lanes have no nulls; drop or refuse them before")
+    if pa.types.is_int64(array.type):
+        numbers = array.to_numpy(zero_copy_only=False)
+        return _NUMBER, numbers, np.zeros(len(array) + 1, dtype=np.int64), pa.py_buffer(b"")
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        raise ParameterError(f"lanes are made of string or int64 values, got {array.type}")
+    _, offset_buffer, text = array.buffers()
+    if len(array) == 0 or text is None:  # Arrow may leave out buffers without content
+        offsets = np.zeros(len(array) + 1, dtype=np.int64)
+        return _TEXT, np.diff(offsets), offsets, pa.py_buffer(b"")
+    width = np.int32 if pa.types.is_string(array.type) else np.int64
+    offsets = np.frombuffer(offset_buffer, dtype=width, count=array.offset + len(array) + 1)  # type: ignore
+    offsets = offsets[array.offset :].astype(np.int64)
+    return _TEXT, np.diff(offsets), offsets, text
+
+
+def _pieces(offsets: npt.NDArray[np.int64], content: pa.Buffer) -> pa.Array:
+    """The bytes of `content` between each two offsets, without a copy."""
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.data), content]
+    )
+
+
+def _digests(
+    lane_key: bytes, purpose: bytes, head: npt.NDArray[np.void], pieces: list[pa.Array]
+) -> npt.NDArray[np.uint64]:
+    """The keyed digest of each head followed by its pieces."""
+    # Copying a prepared state costs less than passing key and sizes for every lane.
+    prepared = hashlib.blake2b(key=lane_key, digest_size=16, person=purpose).copy
+    heads = _pieces(np.arange(len(head) + 1) * head.itemsize, pa.py_buffer(head.tobytes()))
+    nothing = pa.scalar(b"", pa.large_binary())
+    ids = np.empty((len(head), 2), dtype=np.uint64)
+    for start in range(0, len(head), _BATCH):
+        columns = [column.slice(start, _BATCH) for column in (heads, *pieces)]
+        encoded = pc.binary_join_element_wise(*columns, nothing)  # type: ignore[call-overload]
+        _, offsets, content = encoded.buffers()
+        messages = content.to_pybytes()
+        digests = []
+        for begin, end in pairwise(np.frombuffer(offsets, dtype=np.int64, count=len(encoded) + 1).tolist()):
+            state = prepared()
+            state.update(messages[begin:end])
+            digests.append(state.digest())
+        ids[start : start + len(digests)] = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2)
+    return ids

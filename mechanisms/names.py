@@ -1,0 +1,87 @@
+"""Names of users and items as Arrow columns: a stable hash, a canonical order, and the two kinds that are allowed.
+
+A name is a string or an int64. The hash here only spreads work over shards and fixes an order; it is no secret and
+nothing private rests on it: whoever shares a hash with another is still told apart by the name itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+
+Names = pa.Array  # of pa.string() or pa.int64(), without nulls
+
+_LONG = 256  # bytes; longer strings are hashed one by one, so that one huge name cannot cost a pass per word
+_K1 = np.uint64(0x9E3779B97F4A7C15)
+_K2 = np.uint64(0xBF58476D1CE4E5B9)
+_K3 = np.uint64(0x94D049BB133111EB)
+_MASKS = np.array([(1 << (8 * k)) - 1 for k in range(8)], dtype=np.uint64)
+
+
+def _finalise(h: np.ndarray) -> np.ndarray:
+    """The splitmix64 finaliser: a bijection of 64-bit words that spreads every bit."""
+    h = (h ^ (h >> np.uint64(30))) * _K2
+    h = (h ^ (h >> np.uint64(27))) * _K3
+    return h ^ (h >> np.uint64(31))
+
+
+def string_buffers(names: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets (n + 1, int32) into the bytes, and the bytes, of a string array that may be a slice."""
+    _, offsets, data = names.buffers()
+    if offsets is None or len(names) == 0:
+        return np.zeros(len(names) + 1, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+    ends = np.frombuffer(offsets, dtype=np.int32)[names.offset : names.offset + len(names) + 1]
+    return ends, np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, dtype=np.uint8)
+
+
+def hash64(names: Names) -> np.ndarray:
+    """A 64-bit hash of each name: the same in every process, on every machine, for every batch it appears in."""
+    if pa.types.is_integer(names.type):
+        return _finalise(np.asarray(names).view(np.uint64) + _K1)
+    ends, data = string_buffers(names)
+    if len(names) == 0:
+        return np.zeros(0, dtype=np.uint64)
+    base = int(ends[0])
+    padded = np.zeros(int(ends[-1]) - base + 8, dtype=np.uint8)
+    padded[:-8] = data[base : int(ends[-1])]
+    words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))  # a word at every byte
+    start = ends[:-1].astype(np.int64) - base
+    size = np.diff(ends)
+    h = size.astype(np.uint64) * _K1
+    whole = size >> 3
+    active: slice | np.ndarray = slice(None)  # every name first, then those that still have a whole word
+    for step in range(int(min(int(size.max()), _LONG)) >> 3):
+        remaining = np.flatnonzero(whole > step)
+        active = slice(None) if len(remaining) == len(size) else remaining
+        h[active] = _stir(h[active], words[start[active] + 8 * step])
+    rest = words[start + 8 * whole] if int(size.max()) <= _LONG else words[np.minimum(start + 8 * whole, len(words) - 1)]
+    h = _stir(h, rest & _MASKS[size & 7])
+    for i in np.flatnonzero(size > _LONG):
+        begin = int(start[i])
+        digest = hashlib.blake2b(padded[begin : begin + int(size[i])].tobytes(), digest_size=8).digest()
+        h[i] = int.from_bytes(digest, "little")
+    return _finalise(h)
+
+
+def _stir(h: np.ndarray, word: np.ndarray) -> np.ndarray:
+    h = (h ^ word) * _K2
+    return h ^ (h >> np.uint64(29))
+
+
+def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
+    """The shard of each hash: equal ranges of the 64-bit line, so that names sorted by hash lie shard by shard."""
+    return ((hashes >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32)
+
+
+def canonical_order(names: Names, hashes: np.ndarray) -> np.ndarray:
+    """Positions that sort distinct names by (hash, name): an order that depends on the names alone."""
+    order = np.argsort(hashes, kind="stable")
+    ranked = hashes[order]
+    tied = np.flatnonzero(ranked[1:] == ranked[:-1])
+    if len(tied):  # two names share a hash: only the names themselves can settle their order
+        for run in np.split(tied, np.flatnonzero(np.diff(tied) > 1) + 1):
+            lo, hi = int(run[0]), int(run[-1]) + 2
+            order[lo:hi] = sorted(order[lo:hi], key=lambda i: names[int(i)].as_py())
+    return order

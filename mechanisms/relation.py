@@ -1,0 +1,48 @@
+"""Which two data sets must not be told apart: the neighbouring relation of differential privacy."""
+
+from __future__ import annotations
+
+import enum
+
+from headcount.mechanisms.errors import ParameterError
+
+
+class Relation(enum.Enum):
+    """Two data sets are neighbours if they differ in one user's whole data, in one of two ways.
+
+    ADD_REMOVE: one data set has one user more; the number of users is private.
+    REPLACE: one user's data are exchanged for any other; the number of users is public.
+
+    An (epsilon, delta) promise under one relation is not the same promise under the other, so that every
+    calibration takes the relation.
+    """
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+
+    @property
+    def users(self) -> int:
+        """In how many users' contributions two neighbours differ: 1, or 2 (one leaves, one comes).
+
+        Contributions are non-negative, so that this factor applies to the l1 distance of two neighbours' sums
+        (|x - y| <= |x| + |y|) and to their *squared* l2 distance (|x - y|^2 <= |x|^2 + |y|^2).
+        """
+        return 2 if self is Relation.REPLACE else 1
+
+    @property
+    def words(self) -> str:
+        """The relation as the end of a sentence that begins "differential privacy under"."""
+        if self is Relation.REPLACE:
+            return "replacing one user's whole data by any other"
+        return "adding or removing one user's whole data"
+
+    @classmethod
+    def parse(cls, value: Relation | str) -> Relation:
+        """The relation itself, or the one that goes by this name."""
+        if isinstance(value, cls):
+            return value
+        for relation in cls:
+            if value == relation.value:
+                return relation
+        names = " or ".join(repr(relation.value) for relation in cls)
+        raise ParameterError(f"relation must be {names}, got {value!r}")

@@ -1,0 +1,151 @@
+"""Bounding steps as values: what each does to a shard of users, and what it then promises of every one of them.
+
+A transform and the pure function hold the same steps, so what is proved of the function holds for the pipeline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from headcount.mechanisms.batches import Shard
+from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
+from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys import subkey as derive_subkey
+
+MAX_BOUND = 10**9
+
+
+def check_bound(name: str, value: object) -> int:
+    """A bound as a plain integer, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_BOUND:
+        raise ParameterError(f"{name} must be an integer from 1 to {MAX_BOUND}, got {value!r}")
+    return int(value)
+
+
+class Step(Protocol):
+    """One bounding step: what it does to a shard, and what it then promises of every user."""
+
+    @property
+    def name(self) -> str:
+        """The step's label, which is part of its randomness."""
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        """The shard with every user's rows bounded."""
+
+    def promise(self, before: Bound) -> Bound:
+        """The bound that holds after the step, given the one before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RandClipStep:
+    """`rand_clip` with its bound."""
+
+    bound: int
+    name = "RandClip"
+
+    def __post_init__(self) -> None:
+        check_bound("bound", self.bound)
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        return rand_clip(shard, self.bound, subkey)
+
+    def promise(self, before: Bound) -> Bound:
+        return dataclasses.replace(
+            before, l0=_least(before.l0, self.bound), l1=_least(before.l1, self.bound), linf=_least(before.linf, self.bound)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LimitItemsStep:
+    """`limit_items` with its bound."""
+
+    items: int
+    name = "LimitItems"
+
+    def __post_init__(self) -> None:
+        check_bound("items", self.items)
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        return limit_items(shard, self.items, subkey)
+
+    def promise(self, before: Bound) -> Bound:
+        l0 = _least(before.l0, self.items)
+        return dataclasses.replace(before, l0=l0, l1=_least(before.l1, _product(l0, before.linf)))
+
+
+@dataclasses.dataclass(frozen=True)
+class LimitPerItemStep:
+    """`limit_per_item` with its bound."""
+
+    count: int
+    name = "LimitPerItem"
+
+    def __post_init__(self) -> None:
+        check_bound("count", self.count)
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        return limit_per_item(shard, self.count)
+
+    def promise(self, before: Bound) -> Bound:
+        linf = _least(before.linf, self.count)
+        return dataclasses.replace(before, linf=linf, l1=_least(before.l1, _product(before.l0, linf)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ClipNormStep:
+    """`clip_norm` with its bound; the last step, since counts are fractions after it."""
+
+    bound: int
+    p: int
+    name = "ClipNorm"
+
+    def __post_init__(self) -> None:
+        check_bound("bound", self.bound)
+        if self.p not in (1, 2):
+            raise ParameterError(f"p must be 1 or 2, got {self.p!r}")
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        return clip_norm(shard, self.bound, self.p)
+
+    def promise(self, before: Bound) -> Bound:
+        l1 = _least(before.l1, self.bound) if self.p == 1 else before.l1
+        return dataclasses.replace(
+            before, l1=l1, l2=_least(before.l2, self.bound), linf=_least(before.linf, self.bound), grid=clip_grid(self.bound)
+        )
+
+
+def promise_of(steps: Sequence[Step], before: Bound, label: str) -> Bound:
+    """What the steps promise together; `label` names them, after those that came before."""
+    for step in steps:
+        if before.grid:
+            raise ParameterError(f"{step.name} cannot follow ClipNorm, which leaves fractions: put ClipNorm last")
+        before = step.promise(before)
+    return dataclasses.replace(before, label=f"{before.label} > {label}" if before.label else label)
+
+
+def bound_shard(shard: Shard, steps: Sequence[Step], subkeys: Sequence[bytes], label: str) -> Shard:
+    """Applies the steps one after another; the result carries the bound that they promise."""
+    bound = promise_of(steps, shard.bound, label)
+    for step, subkey in zip(steps, subkeys, strict=True):
+        shard = step.apply(shard, subkey)
+    return dataclasses.replace(shard, bound=bound)
+
+
+def step_subkeys(key: bytes, release_id: str, label: str, steps: Sequence[Step]) -> list[bytes]:
+    """The subkey of each step, from its label and its parameters."""
+    return [
+        derive_subkey(key, release_id, f"{label}/{step.name}", dataclasses.asdict(step))  # type: ignore[call-overload]
+        for step in steps
+    ]
+
+
+def _least(bound: int | None, other: int | None) -> int | None:
+    return min((value for value in (bound, other) if value is not None), default=None)
+
+
+def _product(items: int | None, count: int | None) -> int | None:
+    return None if items is None or count is None else items * count

@@ -1,0 +1,124 @@
+"""The command line's entry: finds the subcommand, runs it, and turns every end into an exit status.
+
+0: done. 2: refused, with one line that says why. 1: unexpected, with a traceback. 130, 143: stopped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+
+from headcount.mechanisms.errors import HeadcountError, ParameterError
+from headcount.pipelines.command import Command, Stopped
+
+# Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
+COMMANDS = {
+    "histogram": "headcount.pipelines.histogram:COMMAND",
+    "generate": "headcount.pipelines.tools:GENERATE",
+    "key": "headcount.pipelines.tools:KEY",
+    "demo": "headcount.pipelines.demo:COMMAND",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: this process's own) and return its exit status."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    verbose = "--verbose" in argv[: argv.index("--") if "--" in argv else None]
+    try:
+        with _logs(verbose):
+            return _dispatch(argv)
+    except HeadcountError as error:
+        _say(str(error))
+        return 2
+    except KeyboardInterrupt:
+        _say("stopped by SIGINT")
+        return 128 + signal.SIGINT
+    except Stopped as stop:
+        _say(str(stop))
+        return stop.status
+    except SystemExit as end:  # argparse after --help
+        return end.code if isinstance(end.code, int) else 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
+def load(name: str) -> Command:
+    """The subcommand of this name."""
+    module, attribute = COMMANDS[name].split(":")
+    command: Command = getattr(importlib.import_module(module), attribute)
+    return command
+
+
+def _dispatch(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if argv[0] == "--version":
+        print(f"headcount {metadata.version('headcount')}")
+        return 0
+    if argv[0] not in COMMANDS:
+        kind = "flag" if argv[0].startswith("-") else "command"
+        raise ParameterError(f"unknown {kind} {argv[0]!r}; give one of {', '.join(COMMANDS)}, or --help")
+    from headcount.pipelines import options
+
+    command = load(argv[0])
+    args, beam_flags = options.parse(command, argv[1:])
+    return command.run(args, beam_flags)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {load(name).help}" for name in COMMANDS]
+    return "\n".join(
+        [
+            "usage: headcount COMMAND ...",
+            "",
+            "Counts what users do, without giving any user away: counts that may be published,",
+            "with a report that says exactly what was promised.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "headcount COMMAND --help shows the flags of a command, headcount --version the version.",
+            "",
+            "example:",
+            f"  {load('histogram').example}",
+        ]
+    )
+
+
+def _say(message: str) -> None:
+    """One line for the person at the terminal, whatever the message holds."""
+    line = "".join(letter if letter.isprintable() else " " for letter in message)
+    print(f"headcount: {' '.join(line.split())}", file=sys.stderr)
+
+
+@contextmanager
+def _logs(verbose: bool) -> Iterator[None]:
+    """Libraries log and warn only if asked to: a refusal is one line, and logs may hold values of data."""
+    before = logging.root.manager.disable
+    with warnings.catch_warnings():
+        if verbose:
+            logging.basicConfig(level=logging.INFO)
+            logging.root.setLevel(logging.INFO)
+        else:
+            logging.disable(logging.CRITICAL)
+            warnings.simplefilter("ignore")
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        try:
+            yield
+        finally:
+            logging.disable(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

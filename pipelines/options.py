@@ -1,0 +1,235 @@
+"""The command line: parsers, the argument groups that the commands share, and the objects made of them.
+
+An error is one line. Values of parameters are echoed; nothing is read here but a domain file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, Release, ephemeral_key
+from headcount.mechanisms.relation import Relation
+from headcount.pipelines.command import Command
+
+FORMATS = ("parquet", "avro", "csv", "jsonl")
+LOCAL_RUNNER = "FnApiRunner"
+
+# DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
+_PINNED = {"fnapi", "fnapirunner", "direct", "directrunner", "switchingdirectrunner"}
+_ON_THIS_MACHINE = {*_PINNED, "prism", "prismrunner"}
+_FLAG = re.compile(r"--?[A-Za-z]")
+_BEAM_HELP = (
+    "Beam's own flags (--runner, --direct_num_workers, --temp_location, ...) are accepted too;\n"
+    "what stands after a bare -- is passed on to Beam as it is."
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser without abbreviations, whose errors are one line that names the flag."""
+
+    def __init__(self, **kwargs: object) -> None:
+        super().__init__(  # type: ignore[misc]
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+        )
+
+    def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ").replace(": must be", " must be", 1)
+        raise ParameterError(message)
+
+
+def whole_number(least: int = 1, most: int = 10**18) -> Callable[[str], int]:
+    """Reads a whole number within these limits, in plain digits."""
+    limits = f"from {least} to {most}" if most < 10**18 else f"of at least {least}"
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
+        return int(text)
+
+    return read
+
+
+def number(text: str) -> float:
+    """Any number that Python reads, nan and infinity too: `Budget` refuses those with its own words."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+def make_parser(command: Command) -> Parser:
+    """The parser of one subcommand, with its example at the end of the help."""
+    prog, epilog, usage = f"headcount {command.name}", f"example:\n  {command.example}", None
+    if command.takes_beam_flags:
+        epilog, usage = f"{_BEAM_HELP}\n\n{epilog}", f"{prog} [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
+    parser = Parser(prog=prog, usage=usage, description=command.help, epilog=epilog)
+    command.add_arguments(parser)
+    parser.add_argument("--verbose", action="store_true", help="show the logs of Beam and other libraries")
+    return parser
+
+
+def parse(command: Command, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Parse the arguments of one subcommand into our own and Beam's flags; an unknown flag is an error."""
+    own, passed_on = list(argv), []
+    if "--" in own and command.takes_beam_flags:
+        at = own.index("--")
+        own, passed_on = own[:at], own[at + 1 :]
+    parser = make_parser(command)
+    args, rest = parser.parse_known_args(own)
+    unknown = _unknown_to_beam(rest) if command.takes_beam_flags else rest
+    if unknown:
+        _refuse_unknown(command, parser, unknown)
+    return args, rest + passed_on
+
+
+def add_input(parser: argparse.ArgumentParser) -> None:
+    """Which rows to read, and which columns of them."""
+    group = parser.add_argument_group("what to read")
+    group.add_argument(
+        "--input",
+        action="append",
+        metavar="GLOB",
+        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip; may be repeated",
+    )
+    group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
+    group.add_argument("--item", metavar="COLUMN", help="the column to count")
+    group.add_argument("--count", metavar="COLUMN", help="how often a row counts (default: each row once)")
+    group.add_argument("--drop-null", action="store_true", help="drop rows without a user or an item")
+    group.add_argument(
+        "--max-item-bytes",
+        type=whole_number(),
+        default=4096,
+        metavar="N",
+        help="rows with a longer item are dropped (default: %(default)s)",
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """What is promised to each user. Commands add their own parameters to the group that this returns."""
+    group = parser.add_argument_group("what to promise")
+    group.add_argument("--epsilon", type=number, metavar="E", help="the privacy loss of one user at most")
+    group.add_argument(
+        "--delta",
+        type=number,
+        default=0.0,
+        metavar="D",
+        help="the probability of losing more; must be positive without --domain (default: 0)",
+    )
+    group.add_argument(
+        "--relation",
+        choices=[relation.value for relation in Relation],
+        default=Relation.ADD_REMOVE.value,
+        help="what a neighbouring input is: one user more or less, or one replaced (default: %(default)s)",
+    )
+    group.add_argument(
+        "--explain", action="store_true", help="print guarantee, threshold and error, read no data, and stop"
+    )
+    return group
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where the result goes."""
+    group = parser.add_argument_group("what to write")
+    group.add_argument("--output", metavar="DIR", help="the directory of the result, which is made")
+    group.add_argument("--format", choices=FORMATS, default="parquet", help="default: %(default)s")
+    group.add_argument("--overwrite", action="store_true", help="replace an earlier output of Headcount")
+    group.add_argument(
+        "--output-files",
+        type=whole_number(most=10_000),
+        default=1,
+        metavar="N",
+        help="number of files (default: 1)",
+    )
+
+
+def add_release(parser: argparse.ArgumentParser) -> None:
+    """Where the noise comes from."""
+    group = parser.add_argument_group("where the noise comes from")
+    source = group.add_mutually_exclusive_group()
+    source.add_argument("--key-file", metavar="FILE", help="key file (see: headcount key), on every worker")
+    source.add_argument("--key-env", metavar="NAME", help="environment variable of the workers with the key")
+    group.add_argument(
+        "--release-id", metavar="ID", help="only to repeat a release of the same input: its id (and its key)"
+    )
+    group = parser.add_argument_group("how to run")
+    group.add_argument(
+        "--shards",
+        type=whole_number(most=1 << 16),
+        metavar="N",
+        help="shards of users (default: by the size of the input)",
+    )
+
+
+def require(args: argparse.Namespace, *flags: str) -> None:
+    """Refuse a command line on which one of these flags is missing."""
+    missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
+    if missing:
+        raise ParameterError(f"missing {', '.join(missing)}")
+
+
+def make_budget(args: argparse.Namespace) -> Budget:
+    """The budget of `add_budget`."""
+    require(args, "--epsilon")
+    return Budget(epsilon=args.epsilon, delta=args.delta)
+
+
+def is_pinned(runner: str | None) -> bool:
+    """Whether this asks for the runner in this process, which is then pinned to LOCAL_RUNNER."""
+    return runner is None or runner.rsplit(".", 1)[-1].lower() in _PINNED
+
+
+def is_on_this_machine(runner: str | None) -> bool:
+    """Whether the workers of this runner reach the files and the environment of this process."""
+    return runner is None or runner.rsplit(".", 1)[-1].lower() in _ON_THIS_MACHINE
+
+
+def make_release(args: argparse.Namespace, runner: str | None) -> Release:
+    """The release of `add_release`. The object names where the key lies and never holds it."""
+    if args.key_file is None and args.key_env is None:
+        if args.release_id is not None:
+            raise ParameterError(
+                f"--release-id {args.release_id!r} repeats a release, which needs the key of that release: "
+                "give --key-file or --key-env"
+            )
+        if not is_on_this_machine(runner):
+            raise ParameterError(
+                f"the runner {runner} needs a key that its workers can reach: give --key-env or --key-file"
+            )
+        return Release(ephemeral_key())
+    source = KeyFile(args.key_file) if args.key_file is not None else KeyEnvironment(args.key_env)
+    if is_on_this_machine(runner):
+        source.fetch()  # a bad key is told now and not by a worker
+    return Release(source, args.release_id)
+
+
+def _unknown_to_beam(flags: Sequence[str]) -> list[str]:
+    """Those of these flags (with their values) that no class of Beam's options knows."""
+    if not flags:
+        return []
+    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+    class BeamParser(_BeamArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise ParameterError(message.removeprefix("argument "))
+
+    parser = BeamParser(allow_abbrev=False, add_help=False, conflict_handler="resolve")
+    for options in PipelineOptions.__subclasses__():
+        if "_add_argparse_args" in vars(options):
+            options._add_argparse_args(parser)
+    return list(parser.parse_known_args(flags)[1])
+
+
+def _refuse_unknown(command: Command, parser: Parser, unknown: Sequence[str]) -> NoReturn:
+    first = unknown[0]
+    if not _FLAG.match(first):
+        raise ParameterError(f"unexpected argument {first!r}; see headcount {command.name} --help")
+    flag = first.split("=", 1)[0]
+    near = difflib.get_close_matches(flag, list(parser._option_string_actions), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"see headcount {command.name} --help"
+    raise ParameterError(f"unknown flag {flag!r}; {hint}")

@@ -1,0 +1,110 @@
+"""What a job says of itself: report.json beside the result, and `--explain` before there is one.
+
+The report is part of what is published. It holds the promise and public parameters only: no rows, bytes,
+shards, dropped rows, timings, file lists or key source. So it is complete before the job starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import platform
+import statistics
+from collections.abc import Mapping
+from importlib import metadata
+
+from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.pipelines.sinks import REPORT_MARK
+
+_PACKAGES = ("apache-beam", "cryptography", "dp-accounting", "fastavro", "numpy", "pyarrow", "scipy")
+
+Parameters = Mapping[str, str | int | float | bool | None]
+
+
+def versions() -> dict[str, str]:
+    """The version of Python and of every package that has a part in the result."""
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES}
+
+
+def make_report(command: str, release_id: str, guarantee: Guarantee, parameters: Parameters) -> bytes:
+    """The content of report.json; parameters that are None were not given and are left out."""
+    content = {
+        REPORT_MARK: metadata.version("headcount"),
+        "command": command,
+        "release_id": release_id,
+        "guarantee": {"words": guarantee.words().splitlines(), **guarantee.as_dict()},
+        "parameters": {name: value for name, value in parameters.items() if value is not None},
+        "versions": versions(),
+    }
+    return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedError:
+    """How far a noisy count is from the bounded count under it, in counts.
+
+    `half_width` of the interval that holds 95 % of the noise; `even_count` and `sure_count`, the rarest
+    bounded counts that are released with a chance of 50 % and 99.9 % (None where every item is released).
+    """
+
+    stddev: float
+    half_width: float
+    threshold: float | None
+    even_count: int | None
+    sure_count: int | None
+
+
+def expected_error(plan: NoisePlan) -> ExpectedError:
+    """The error of a noise plan: exact for Laplace, by the continuous law (the grid is fine) for Gaussian."""
+    unit = 2.0**-plan.grid
+    threshold = even = sure = None
+    if plan.threshold is not None:
+        threshold = plan.threshold * unit
+        even = _rarest(plan, plan.threshold, 0.5)
+        sure = _rarest(plan, plan.threshold, 0.999)
+    return ExpectedError(plan.stddev, _half_width(plan) * unit, threshold, even, sure)
+
+
+def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    error = expected_error(plan)
+    lines = [
+        guarantee.words().rstrip(),
+        "",
+        f"noise: {plan.kind}, standard deviation {error.stddev:,.4g};"
+        f" 95 % of the noisy counts are within {error.half_width:,.4g} of the bounded count",
+    ]
+    if error.threshold is None:
+        lines.append("threshold: none, every item of the domain is released")
+    else:
+        lines += [
+            f"threshold: {error.threshold:,.6g}, items with a lower noisy count are left out",
+            f"a bounded count of {error.even_count:,} is released with a chance of 50 %,"
+            f" one of {error.sure_count:,} with 99.9 %",
+        ]
+    lines.append("bounding users lowers the counts besides: rows beyond the bound do not count")
+    return "\n".join(lines)
+
+
+def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
+    """The smallest whole count v with P(v + noise >= threshold) >= chance >= 1/2."""
+    scale = float(plan.scale)
+    if plan.kind == "laplace":
+        # P(Z >= k) = 1 - q**(1 - k) / (1 + q) for k <= 0: the largest k for which that is the chance or more.
+        q = math.exp(-1 / scale)
+        noise = math.floor(1 + scale * math.log((1 - chance) * (1 + q)) + 1e-9)
+    else:
+        noise = math.floor(-scale * statistics.NormalDist().inv_cdf(chance))
+    return max(1, math.ceil((threshold - noise) / 2**plan.grid))
+
+
+def _half_width(plan: NoisePlan) -> float:
+    """The smallest h, in units of the grid, with P(|noise| <= h) >= 95 %."""
+    scale = float(plan.scale)
+    if plan.kind == "laplace":
+        # P(|Z| > h) = 2 q**(h + 1) / (1 + q).
+        q = math.exp(-1 / scale)
+        return max(0, math.ceil(-scale * math.log(0.025 * (1 + q)) - 1 - 1e-9))
+    return statistics.NormalDist().inv_cdf(0.975) * scale

@@ -1,0 +1,137 @@
+"""Avro files as batches of events, block by block; only the chosen columns are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import expand_schema
+
+from headcount.mechanisms.errors import InputError
+from headcount.pipelines.source_columns import (
+    Columns,
+    ColumnTypes,
+    arrow_type,
+    check_agreement,
+    check_names,
+    event_batch,
+    found_types,
+)
+from headcount.pipelines.source_files import guarded, open_bytes, reading
+
+KIND = "Avro"
+ROWS_PER_BATCH = 2**18  # each row is a Python dict on its way
+
+_ID_KINDS: dict[str, type] = {"string": str, "enum": str, "int": int, "long": int}
+
+
+def types(path: str, columns: Columns) -> ColumnTypes:
+    """The types of the chosen columns, from the schema in the file's header."""
+    return _types(path, columns, _schema(path))
+
+
+def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
+    """The events of a file, in its order."""
+    schema = _schema(path)
+    check_agreement(path, columns, _types(path, columns, schema), expected)
+    kinds: dict[str, type] = dict(zip(columns.ids, expected.ids, strict=True))
+    if columns.count is not None:
+        kinds[columns.count] = int
+    row = 1
+    for values in guarded(path, KIND, _values(path, columns, _projection(columns, schema))):
+        arrays = {
+            name: pa.array(map(_plain, column) if kinds[name] is str else column, arrow_type(kinds[name]))
+            for name, column in zip(columns.names, values, strict=True)
+        }
+        yield event_batch(path, row, columns, arrays)
+        row += len(values[0])
+
+
+def _values(path: str, columns: Columns, projection: dict[str, Any]) -> Iterator[list[list[Any]]]:
+    """Lists of values, one per chosen column."""
+    with open_bytes(path) as file:
+        values: list[list[Any]] = [[] for _ in columns.names]
+        for block in fastavro.block_reader(file, reader_schema=projection):
+            for record in block:
+                for name, column in zip(columns.names, values, strict=True):
+                    column.append(record[name])
+            if len(values[0]) >= ROWS_PER_BATCH:
+                yield values
+                values = [[] for _ in columns.names]
+        if values[0]:
+            yield values
+
+
+def _schema(path: str) -> dict[str, Any]:
+    """The file's schema, with every named type spelled out where it is used."""
+    with reading(path, KIND), open_bytes(path) as file:
+        blocks = fastavro.block_reader(file)
+        codec, schema = blocks.codec, expand_schema(blocks.writer_schema)
+        try:
+            next(blocks, None)
+        except ValueError as error:
+            if "need to install" in str(error):
+                raise InputError(
+                    f"{path}: compressed with {codec}, which needs another package: pip install 'fastavro[codecs]'"
+                ) from None
+            raise
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise InputError(f"{path}: its rows are not Avro records")
+    return schema
+
+
+def _types(path: str, columns: Columns, schema: dict[str, Any]) -> ColumnTypes:
+    fields = {field["name"]: field["type"] for field in schema["fields"]}
+    check_names(path, columns, fields)
+    kinds = {name: _kind(fields[name]) for name in columns.names}
+    return found_types(path, columns, kinds, {name: _word(fields[name]) for name in columns.names})
+
+
+def _projection(columns: Columns, schema: dict[str, Any]) -> dict[str, Any]:
+    """A reader's schema of the chosen columns alone; a named type may be defined only once."""
+    defined: set[str] = set()
+
+    def once(part: Any) -> Any:
+        if isinstance(part, list):
+            return [once(option) for option in part]
+        if isinstance(part, dict) and "name" in part:
+            if part["name"] in defined:
+                return part["name"]
+            defined.add(part["name"])
+        return part
+
+    chosen = [field for field in schema["fields"] if field["name"] in columns.names]
+    fields = [{"name": field["name"], "type": once(field["type"])} for field in chosen]
+    return {"type": "record", "name": schema["name"], "fields": fields}
+
+
+def _kind(avro_type: Any) -> type | None:
+    """str or int for a type that ids may have, also as a union with null."""
+    option = _option(avro_type)
+    if isinstance(option, dict):
+        if option.get("logicalType") not in (None, "uuid"):
+            return None
+        option = option["type"]
+    return _ID_KINDS.get(option) if isinstance(option, str) else None
+
+
+def _option(avro_type: Any) -> Any:
+    """The one type of a union with null; any other type as it is."""
+    if isinstance(avro_type, list):
+        options = [option for option in avro_type if option != "null"]
+        return options[0] if len(options) == 1 else avro_type
+    return avro_type
+
+
+def _word(avro_type: Any) -> str:
+    option = _option(avro_type)
+    if isinstance(option, list):
+        return "a union of several types"
+    return str(option.get("logicalType", option["type"]) if isinstance(option, dict) else option)
+
+
+def _plain(value: Any) -> str | None:
+    """Text as it is; fastavro makes an object of a string that is declared a UUID."""
+    return value if value is None or isinstance(value, str) else str(value)

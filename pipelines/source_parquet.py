@@ -1,0 +1,141 @@
+"""Parquet files as batches of events, dictionaries and all.
+
+Strings are read as dictionaries, which is what the rest of the path works on: only the distinct names of a
+row group are ever made. A batch never crosses from one row group into the next unless both fit into it whole,
+since each piece would carry the whole dictionary of its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headcount.mechanisms.errors import InputError
+from headcount.pipelines.source_columns import (
+    ROWS_PER_BATCH,
+    Columns,
+    ColumnTypes,
+    check_agreement,
+    check_names,
+    event_batch,
+    found_types,
+    id_kind,
+)
+from headcount.pipelines.source_files import guarded, open_bytes, reading
+from headcount.pipelines.storage import is_local
+
+KIND = "Parquet"
+ROWS_PER_TASK = 1_000_000
+BYTES_PER_BATCH = 2**27  # encoded, of the chosen columns: bounds the memory where names are long
+
+
+class Groups(NamedTuple):
+    """The row groups start..stop-1 of a file, and the number of their first row."""
+
+    start: int
+    stop: int
+    first_row: int
+
+
+def types(path: str, columns: Columns) -> ColumnTypes:
+    """The types of the chosen columns, from the footer."""
+    with _opened(path, columns, as_dictionary=False) as file:
+        return _types(path, columns, file)
+
+
+def split(path: str, columns: Columns) -> list[Groups]:
+    """Ranges of row groups of about ROWS_PER_TASK rows each, from the footer."""
+    ranges: list[Groups] = []
+    with _opened(path, columns) as file:
+        start, rows, first_row = 0, 0, 1
+        for group in range(file.metadata.num_row_groups):
+            rows += file.metadata.row_group(group).num_rows
+            if rows >= ROWS_PER_TASK or group == file.metadata.num_row_groups - 1:
+                ranges.append(Groups(start, group + 1, first_row))
+                start, rows, first_row = group + 1, 0, first_row + rows
+    return ranges
+
+
+def read(
+    path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None
+) -> Iterator[pa.RecordBatch]:
+    """The events of some row groups (None: of all), in the order of the file."""
+    with _opened(path, columns) as file:
+        check_agreement(path, columns, _types(path, columns, file), expected)
+        groups = groups or Groups(0, file.metadata.num_row_groups, 1)
+        row = groups.first_row
+        for batch in guarded(path, KIND, _batches(file, columns, groups)):
+            try:
+                batch.validate(full=True)  # a damaged page may hold codes beyond its dictionary
+            except pa.ArrowInvalid:
+                raise InputError(
+                    f"{path}, rows {row} to {row + batch.num_rows - 1}: damaged, or text that is not UTF-8"
+                ) from None
+            yield event_batch(path, row, columns, {name: batch.column(name) for name in columns.names})
+            row += batch.num_rows
+
+
+def _batches(file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator[pa.RecordBatch]:
+    names = list(columns.names)
+    for span, rows, pieces in _spans(file.metadata, columns, groups):
+        if len(span) == 1:
+            yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=names)
+        else:
+            table = file.read_row_groups(span, columns=names)
+            yield from table.unify_dictionaries().combine_chunks().to_batches()
+
+
+def _spans(
+    metadata: pq.FileMetaData, columns: Columns, groups: Groups
+) -> Iterator[tuple[list[int], int, int]]:
+    """Row groups to read together, their rows, and into how many batches: small ones are put together."""
+    chosen = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns.names]
+    span: list[int] = []
+    rows = size = 0
+    for index in range(groups.start, groups.stop):
+        group = metadata.row_group(index)
+        more_size = sum(group.column(i).total_uncompressed_size for i in chosen)
+        if span and (rows + group.num_rows > ROWS_PER_BATCH or size + more_size > BYTES_PER_BATCH):
+            yield span, rows, _pieces(rows, size)
+            span, rows, size = [], 0, 0
+        if group.num_rows:
+            span, rows, size = [*span, index], rows + group.num_rows, size + more_size
+    if span:
+        yield span, rows, _pieces(rows, size)
+
+
+def _pieces(rows: int, size: int) -> int:
+    return max(-(-rows // ROWS_PER_BATCH), min(rows, -(-size // BYTES_PER_BATCH)))
+
+
+@contextmanager
+def _opened(path: str, columns: Columns, as_dictionary: bool = True) -> Iterator[pq.ParquetFile]:
+    with reading(path, KIND):
+        local = is_local(path)
+        source = pa.OSFile(path) if local else pa.PythonFile(open_bytes(path), mode="r")
+    with source:
+        with reading(path, KIND):
+            file = pq.ParquetFile(
+                source,
+                read_dictionary=list(columns.ids) if as_dictionary else None,
+                pre_buffer=not local,  # few large requests instead of many small ones
+                page_checksum_verification=True,  # where the writer left checksums
+            )
+        yield file
+
+
+def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
+    schema = file.schema_arrow
+    check_names(path, columns, schema.names)
+    found = {name: schema.field(name).type for name in columns.names}
+    kinds = {name: id_kind(found[name]) for name in columns.names}
+    return found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
+
+
+def _word(found: pa.DataType) -> str:
+    text = str(found)
+    return text if len(text) <= 60 else text[:57] + "..."

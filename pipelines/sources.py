@@ -1,0 +1,243 @@
+"""The way in: files of events as a collection of Arrow batches.
+
+Which kind a file is follows from its name: .parquet, .avro, .csv, and .jsonl, .ndjson or .json for JSON
+lines; the text formats also compressed, as in .csv.gz. All files of a job are of one kind and agree on their
+columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.pipelines import progress, source_avro, source_csv, source_json, source_parquet
+from headcount.pipelines.source_columns import Columns, ColumnTypes
+from headcount.pipelines.storage import is_local
+
+__all__ = [
+    "ColumnTypes",
+    "Columns",
+    "Inputs",
+    "ReadEvents",
+    "Task",
+    "column_types",
+    "expand_inputs",
+    "read_batches",
+]
+
+SPLIT_BYTES = 1 << 25  # a smaller file is one task, whose footer nobody needs to read beforehand
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
+_TEXT_FORMATS = ("csv", "json")
+_EXTRAS = {"gs": "gcp", "s3": "aws", "hdfs": "hadoop"}
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """One file and its size in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The files of a job, sorted by path, all of one format."""
+
+    files: tuple[InputFile, ...]
+    format: str
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files together, as they lie there."""
+        return sum(file.size for file in self.files)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What one worker reads at a time: a file, or some row groups of a Parquet file."""
+
+    path: str
+    format: str
+    groups: source_parquet.Groups | None = None
+
+
+def expand_inputs(patterns: Sequence[str]) -> Inputs:
+    """The files that the patterns name, each once; refuses a pattern without files, or files of several formats."""
+    if not patterns:
+        raise ParameterError("no input files were given")
+    found: dict[str, InputFile] = {}
+    for pattern in patterns:
+        for file in _match_local(pattern) if is_local(pattern) else _match_remote(pattern):
+            found.setdefault(os.path.abspath(file.path) if is_local(file.path) else file.path, file)
+    files = sorted(found.values(), key=lambda file: file.path)
+    first = files[0]
+    for file in files:
+        if _format(file.path) != _format(first.path):
+            raise InputError(
+                f"{file.path} is {_format(file.path)}, but {first.path} is {_format(first.path)}; "
+                "all files must be of one format"
+            )
+    return Inputs(tuple(files), _format(first.path))
+
+
+def column_types(inputs: Inputs, user: str, item: str, count: str | None = None) -> ColumnTypes:
+    """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts."""
+    return _column_types(inputs, Columns(user, item, count))
+
+
+def _column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
+    path = inputs.files[0].path
+    if inputs.format == "parquet":
+        return source_parquet.types(path, columns)
+    if inputs.format == "avro":
+        return source_avro.types(path, columns)
+    if inputs.format == "csv":
+        return source_csv.types(path, columns)
+    return source_json.types((file.path for file in inputs.files), columns)
+
+
+def split_file(file: InputFile, format: str, columns: Columns) -> list[Task]:
+    """The tasks of reading one file. A large Parquet file is several; the other formats cannot be entered midway."""
+    if format == "parquet" and file.size >= SPLIT_BYTES:
+        return [Task(file.path, format, groups) for groups in source_parquet.split(file.path, columns)]
+    return [Task(file.path, format)]
+
+
+def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[pa.RecordBatch]:
+    """The events of one task: batches user, item[, count] that know their file and the number of their first row.
+
+    Users and items are strings or integers (narrow, wide or dictionaries) as `types` says, nulls left in place;
+    counts are int64. Anything else in a file is an InputError.
+    """
+    if task.format == "parquet":
+        return source_parquet.read(task.path, columns, types, task.groups)
+    if task.format == "avro":
+        return source_avro.read(task.path, columns, types)
+    if task.format == "csv":
+        return source_csv.read(task.path, columns)
+    return source_json.read(task.path, columns, types)
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class ReadEvents(beam.PTransform):
+    """The events of all files as batches; see `read_batches`.
+
+    `types` are those that `column_types` gave; without them the first file is looked at again.
+    """
+
+    def __init__(
+        self, inputs: Inputs, user: str, item: str, count: str | None = None, types: ColumnTypes | None = None
+    ) -> None:
+        super().__init__()
+        self._inputs = inputs
+        self._columns = Columns(user, item, count)
+        self._types = types or _column_types(inputs, self._columns)
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
+        files = list(enumerate(self._inputs.files))
+        return (
+            begin
+            | "Files" >> beam.Create(files, reshuffle=False)  # (number, file)
+            | "Split" >> beam.ParDo(_Split(self._inputs.format, self._columns))  # ((number, part), task)
+            # A shuffle by a key of its own for each task spreads them over the workers.
+            | "Spread" >> beam.GroupByKey()
+            | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
+            | "Batches" >> beam.ParDo(_Read(self._columns, self._types))
+        )
+
+
+@beam.typehints.with_input_types(tuple[int, InputFile])
+@beam.typehints.with_output_types(tuple[tuple[int, int], Task])
+class _Split(beam.DoFn):
+    def __init__(self, format: str, columns: Columns) -> None:
+        self._format = format
+        self._columns = columns
+
+    def process(self, numbered: tuple[int, InputFile]) -> Iterator[tuple[tuple[int, int], Task]]:
+        number, file = numbered
+        for part, task in enumerate(split_file(file, self._format, self._columns)):
+            yield (number, part), task
+
+
+@beam.typehints.with_input_types(Task)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Read(beam.DoFn):
+    def __init__(self, columns: Columns, types: ColumnTypes) -> None:
+        self._columns = columns
+        self._types = types
+
+    def process(self, task: Task) -> Iterator[pa.RecordBatch]:
+        for batch in read_batches(task, self._columns, self._types):
+            progress.advance(batch.num_rows)
+            yield batch
+
+
+def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:
+    return tasks
+
+
+def _match_local(pattern: str) -> list[InputFile]:
+    """Local files by the shell's rules: Beam's own matching walks the whole tree and knows no relative patterns."""
+    if os.path.isdir(pattern):
+        example = os.path.join(pattern, "*.parquet")
+        raise InputError(f"{pattern} is a directory; give its files, for example as {example!r}")
+    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    paths = [path for path in paths if not os.path.isdir(path)]
+    if not paths:
+        raise InputError(
+            f"no file matches {pattern!r}" if glob.has_magic(pattern) else f"no such file: {pattern!r}"
+        )
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path}: no permission to read it")
+    return [InputFile(path, os.path.getsize(path)) for path in paths]
+
+
+def _match_remote(pattern: str) -> list[InputFile]:
+    scheme = FileSystems.get_scheme(pattern)
+    try:
+        FileSystems.get_filesystem(pattern)
+    except (ValueError, BeamIOError):
+        if scheme in _EXTRAS:
+            extra = f"headcount[{_EXTRAS[scheme]}]"
+            raise ParameterError(f"{pattern!r} needs the extra {extra}: pip install '{extra}'") from None
+        raise ParameterError(f"no filesystem is known for {scheme}://, got {pattern!r}") from None
+    try:
+        matched = FileSystems.match([pattern])[0].metadata_list
+    except Exception as error:  # each filesystem has its own; all are about the place, none about content
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"{pattern!r} cannot be listed: {cause[:300]}") from None
+    files = [InputFile(file.path, file.size_in_bytes) for file in matched if not file.path.endswith("/")]
+    if not files:
+        raise InputError(f"no file matches {pattern!r}")
+    return files
+
+
+def _format(path: str) -> str:
+    name = path.lower()
+    compression = CompressionTypes.detect_compression_type(name)
+    if compression != CompressionTypes.UNCOMPRESSED:
+        name = os.path.splitext(name)[0]
+    format = _FORMATS.get(os.path.splitext(name)[1])
+    if format is None or (compression != CompressionTypes.UNCOMPRESSED and format not in _TEXT_FORMATS):
+        raise InputError(
+            f"{path}: unknown kind of file; the names of input files end in {', '.join(_FORMATS)}, "
+            "those of text also in .gz and the like after it"
+        )
+    return format

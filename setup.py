@@ -1,0 +1,38 @@
+"""Packaging: the three top-level folders are installed under one namespace, `headcount`."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+PACKAGES = ("mechanisms", "transforms", "pipelines")
+
+setup(
+    name="headcount",
+    version="0.1.0",
+    description="User-level differentially private counting at scale, on Apache Beam",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    package_dir={f"headcount.{name}": name for name in PACKAGES},
+    packages=[f"headcount.{name}" for name in PACKAGES],
+    package_data={f"headcount.{name}": ["py.typed"] for name in PACKAGES},
+    install_requires=[
+        "apache-beam>=2.77,<2.78",
+        "numpy>=2.0,<3",
+        "scipy>=1.13,<2",
+        "pyarrow>=18,<26",
+        "fastavro>=1.9,<2",
+        "cryptography>=42",
+        "dp-accounting>=0.6,<0.7",
+    ],
+    extras_require={
+        "gcp": ["apache-beam[gcp]"],
+        "aws": ["apache-beam[aws]"],
+        "hadoop": ["apache-beam[hadoop]"],
+        "yaml": ["apache-beam[yaml]"],
+        "pandas": ["pandas>=2"],
+        "plot": ["matplotlib>=3.8"],
+    },
+    entry_points={"console_scripts": ["headcount = headcount.pipelines.main:main"]},
+)

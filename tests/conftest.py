@@ -1,0 +1,46 @@
+"""What many tests share: a fixed key, and a way to run a pipeline and look at what comes out."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from headcount.mechanisms.keys import KeyFile, Release
+
+
+def _dump(rows: list[Any], path: str) -> None:
+    Path(path).write_bytes(pickle.dumps(rows))
+
+
+@pytest.fixture
+def collect(tmp_path: Path) -> Callable[..., list[Any]]:
+    """collect(build, *options): runs the pipeline whose result `build(pipeline)` gives, and returns its elements."""
+
+    def run(build: Callable[[beam.Pipeline], beam.PCollection], *options: str) -> list[Any]:
+        path = str(tmp_path / "collected")
+        with beam.Pipeline(runner="FnApiRunner", options=PipelineOptions(list(options))) as pipeline:
+            build(pipeline) | "ToList" >> beam.combiners.ToList() | "Dump" >> beam.Map(_dump, path)
+        return pickle.loads(Path(path).read_bytes())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Release]:
+    """make_release(id, key=...): a release with a key of 32 equal bytes, so that a test draws the same noise each time."""
+
+    def make(id: str = "test", key: int = 7) -> Release:
+        path = tmp_path_factory.getbasetemp() / f"key-{key}"
+        if not path.exists():
+            path.write_text(f"{key:02x}" * 32)
+            os.chmod(path, 0o600)
+        return Release(KeyFile(str(path)), id)
+
+    return make

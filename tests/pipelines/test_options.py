@@ -1,0 +1,197 @@
+"""The command line: what is accepted, and one clear line for what is not."""
+
+import pytest
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, write_key_file
+from headcount.pipelines import histogram, options, tools
+from headcount.pipelines.domain import parse_domain
+from headcount.pipelines.job import pipeline_options, shards_for
+
+BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]
+
+
+def parse(*flags):
+    return options.parse(histogram.COMMAND, flags)
+
+
+def refused(*flags):
+    """The line that refuses these flags, from the parser or from the checks after it."""
+    with pytest.raises(ParameterError) as error:
+        histogram.check(parse(*flags)[0])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_every_flag():
+    args, beam_flags = parse(
+        *("--input", "a*.parquet", "--input=b.csv", "--user", "u", "--item", "i", "--count", "n"),
+        *("--epsilon", "1", "--delta", "1e-8", "--relation", "replace", "--noise", "gaussian"),
+        *("--bound", "10", "--max-per-item", "2", "--domain", "d.txt", "--output", "out", "--format", "avro"),
+        *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
+        *("--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
+    )
+    assert beam_flags == []
+    assert vars(args) == {
+        **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": "i", "count": "n"},
+        **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
+        **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
+        **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
+        **{"shards": 7, "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--epsilon", "nan"], ["epsilon", "nan"]),
+        (["--epsilon", "0"], ["epsilon", "0"]),
+        (["--epsilon=-1"], ["epsilon", "-1"]),
+        (["--epsilon", "inf"], ["epsilon", "inf"]),
+        (["--epsilon", "lots"], ["--epsilon must be a number", "'lots'"]),
+        (["--delta", "1"], ["delta", "1"]),
+        (["--delta", "0"], ["--delta must be positive", "--domain"]),
+        (["--bound", "0"], ["--bound must be a whole number", "'0'"]),
+        (["--bound", "2.5"], ["--bound must be a whole number", "'2.5'"]),
+        (["--bound=-3"], ["--bound must be a whole number", "'-3'"]),
+        (["--bound", "1_0"], ["--bound", "'1_0'"]),
+        (["--bound"], ["--bound", "expected one argument"]),
+        (["--output-files", "0"], ["--output-files", "'0'"]),
+        (["--format", "xml"], ["--format", "'xml'", "parquet"]),
+        (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
+        (["--noise", "pink"], ["--noise", "'pink'"]),
+        (["--domain", "d", "--max-per-item", "2"], ["--max-per-item 2", "--domain"]),
+        (["--key-env", "K", "--key-file", "f"], ["--key-file", "--key-env"]),
+        (["--epsilom", "2"], ["unknown flag '--epsilom'", "did you mean --epsilon?"]),
+        (["--eps", "2"], ["unknown flag '--eps'"]),
+        (["--max", "2"], ["unknown flag '--max'"]),
+        (["--zebra=7"], ["unknown flag '--zebra'", "--help"]),
+        (["-q"], ["unknown flag '-q'"]),
+        (["stray"], ["unexpected argument 'stray'"]),
+        (["--direct_num_workers", "many"], ["--direct_num_workers", "'many'"]),
+        (["--direct_num_work", "2"], ["unknown flag '--direct_num_work'"]),
+    ],
+)
+def test_refusals_name_the_flag_and_the_value(flags, words):
+    line = refused(*BASE, *flags)
+    assert all(word in line for word in words), line
+
+
+def test_missing_flags_are_named():
+    assert refused("--bound", "10") == "missing --epsilon"
+    assert refused("--delta", "1e-8") == "missing --epsilon, --bound"
+
+
+def test_delta_may_be_zero_with_a_domain():
+    histogram.check(parse("--epsilon", "1", "--bound", "10", "--domain", "d.txt")[0])
+
+
+def test_flags_of_beam_are_accepted_in_both_spellings():
+    args, beam_flags = parse("--direct_num_workers", "2", *BASE, "--runner=FlinkRunner", "--streaming")
+    assert beam_flags == ["--direct_num_workers", "2", "--runner=FlinkRunner", "--streaming"]
+    assert args.bound == 10
+
+
+def test_what_stands_after_two_dashes_is_passed_on_as_it_is():
+    args, beam_flags = parse(*BASE, "--", "--parallelism_of_flink=2", "--bound", "99", "--", "x")
+    assert beam_flags == ["--parallelism_of_flink=2", "--bound", "99", "--", "x"]
+    assert args.bound == 10
+
+
+def test_commands_without_a_pipeline_take_no_flag_of_beam():
+    with pytest.raises(ParameterError, match="unknown flag '--runner'"):
+        options.parse(tools.KEY, ["file", "--runner=FlinkRunner"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "runner", "remote"),
+    [
+        ([], "FnApiRunner", None),
+        (["--runner=DirectRunner"], "FnApiRunner", None),
+        (["--runner", "direct"], "FnApiRunner", None),
+        (["--runner=apache_beam.runners.direct.direct_runner.DirectRunner"], "FnApiRunner", None),
+        (["--runner=FlinkRunner"], "FlinkRunner", "FlinkRunner"),
+        (["--runner=PrismRunner"], "PrismRunner", "PrismRunner"),
+    ],
+)
+def test_local_runs_are_pinned(flags, runner, remote):
+    given, found = pipeline_options(flags)
+    assert found == remote
+    assert given.get_all_options()["runner"] == runner
+
+
+def release(runner, *flags):
+    return options.make_release(parse(*BASE, *flags)[0], runner)
+
+
+def test_a_local_run_needs_no_key():
+    assert release(None).key_source.fetch()
+    assert release(None).id != release(None).id
+
+
+def test_a_remote_runner_needs_a_key_source():
+    with pytest.raises(ParameterError, match="FlinkRunner .* --key-env or --key-file"):
+        release("FlinkRunner")
+    assert release("FlinkRunner", "--key-env", "NOT_SET_HERE").key_source == KeyEnvironment("NOT_SET_HERE")
+
+
+def test_a_release_is_repeated_only_with_its_key(tmp_path):
+    with pytest.raises(ParameterError, match="--release-id 'again' .* --key-file or --key-env"):
+        release(None, "--release-id", "again")
+    path = str(tmp_path / "key")
+    write_key_file(path)
+    made = release(None, "--release-id", "again", "--key-file", path)
+    assert (made.id, made.key_source) == ("again", KeyFile(path))
+    with pytest.raises(ParameterError, match="a/b"):
+        release(None, "--release-id", "a/b", "--key-file", path)
+
+
+def test_a_bad_key_is_refused_before_a_local_run(tmp_path):
+    path = tmp_path / "key"
+    with pytest.raises(ParameterError, match="key"):
+        release(None, "--key-file", str(path))
+    path.write_text("abc123canary")
+    path.chmod(0o600)
+    with pytest.raises(ParameterError) as error:
+        release(None, "--key-file", str(path))
+    assert "abc123canary" not in str(error.value)
+    path.unlink()
+    write_key_file(path)
+    path.chmod(0o644)
+    with pytest.raises(ParameterError, match="open to others"):
+        release(None, "--key-file", str(path))
+
+
+def test_shards_follow_the_size_of_the_input():
+    assert shards_for(None) == shards_for(0) == shards_for(64 << 20) == 16
+    assert shards_for(400 << 20) == 100
+    assert shards_for(1 << 50) == 4096
+
+
+def domain(content, item_type=str):
+    return parse_domain(content, "d.txt", item_type, max_item_bytes=20)
+
+
+def test_domain_files():
+    assert domain("a\n b\nzwölf\n".encode()) == ["a", " b", "zwölf"]
+    assert domain(b"\xef\xbb\xbfa\r\nb") == ["a", "b"]
+    assert domain(b"007\n7\n") == ["007", "7"]
+    assert domain(b"7\n-9223372036854775808\n0\n", int) == [7, -(2**63), 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "item_type", "words"),
+    [
+        (b"", str, "empty"),
+        (b"a\n\nb\n", str, "line 2 is empty"),
+        (b"a\nb\na\n", str, "line 3 repeats line 1"),
+        (b"a\xff\n", str, "UTF-8"),
+        (b"a\n" + b"b" * 21, str, "line 2 is longer than 20 bytes"),
+        (b"1\nb\n", int, "line 2 is not a whole number"),
+        (b"007\n", int, "line 1 is not a whole number"),
+        (b"9223372036854775808\n", int, "line 1 is not a whole number"),
+    ],
+)
+def test_bad_domain_files_are_refused(content, item_type, words):
+    with pytest.raises(ParameterError, match=words):
+        domain(content, item_type)

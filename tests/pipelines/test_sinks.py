@@ -1,0 +1,335 @@
+"""The output: bytes, names, refusals, and a commit that may be cut anywhere and run again."""
+
+import dataclasses
+import io
+import json
+
+import fastavro
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import sinks, storage
+from headcount.pipelines.options import FORMATS
+
+ROWS = [{"item": 'a "b", c', "count": 5.0, "stddev": 14.1}, {"item": "zwölf\n", "count": 0.5, "stddev": 14.1}]
+SCHEMA = pa.schema([("item", pa.string()), ("count", pa.float64()), ("stddev", pa.float64())])
+REPORT = b'{"headcount": "0"}\n'
+NAMES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
+
+
+def batch(rows=ROWS, schema=SCHEMA):
+    return pa.RecordBatch.from_pylist(rows, schema=schema.with_metadata({"x": "y"}))
+
+
+def decode(content, format):
+    if format == "parquet":
+        return pq.read_table(io.BytesIO(content)).to_pylist()
+    if format == "avro":
+        return list(fastavro.reader(io.BytesIO(content)))
+    if format == "csv":
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.read_csv(io.BytesIO(content), parse_options=options).to_pylist()
+    return [json.loads(line) for line in content.decode().splitlines()]
+
+
+@pytest.fixture
+def target(tmp_path):
+    return sinks.Target(str(tmp_path / "out"), "r1", files=2, format="csv", overwrite=False)
+
+
+def write(target, texts=("zero", "one")):
+    """The temporary files of one attempt, as the pipeline writes them."""
+    written = []
+    for k, text in enumerate(texts):
+        written += [sinks.Written(*file) for _, file in sinks._WriteFile(target).process((k, rows_of(text)))]
+    return written
+
+
+def rows_of(text):
+    return batch([{"item": text, "count": 1.0, "stddev": 1.0}])
+
+
+def files(directory):
+    return {path.name: path.read_text() for path in directory.iterdir()} if directory.is_dir() else {}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_come_back_from_every_format(format):
+    assert decode(sinks.encode(batch(), format), format) == ROWS
+    numbers = pa.schema([("item", pa.int64()), ("count", pa.float64()), ("stddev", pa.float64())])
+    rows = [{"item": -(2**63), "count": -3.0, "stddev": 2.0}]
+    assert decode(sinks.encode(batch(rows, numbers), format), format) == rows
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_rows_give_the_same_bytes(format):
+    halves = pa.Table.from_batches([batch(ROWS[:1]), batch(ROWS[1:])]).combine_chunks().to_batches()[0]
+    assert sinks.encode(batch(), format) == sinks.encode(halves, format) == sinks.encode(batch(), format)
+
+
+def test_no_rows_still_have_a_schema():
+    empty = batch([])
+    assert pq.read_schema(io.BytesIO(sinks.encode(empty, "parquet"))) == SCHEMA
+    schema = fastavro.reader(io.BytesIO(sinks.encode(empty, "avro"))).writer_schema
+    assert [field["name"] for field in schema["fields"]] == SCHEMA.names
+    assert sinks.encode(empty, "csv") == b"item,count,stddev\n"
+    assert sinks.encode(empty, "jsonl") == b""
+
+
+def test_whole_counts_are_written_as_integers():
+    rows = [{"item": item, "count": count, "stddev": 1.5} for item, count in (("a", 5.0), ("b", 123456789012345.0))]
+    assert sinks.encode(batch(rows), "csv") == b'item,count,stddev\n"a",5,1.5\n"b",123456789012345,1.5\n'
+    assert b'"count": 5,' in sinks.encode(batch(rows), "jsonl")
+
+
+def test_commit_moves_files_and_leaves_nothing_else(target, tmp_path):
+    write(target)  # an attempt that failed later
+    sinks.commit(target, write(target), REPORT)
+    assert sorted(files(tmp_path / "out")) == NAMES
+    assert files(tmp_path / "out")["report.json"].encode() == REPORT
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_commit_that_is_cut_anywhere_can_run_again(target, tmp_path, monkeypatch, overwrite):
+    """Fails at its n-th file operation, for every n, then runs again: the output is always whole.
+
+    Until the end there is no report.json but that of the old output while all of it is there.
+    """
+    target = dataclasses.replace(target, overwrite=overwrite)
+    old = sinks.Target(target.directory, "r0", files=3, format="csv", overwrite=False)
+    operations = ("write", "move", "remove", "make_directory")
+    genuine = {name: getattr(storage, name) for name in operations}
+    for cut in range(1, 30):
+        if overwrite:
+            sinks.commit(old, write(old, ("a", "b", "c")), b'{"headcount": "old"}')
+        written = write(target)
+        left = [cut]
+
+        def cutting(name, left=left):
+            def operation(*arguments):
+                left[0] -= 1
+                if left[0] == 0:
+                    raise InterruptedError
+                return genuine[name](*arguments)
+
+            return operation
+
+        for name in operations:
+            monkeypatch.setattr(storage, name, cutting(name))
+        try:
+            sinks.commit(target, written, REPORT)
+            whole = True
+        except InterruptedError:
+            whole = False
+        monkeypatch.undo()
+        found = files(tmp_path / "out")
+        if found.get("report.json") == '{"headcount": "old"}':
+            assert len(found) == 4
+        elif "report.json" in found:
+            assert len(found) == 3
+        sinks.commit(target, written, REPORT)
+        found = files(tmp_path / "out")
+        assert sorted(found) == NAMES
+        assert "zero" in found["counts-00000-of-00002.csv"] and "one" in found["counts-00001-of-00002.csv"]
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        if whole:
+            assert cut > 5
+            return
+        for name in found:
+            (tmp_path / "out" / name).unlink()
+    raise AssertionError("the commit never ended")
+
+
+def test_a_commit_never_signs_the_files_of_another_job(target, tmp_path):
+    """If its temporary files are gone and other files lie in their place, it must not add its report."""
+    written = write(target)
+    sinks.discard(target)
+    other = dataclasses.replace(target, release_id="r2")
+    sinks.commit(other, write(other, ("two", "three")), b'{"headcount": "other"}')
+    with pytest.raises(ParameterError, match="another job"):
+        sinks.commit(target, written, REPORT)
+    assert files(tmp_path / "out")["report.json"] == '{"headcount": "other"}'
+
+
+def test_a_commit_without_overwrite_refuses_an_output_that_came_meanwhile(target, tmp_path):
+    written = write(target)
+    other = dataclasses.replace(target, release_id="r2")
+    sinks.commit(other, write(other), b'{"headcount": "other"}')
+    with pytest.raises(ParameterError, match="meanwhile"):
+        sinks.commit(target, written, REPORT)
+    assert files(tmp_path / "out")["report.json"] == '{"headcount": "other"}'
+
+
+def test_a_commit_needs_every_file(target):
+    with pytest.raises(RuntimeError, match="expected the 2 files"):
+        sinks.commit(target, write(target)[:1], REPORT)
+
+
+def test_prepare_leaves_nothing(target, tmp_path):
+    sinks.prepare(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prepare_refuses_an_output_unless_it_may_replace_it(target, tmp_path):
+    sinks.commit(target, write(target), REPORT)
+    before = files(tmp_path / "out")
+    with pytest.raises(ParameterError, match="--overwrite"):
+        sinks.prepare(target)
+    sinks.prepare(dataclasses.replace(target, overwrite=True))
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("thesis.txt", "x"), ("report.json", "{}"), ("report.json", "no json"), ("part-00000-of-00001.csv", "")],
+)
+def test_prepare_never_touches_what_is_not_ours(target, tmp_path, overwrite, name, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(content)
+    (tmp_path / "out" / "counts-00000-of-00001.csv").write_text("x")
+    with pytest.raises(ParameterError, match="other files"):
+        sinks.prepare(dataclasses.replace(target, overwrite=overwrite))
+    assert len(files(tmp_path / "out")) == 2
+
+
+def test_prepare_removes_what_killed_runs_left(target, tmp_path):
+    """Of a commit that was killed half-way, and of a run that was killed before."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "counts-00000-of-00001.csv").write_text("x")
+    write(dataclasses.replace(target, release_id="dead"))
+    mine = tmp_path / "out.tmp-mine"
+    mine.mkdir()
+    (mine / "counts-00000-of-00001.csv").write_text("not ours: without the number of an attempt")
+    sinks.prepare(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.tmp-mine"]
+    assert len(files(mine)) == 1
+
+
+def test_abandon_removes_a_half_made_output_but_not_an_old_one(target, tmp_path):
+    written = write(target)
+    (tmp_path / "out").mkdir()
+    storage.move(storage.join(target.temporary, written[0].name), str(tmp_path / "out" / NAMES[0]))
+    sinks.abandon(target)
+    assert list(tmp_path.iterdir()) == []
+    sinks.commit(target, write(target), REPORT)
+    write(target)
+    sinks.abandon(target)
+    assert len(files(tmp_path / "out")) == 3 and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_that_cannot_be_written_is_refused(target, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for directory in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(ParameterError, match="--output"):
+            sinks.prepare(dataclasses.replace(target, directory=str(directory)))
+    with pytest.raises(ParameterError, match="of its own"):
+        sinks.prepare(dataclasses.replace(target, directory="/"))
+    with pytest.raises(ParameterError, match="cannot write to --output 'nosuch://bucket/out'"):
+        sinks.prepare(dataclasses.replace(target, directory="nosuch://bucket/out"))
+
+
+def test_names_of_a_directory():
+    assert storage.normal("nosuch://bucket/out//") == "nosuch://bucket/out"
+    with pytest.raises(ParameterError, match="wildcards"):
+        storage.normal("nosuch://bucket/out*")
+
+
+class ObjectStore(FileSystem):
+    """An object store as Beam sees one: no directories, and rename does not replace."""
+
+    objects: dict[str, bytes] = {}
+
+    @classmethod
+    def scheme(cls):
+        return "objects"
+
+    def join(self, base, *paths):
+        return "/".join([base.rstrip("/"), *paths])
+
+    def split(self, path):
+        return tuple(path.rsplit("/", 1))
+
+    def mkdirs(self, path):
+        pass
+
+    def has_dirs(self):
+        return False
+
+    def _list(self, prefix):
+        return [FileMetadata(path, 0) for path in sorted(self.objects) if path.startswith(prefix)]
+
+    def create(self, path, mime_type="", compression_type=None):
+        store = self.objects
+
+        class Upload(io.BytesIO):
+            def close(self):
+                store[path] = self.getvalue()
+                super().close()
+
+        return Upload()
+
+    def open(self, path, mime_type="", compression_type=None):
+        if path not in self.objects:
+            raise BeamIOError("no such object")
+        return io.BytesIO(self.objects[path])
+
+    def copy(self, sources, targets):
+        raise NotImplementedError
+
+    def rename(self, sources, targets):
+        for source, target in zip(sources, targets, strict=True):
+            if target in self.objects or source not in self.objects:
+                raise BeamIOError("rename failed")
+            self.objects[target] = self.objects.pop(source)
+
+    def exists(self, path):
+        return path in self.objects
+
+    def delete(self, paths):
+        for path in paths:
+            if self.objects.pop(path, None) is None:
+                raise BeamIOError("no such object")
+
+    def size(self, path):
+        return len(self.objects[path])
+
+    last_updated = checksum = size
+
+    def metadata(self, path):
+        return FileMetadata(path, self.size(path))
+
+
+def test_an_object_store_has_the_same_protocol():
+    """Refusal, leftovers, replacing and commit on a filesystem without directories."""
+    ObjectStore.objects.clear()
+    target = sinks.Target("objects://bucket/out", "r1", files=2, format="csv", overwrite=False)
+    objects = ObjectStore.objects
+    names = [f"{target.directory}/{name}" for name in NAMES]
+    write(dataclasses.replace(target, release_id="dead"))
+    objects["objects://bucket/out/counts-00000-of-00001.csv"] = b"of a commit that was killed"
+    objects["objects://bucket/outer.csv"] = b"of somebody else"
+    sinks.prepare(target)
+    assert sorted(objects) == ["objects://bucket/outer.csv"]
+    written = write(target)
+    sinks.commit(target, written, REPORT)
+    assert sorted(objects) == [*names, "objects://bucket/outer.csv"]
+    sinks.commit(target, written, REPORT)
+    with pytest.raises(ParameterError, match="--overwrite"):
+        sinks.prepare(target)
+    again = dataclasses.replace(target, release_id="r2", overwrite=True)
+    sinks.prepare(again)
+    sinks.commit(again, write(again, ("two", "three")), REPORT)
+    assert sorted(objects) == [*names, "objects://bucket/outer.csv"]
+    assert b"three" in objects[names[1]]
+    write(target)
+    sinks.abandon(target)
+    assert sorted(objects) == [*names, "objects://bucket/outer.csv"]
+    objects["objects://bucket/out/deeper/thesis.txt"] = b"x"
+    with pytest.raises(ParameterError, match="other files"):
+        sinks.prepare(again)

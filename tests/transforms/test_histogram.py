@@ -1,0 +1,257 @@
+"""The histograms as transforms: equal to the pure function, for every kind of input, and refusing what would break them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.transforms.window import FixedWindows
+
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram import bounded_histogram, unbounded_histogram
+from headcount.transforms import (
+    Bound,
+    BoundedHistogram,
+    Budget,
+    ClipNorm,
+    Contributions,
+    LimitItems,
+    LimitPerItem,
+    NoisyCount,
+    NoisyCounts,
+    NoisyIntCount,
+    RandClip,
+    Relation,
+    UnboundedHistogram,
+)
+
+BUDGET = Budget(1, 1e-6)
+
+
+class Event(NamedTuple):
+    who: str
+    what: str
+
+
+def _rows(n: int = 20_000) -> list[tuple[str, str]]:
+    random = np.random.default_rng(3)
+    users = random.integers(0, 1500, n)
+    items = (random.pareto(1, n) * 3).astype(int) % 300
+    return [(f"u{u}", f"i{i}") for u, i in zip(users, items, strict=True)]
+
+
+def _batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+    users, items = zip(*rows, strict=True)
+    return contribution_batch(pa.array(users), pa.array(items))
+
+
+def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return sorted(zip(*(column.to_pylist() for column in counts.columns), strict=True))
+
+
+def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
+    rows = _rows()
+    release = make_release()
+    transform = lambda: UnboundedHistogram(BUDGET, bound=10, release=release, shards=3)  # noqa: E731
+    expected = _tuples(unbounded_histogram(BUDGET, 10).run([_batch(rows)], release))
+    assert len(expected) > 10
+    users, items = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table({"who": users, "what": items})
+    by_name = Contributions(user="who", item="what")
+    import pandas as pd
+
+    kinds: dict[str, tuple[list[Any], Contributions | None]] = {
+        "tuples": (rows, None),
+        "dicts": ([{"who": u, "what": i, "else": 1} for u, i in rows], by_name),
+        "rows": ([beam.Row(who=u, what=i) for u, i in rows], by_name),
+        "named tuples": ([Event(u, i) for u, i in rows], by_name),
+        "arrow": (table.to_batches(max_chunksize=3000), by_name),
+        "dictionary arrow": ([table.to_batches()[0].set_column(1, "what", pa.array(items).dictionary_encode())], by_name),
+        "frames": ([pd.DataFrame({"who": users, "what": items})], by_name),
+        "counts": ([(u, i, 1) for u, i in rows], None),
+    }
+    for name, (elements, door) in kinds.items():
+
+        def build(pipeline: beam.Pipeline) -> beam.PCollection:
+            given = pipeline | beam.Create(elements)  # noqa: B023
+            return (given if door is None else given | door) | "UnboundedHistogram" >> transform()  # noqa: B023
+
+        assert sorted(map(tuple, collect(build))) == expected, name
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_release, noise):
+    rows, release = _rows(), make_release()
+    domain = [f"i{k}" for k in range(40)] + ["nobody", "no one"]
+    expected = bounded_histogram(BUDGET, domain, 10, noise).run([_batch(rows)], release, "Mine")
+    assert expected.column("item").to_pylist() == sorted(domain)
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        return pipeline | beam.Create(rows) | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5)
+
+    assert sorted(map(tuple, collect(build))) == _tuples(expected)
+
+
+def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
+    def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
+        return pipeline | beam.Create([]) | UnboundedHistogram(BUDGET, bound=10, partitions=2)
+
+    partitions = dict(collect(unbounded))
+    assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())
+
+    def bounded(pipeline: beam.Pipeline) -> beam.PCollection:
+        return pipeline | beam.Create([]) | BoundedHistogram(BUDGET, ["a", "b"], bound=10)
+
+    assert sorted(row.item for row in collect(bounded)) == ["a", "b"]
+
+
+def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release):
+    rows = [(u, i % 3, 2) for u in range(400) for i in range(3)]
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(rows)
+            | UnboundedHistogram(BUDGET, bound=6, release=make_release(), item_type=int)
+            | beam.Map(lambda row: (row.item, row.count, type(row).__name__))
+        )
+
+    found = collect(build)
+    assert sorted(item for item, _, _ in found) == [0, 1, 2]
+    assert all(abs(count - 800) < 200 for _, count, _ in found)
+    for row, item in ((NoisyCount, str), (NoisyIntCount, int)):
+        coder = beam.coders.registry.get_coder(row)
+        assert isinstance(coder, beam.coders.RowCoder)
+        value = row(item(7), 2.0, 1.5)
+        assert coder.decode(coder.encode(value)) == value
+
+
+def test_bounding_steps_in_a_row_feed_noisy_counts(collect, make_release):
+    rows, release = _rows(), make_release()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(rows)
+            | LimitItems(5, release=release)
+            | LimitPerItem(2)
+            | NoisyCounts(BUDGET, Bound(l0=5, l1=10, linf=2), release=release)
+        )
+
+    assert len(collect(build)) > 5
+
+
+def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
+    rows, release = _rows(), make_release()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        given = pipeline | beam.Create(rows)
+        one = given | "One" >> UnboundedHistogram(BUDGET, bound=10, release=release)
+        two = given | "Two" >> UnboundedHistogram(BUDGET, bound=10, release=release)
+        return (
+            one | "Tag1" >> beam.Map(lambda row: (1, *row)),
+            two | "Tag2" >> beam.Map(lambda row: (2, *row)),
+        ) | beam.Flatten()
+
+    found = collect(build)
+    first = {item: count for use, item, count, _ in found if use == 1}
+    second = {item: count for use, item, count, _ in found if use == 2}
+    both = first.keys() & second.keys()
+    assert len(both) > 10 and sum(first[item] == second[item] for item in both) < len(both) / 2
+
+
+def _message(collect, build) -> str:
+    with pytest.raises(Exception) as error:
+        collect(build)
+    return str(error.value)
+
+
+def test_what_would_break_the_promise_is_refused(collect, make_release):
+    rows, release = _rows(500), make_release()
+    noise = lambda bound: NoisyCounts(BUDGET, bound, release=release)  # noqa: E731
+    clipped = Bound(l0=10, l1=10, linf=10)
+
+    def unbounded(pipeline):
+        return pipeline | beam.Create(rows) | Contributions() | noise(clipped)
+
+    assert "bounded by nothing" in _message(collect, unbounded)
+
+    def only_items(pipeline):
+        return pipeline | beam.Create(rows) | LimitItems(10, release=release) | noise(clipped)
+
+    assert "bounded by l0 <= 10;" in _message(collect, only_items)
+
+    def larger(pipeline):
+        return pipeline | beam.Create(rows) | RandClip(11, release=release) | noise(clipped)
+
+    assert "l1 <= 11" in _message(collect, larger)
+
+    def clip_norm(pipeline):
+        return pipeline | beam.Create(rows) | ClipNorm(10) | noise(clipped)
+
+    assert "l2 <= 10" in _message(collect, clip_norm)
+
+    def raw(pipeline):
+        return pipeline | beam.Create(rows) | noise(clipped)
+
+    assert "put RandClip" in _message(collect, raw)
+
+    def flattened(pipeline):  # the two halves share no item, and may lie in different item shards
+        a = pipeline | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)]) | "ClipA" >> RandClip(10, release=release)
+        b = pipeline | "B" >> beam.Create([(f"u{k}", "y") for k in range(50)]) | "ClipB" >> RandClip(10, release=release)
+        return (a, b) | beam.Flatten() | noise(clipped)
+
+    assert "may count twice" in _message(collect, flattened)
+
+    def flattened_then_limited(pipeline):
+        a = pipeline | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)]) | "ClipA" >> RandClip(10, release=release)
+        b = pipeline | "B" >> beam.Create([(f"u{k}", "y") for k in range(50, 99)]) | "ClipB" >> RandClip(10, release=release)
+        return (a, b) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
+
+    message = _message(collect, flattened_then_limited)
+    assert "may count twice" in message or "flatten first" in message
+
+    def mixed_users(pipeline):
+        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | UnboundedHistogram(BUDGET, bound=10)
+
+    assert "one kind" in _message(collect, mixed_users)
+
+    def other_type(pipeline):
+        return pipeline | beam.Create(rows) | UnboundedHistogram(BUDGET, bound=10, item_type=int)
+
+    assert "items are of type string, not int64" in _message(collect, other_type)
+
+    with pytest.raises(ParameterError, match="ClipNorm leaves them"):
+        NoisyCounts(BUDGET, Bound(l1=10, l2=10, linf=10, grid=7))
+
+
+def test_windowed_and_unbounded_inputs_are_refused():
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    windowed = pipeline | beam.Create([("u", "i")]) | beam.WindowInto(FixedWindows(60))
+    with pytest.raises(ParameterError, match="windowed"):
+        windowed | UnboundedHistogram(BUDGET, bound=10)
+    stream = pipeline | "Other" >> beam.Create([("u", "i")])
+    stream.is_bounded = False
+    with pytest.raises(ParameterError, match="unbounded"):
+        stream | "Again" >> UnboundedHistogram(BUDGET, bound=10)
+
+
+def test_a_remote_runner_without_a_key_source_is_refused():
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
+    with pytest.raises(ParameterError, match="--key-env or --key-file"):
+        pipeline | beam.Create([("u", "i")]) | UnboundedHistogram(BUDGET, bound=10)
+
+
+def test_guarantee_is_stated_before_anything_runs():
+    transform = UnboundedHistogram(BUDGET, bound=10, max_per_item=2, relation="replace")
+    guarantee = transform.guarantee()
+    assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
+    assert "replacing one user" in guarantee.words() and transform.plan.threshold is not None
+    pure = BoundedHistogram(Budget(1, 1e-6), ["a"], bound=3).guarantee()
+    assert pure.delta == 0  # Laplace noise on a public domain needs no delta

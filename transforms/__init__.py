@@ -1,0 +1,28 @@
+"""Headcount's transforms: user-level differentially private counting for Apache Beam pipelines.
+
+For all data sets D, D' that differ in one user's rows, and any set S of results of a transform with Budget(epsilon, delta):
+
+    P[result(D) in S] <= exp(epsilon) * P[result(D') in S] + delta
+
+up to the strength of the cipher that the noise is drawn from, and given a secret key, one release id per input and a job
+that ended. Each transform states its own `guarantee()` before anything runs.
+"""
+
+from headcount.mechanisms.budget import Budget as Budget
+from headcount.mechanisms.budget import Zcdp as Zcdp
+from headcount.mechanisms.contribution import Bound as Bound
+from headcount.mechanisms.keys import KeyEnvironment as KeyEnvironment
+from headcount.mechanisms.keys import KeyFile as KeyFile
+from headcount.mechanisms.keys import Release as Release
+from headcount.mechanisms.relation import Relation as Relation
+from headcount.transforms import coders as coders
+from headcount.transforms.bounding import ClipNorm as ClipNorm
+from headcount.transforms.bounding import LimitItems as LimitItems
+from headcount.transforms.bounding import LimitPerItem as LimitPerItem
+from headcount.transforms.bounding import RandClip as RandClip
+from headcount.transforms.contributions import Contributions as Contributions
+from headcount.transforms.counts import NoisyCount as NoisyCount
+from headcount.transforms.counts import NoisyIntCount as NoisyIntCount
+from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
+from headcount.transforms.histogram import NoisyCounts as NoisyCounts
+from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram

@@ -1,0 +1,116 @@
+"""Bounding as transforms (paper 000): what one user contributes, limited before anything is counted.
+
+Each brings all rows of a user together, bounds them, and gives contribution batches that carry their bound. So a step can
+follow another, and `NoisyCounts` knows what it may rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import pyarrow as pa
+from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.steps import (
+    ClipNormStep,
+    LimitItemsStep,
+    LimitPerItemStep,
+    RandClipStep,
+    Step,
+    bound_shard,
+    step_subkeys,
+)
+from headcount.transforms.contributions import Contributions
+from headcount.transforms.releases import full_label, release_for
+
+DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
+
+
+def check_shards(shards: int | None) -> int:
+    """The number of shards to use: the one given, or the default."""
+    if shards is None:
+        return DEFAULT_SHARDS
+    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1 << 16:
+        raise ParameterError(f"shards must be an integer from 1 to {1 << 16}, got {shards!r}")
+    return shards
+
+
+class Bounded(beam.PTransform):
+    """Contributions with the given steps applied to each user's rows, all in one pass over the user's shard.
+
+    The shards only spread the work: the result is the same for any number of them.
+    """
+
+    def __init__(self, steps: Iterable[Step], release: Release | None = None, shards: int | None = None) -> None:
+        super().__init__()
+        self._steps = tuple(steps)
+        self._release = release
+        self._shards = check_shards(shards)
+
+    def default_label(self) -> str:
+        return "+".join(step.name for step in self._steps)
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+        release = release_for(rows.pipeline, self._release)
+        return (
+            rows
+            | "Contributions" >> Contributions()  # record batches
+            | "SplitByUser" >> beam.ParDo(_SplitByUser(self._shards)).with_output_types(tuple[int, bytes])
+            | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
+            | "Bound" >> beam.ParDo(_Bound(self._steps, release, full_label(rows))).with_output_types(pa.RecordBatch)
+        )
+
+
+class RandClip(Bounded):
+    """At most `bound` events of each user, a uniform sample: l1 <= bound."""
+
+    def __init__(self, bound: int, release: Release | None = None, shards: int | None = None) -> None:
+        super().__init__([RandClipStep(bound)], release, shards)
+
+
+class ClipNorm(Bounded):
+    """Each user's counts scaled down to an l1 (p=1) or l2 (p=2) norm of at most `bound`. For public domains only."""
+
+    def __init__(self, bound: int, p: int = 1, release: Release | None = None, shards: int | None = None) -> None:
+        super().__init__([ClipNormStep(bound, p)], release, shards)
+
+
+class LimitItems(Bounded):
+    """At most `items` distinct items of each user, a uniform choice, with their counts: l0 <= items."""
+
+    def __init__(self, items: int, release: Release | None = None, shards: int | None = None) -> None:
+        super().__init__([LimitItemsStep(items)], release, shards)
+
+
+class LimitPerItem(Bounded):
+    """At most `count` events of each user on any item: linf <= count."""
+
+    def __init__(self, count: int, release: Release | None = None, shards: int | None = None) -> None:
+        super().__init__([LimitPerItemStep(count)], release, shards)
+
+
+class _SplitByUser(beam.DoFn):
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+        return split_by_user(batch, self._shards)
+
+
+class _Bound(beam.DoFn):
+    """Fetches the key on the worker, so that it is never part of the pipeline."""
+
+    def __init__(self, steps: tuple[Step, ...], release: Release, label: str) -> None:
+        self._steps = steps
+        self._release = release
+        self._label = label
+
+    def setup(self) -> None:
+        key = self._release.key_source.fetch()
+        self._subkeys = step_subkeys(key, self._release.id, self._label, self._steps)
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+        _, chunks = group
+        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._label).to_batch()
