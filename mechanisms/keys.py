@@ -53,9 +53,7 @@ def _refuse_key_as_name(name: str, what: str) -> None:
 def _parse_key(content: bytes, where: str) -> bytes:
     text = content.strip()
     if not _HEX_KEY.fullmatch(text):
-        raise ParameterError(
-            f"{where} does not hold a key: it must be exactly 64 hexadecimal digits; {_MAKE_ONE}"
-        )
+        raise ParameterError(f"{where} does not hold a key: it must be exactly 64 hexadecimal digits; {_MAKE_ONE}")
     return bytes.fromhex(text.decode("ascii"))
 
 
@@ -178,15 +176,12 @@ class Release:
         if not callable(getattr(key_source, "fetch", None)):
             # The value is not echoed: it may be the key.
             raise ParameterError(
-                "a release takes a key source such as KeyFile or KeyEnvironment,"
-                f" got a {type(key_source).__name__}"
+                f"a release takes a key source such as KeyFile or KeyEnvironment, got a {type(key_source).__name__}"
             )
         if id is None:
             id = secrets.token_hex(16)
         if not isinstance(id, str) or not _RELEASE_ID.fullmatch(id):
-            raise ParameterError(
-                f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}"
-            )
+            raise ParameterError(f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}")
         object.__setattr__(self, "key_source", key_source)
         object.__setattr__(self, "id", id)
 
@@ -249,14 +244,10 @@ def lane_key(subkey: bytes) -> bytes:
 
 def block_key(subkey: bytes, digest: bytes = b"") -> bytes:
     """The AES-256 key of a step's random words; `digest` stands for the whole data the step works on."""
-    return hashlib.blake2b(
-        digest, key=_checked(subkey), digest_size=KEY_BYTES, person=b"headcount.block"
-    ).digest()
+    return hashlib.blake2b(digest, key=_checked(subkey), digest_size=KEY_BYTES, person=b"headcount.block").digest()
 
 
 def _checked(key: bytes) -> bytes:
     if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-        raise ParameterError(
-            f"a key is {KEY_BYTES} bytes; got a {type(key).__name__} of another kind or length"
-        )
+        raise ParameterError(f"a key is {KEY_BYTES} bytes; got a {type(key).__name__} of another kind or length")
     return key

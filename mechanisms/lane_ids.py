@@ -110,9 +110,7 @@ def _columns(array: pa.Array) -> tuple[bytes, npt.NDArray[Any], npt.NDArray[np.i
 
 def _pieces(offsets: npt.NDArray[np.int64], content: pa.Buffer) -> pa.Array:
     """The bytes of `content` between each two offsets, without a copy."""
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.data), content]
-    )
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.data), content])
 
 
 def _digests(

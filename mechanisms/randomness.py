@@ -191,9 +191,7 @@ class Lanes:
             again = again[values[again] >= bound]
         return values
 
-    def bernoulli(
-        self, numerator: int | Integers, denominator: int | Integers, index: npt.ArrayLike
-    ) -> Flags:
+    def bernoulli(self, numerator: int | Integers, denominator: int | Integers, index: npt.ArrayLike) -> Flags:
         """True with probability numerator/denominator, 0 <= numerator <= denominator."""
         if np.less(numerator, 0).any() or np.greater(numerator, denominator).any():
             raise ParameterError("a probability must be between 0 and 1")
@@ -233,9 +231,7 @@ class Lanes:
                 bits += 64
         return value
 
-    def bernoulli_exp(
-        self, numerator: int | Integers, denominator: int | Integers, index: npt.ArrayLike
-    ) -> Flags:
+    def bernoulli_exp(self, numerator: int | Integers, denominator: int | Integers, index: npt.ArrayLike) -> Flags:
         """True with probability exp(-numerator/denominator), for any numerator >= 0.
 
         The whole part w passes if a geometric variable is at least w (so never above GEOMETRIC_LIMIT). For

@@ -123,7 +123,8 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
             """The real tau at which `items` items of `count` are released with probability delta."""
             return count - b * ((1 - (log_hidden / items).exp()).ln() + log_norm)
 
-        # No tau below `low` hides even one kind of item of a way to spread; `high` hides each at its share of l1.
+        # Below `low` even the equal items of one way to spread show;
+        # at `high` every item keeps to its share of l1.
         parts = [(n, h) for way in spread.worst_own(spread.units) for n, h in way if n]
         low = math.floor(max(least(h, decimal.Decimal(n)) for n, h in parts))
         high = math.ceil(max(least(h, decimal.Decimal(spread.l1) / h) for n, h in parts))

@@ -1,10 +1,9 @@
-"""What a subcommand is, and how one is stopped: all that `main` knows of each of them."""
+"""What a subcommand is: all that `main` knows of each of them."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import signal
 from collections.abc import Callable, Sequence
 
 
@@ -22,11 +21,3 @@ class Command:
     run: Callable[[argparse.Namespace, Sequence[str]], int]
     example: str
     takes_beam_flags: bool = False
-
-
-class Stopped(BaseException):
-    """A signal asked the job to stop; `status` is the exit status that says so."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.status = 128 + number

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
-
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import histogram, options
 from headcount.pipelines.command import Command
@@ -79,12 +78,12 @@ def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int]) -
 def _largest(result: Path) -> list[tuple[str, float, float]]:
     rows = pq.read_table(result / "counts-00000-of-00001.parquet")
     rows = rows.sort_by([("count", "descending"), ("item", "ascending")]).slice(0, _SHOWN)
-    return list(zip(*(rows.column(name).to_pylist() for name in ("item", "count", "stddev")), strict=True))
+    return [(row["item"], row["count"], row["stddev"]) for row in rows.to_pylist()]
 
 
 def _truth(log: Path) -> dict[str, int]:
     counts = pq.read_table(log, columns=["item"]).group_by("item").aggregate([([], "count_all")])
-    return dict(zip(counts.column("item").to_pylist(), counts.column("count_all").to_pylist(), strict=True))
+    return {row["item"]: row["count_all"] for row in counts.to_pylist()}
 
 
 COMMAND = Command(

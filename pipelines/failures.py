@@ -10,7 +10,7 @@ import re
 
 from headcount.mechanisms.errors import HeadcountError
 
-_REFUSAL = re.compile(r"(?:headcount\.mechanisms\.errors\.|\b)(?:InputError|ParameterError): (.+)")
+_REFUSAL = re.compile(r"headcount\.mechanisms\.errors\.(?:InputError|ParameterError): (.+)")
 _STEP = re.compile(r" \[while running '[^']*'\]")
 
 

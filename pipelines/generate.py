@@ -3,14 +3,14 @@
 Two laws, the two ends of what an event log can look like to a private count:
 
 * **tail**: heavy users who repeat themselves. A user's activity follows a power law (the most active
-  hundredth of the users holds nearly half of the rows), each user keeps coming back to a small set of items
+  hundredth of the users holds about half of the rows), each user keeps coming back to a small set of items
   of its own, and items are drawn into those sets by a Zipf law. At ten rows per user about a third of the
   rows are new (user, item) pairs.
 * **spread**: users alike, items mildly skewed, and nearly every (user, item) pair is new (95 % of the rows at
   least).
 
-A log is a function of its parameters: the same law, rows, users, items and seed give the same rows, whatever
-the machine. Chunks are drawn one after another, so that memory does not grow with the number of rows.
+A log is a function of its parameters: the same law, rows, users, items and seed give the same rows (with one
+version of NumPy). It is drawn chunk by chunk; memory grows with the users and items, not with the rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def generate(
         _write(partial, path.suffix, log_batches(laws[law](users, items, seed), rows, users, items, seed))
         os.replace(partial, path)
     except OSError as error:
-        raise ParameterError(f"output {str(path)!r} cannot be written: {error.strerror or 'write error'}") from None
+        reason = os.strerror(error.errno) if error.errno else "write error"
+        raise ParameterError(f"output {str(path)!r} cannot be written: {reason}") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -109,7 +110,7 @@ def _tail(users: int, items: int, seed: int) -> Draw:
         # A user's j-th favourite must be the same item in every chunk, for millions of users: it is a hash.
         taste = _hash(user, np.minimum(habit, 2**20).astype(np.int64), seed)
         item = _power_law(taste, items, ZIPF_EXPONENT, 1.0)
-        return user * user_step % users, item * item_step % items
+        return (user + 1) * user_step % users, (item + 1) * item_step % items
 
     return draw
 
@@ -120,7 +121,7 @@ def _spread(users: int, items: int, seed: int) -> Draw:
     def draw(generator: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
         user = generator.integers(0, users, rows)
         item = (generator.random(rows) ** SPREAD_SKEW * items).astype(np.int64)
-        return user, item * item_step % items
+        return user, (item + 1) * item_step % items
 
     return draw
 

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from importlib import metadata
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines.command import Command, Stopped
+from headcount.pipelines.command import Command
+from headcount.pipelines.signals import Stopped
 
 # Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {

@@ -9,7 +9,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
@@ -33,10 +33,9 @@ _BEAM_HELP = (
 class Parser(argparse.ArgumentParser):
     """An argument parser without abbreviations, whose errors are one line that names the flag."""
 
-    def __init__(self, **kwargs: object) -> None:
-        super().__init__(  # type: ignore[misc]
-            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
-        )
+    def __init__(self, **kwargs: Any) -> None:
+        raw = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=raw, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": must be", " must be", 1)
@@ -230,6 +229,6 @@ def _refuse_unknown(command: Command, parser: Parser, unknown: Sequence[str]) ->
     if not _FLAG.match(first):
         raise ParameterError(f"unexpected argument {first!r}; see headcount {command.name} --help")
     flag = first.split("=", 1)[0]
-    near = difflib.get_close_matches(flag, list(parser._option_string_actions), n=1)
+    near = difflib.get_close_matches(flag, list(parser._option_string_actions), n=1, cutoff=0.75)
     hint = f"did you mean {near[0]}?" if near else f"see headcount {command.name} --help"
     raise ParameterError(f"unknown flag {flag!r}; {hint}")

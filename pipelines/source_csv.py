@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ from headcount.pipelines.source_files import guarded, open_text, reading
 
 KIND = "CSV"
 BLOCK_BYTES = 1 << 24  # read at a time; no row can be longer
+HEADER_BYTES = 1 << 20
 
 _END = b"end of file"
 _DIGITS = 19  # of the largest int64
@@ -55,36 +57,30 @@ def read(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
 
 def _header(path: str) -> list[str]:
     with reading(path, KIND), open_text(path) as file:
-        start = file.read(BLOCK_BYTES)
+        start = file.read(HEADER_BYTES)
+    if len(start) == HEADER_BYTES:
+        start = start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]  # not a part of a line
     try:
-        # Only whole lines: the block may end inside a character.
-        text = (start if len(start) < BLOCK_BYTES else start[: start.rfind(b"\n") + 1]).decode("utf-8-sig")
-        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-        header = next((row for row in rows if row), None)
-    except (UnicodeDecodeError, csv.Error):
+        text = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
+        header = next((row for row in csv.reader(text, strict=True) if row), None)
+        if header is not None:
+            _ = "".join(header).encode()
+    except (UnicodeEncodeError, csv.Error):
         raise InputError(f"{path}: not a CSV file of UTF-8 text") from None
     if header is None:
-        raise InputError(f"{path}: empty; a CSV file needs a header row with the names of its columns")
+        raise InputError(f"{path}: no header; the first row of a CSV file must name its columns")
     if any("\0" in name for name in header):
         raise InputError(f"{path}: binary, not a CSV file of UTF-8 text")
     return header
 
 
 def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch]:
-    ragged: list[Any] = []
-
-    def on_ragged(row: Any) -> str:
-        ragged.append(row)
-        return "error"
-
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
                 pa.PythonFile(_WithEnd(file, width), mode="r"),
-                pa.csv.ReadOptions(
-                    use_threads=False, block_size=BLOCK_BYTES
-                ),  # threads would lose row numbers
-                pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=on_ragged),
+                pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
+                pa.csv.ParseOptions(newlines_in_values=True),
                 pa.csv.ConvertOptions(
                     include_columns=list(columns.names),
                     column_types=dict.fromkeys(columns.names, pa.binary()),
@@ -94,12 +90,12 @@ def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch
                 ),
             )
         except pa.ArrowInvalid as error:
+            # Only these numbers of Arrow's message may be told: the row itself follows them.
+            ragged = re.match(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+):", str(error))
             if ragged:
-                number, fields = ragged[0].number - 1, ragged[0].actual_columns
-                raise InputError(
-                    f"{path}, row {number}: {fields} fields, but the header has {width}"
-                ) from None
-            if "straddling" in str(error):
+                row, fields = int(ragged[1]) - 1, int(ragged[2])
+                raise InputError(f"{path}, row {row}: {fields} fields, but the header has {width}") from None
+            if "straddling object" in str(error):
                 raise InputError(
                     f"{path}: a row of more than {BLOCK_BYTES >> 20} MiB, or a quote that is never closed"
                 ) from None
@@ -114,9 +110,7 @@ def _without_end(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             yield last
         last = batch
     if last is None or any(column[-1].as_py() != _END for column in last.columns):
-        raise InputError(
-            f"{path}: ends inside a quoted field; a quote is never closed, or the file is truncated"
-        )
+        raise InputError(f"{path}: ends inside a quoted field; a quote is never closed, or the file is truncated")
     if last.num_rows > 1:
         yield last.slice(0, last.num_rows - 1)
 
@@ -132,10 +126,13 @@ class _WithEnd(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        if not data:
-            data, self._end = self._end, b""
-        return data
+        data = bytes(self._file.read(size))
+        while len(data) < size and (more := self._file.read(size - len(data))):
+            data += more
+        # Arrow wants the whole header in its first block, so the end must not wait for a read of its own.
+        missing = len(self._end) if size < 0 else size - len(data)
+        end, self._end = self._end[:missing], self._end[missing:]
+        return data + end
 
 
 def _strings(path: str, first_row: int, name: str, values: pa.Array) -> pa.Array:
@@ -148,9 +145,7 @@ def _strings(path: str, first_row: int, name: str, values: pa.Array) -> pa.Array
             _ = (value.as_py() or b"").decode()
         except UnicodeDecodeError:
             row = first_row + i
-            raise InputError(
-                f"{path}, row {row}: column {name!r} holds bytes that are not UTF-8 text"
-            ) from None
+            raise InputError(f"{path}, row {row}: column {name!r} holds bytes that are not UTF-8 text") from None
     raise AssertionError("every value is UTF-8, yet Arrow refused one")
 
 
@@ -161,9 +156,7 @@ def _integers(path: str, first_row: int, name: str, texts: pa.Array) -> pa.Array
         try:
             return texts.cast(pa.int64())
         except pa.ArrowInvalid:
-            wrong = next(
-                i for i, text in enumerate(texts.to_pylist()) if text is not None and _overflows(text)
-            )
+            wrong = next(i for i, text in enumerate(texts.to_pylist()) if text is not None and _overflows(text))
     raise InputError(
         f"{path}, row {first_row + wrong}: column {name!r} does not hold a decimal integer between -2^63 and 2^63 - 1"
     )

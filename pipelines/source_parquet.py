@@ -30,7 +30,7 @@ from headcount.pipelines.storage import is_local
 
 KIND = "Parquet"
 ROWS_PER_TASK = 1_000_000
-BYTES_PER_BATCH = 2**27  # encoded, of the chosen columns: bounds the memory where names are long
+BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
 
 
 class Groups(NamedTuple):
@@ -60,9 +60,7 @@ def split(path: str, columns: Columns) -> list[Groups]:
     return ranges
 
 
-def read(
-    path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None
-) -> Iterator[pa.RecordBatch]:
+def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None) -> Iterator[pa.RecordBatch]:
     """The events of some row groups (None: of all), in the order of the file."""
     with _opened(path, columns) as file:
         check_agreement(path, columns, _types(path, columns, file), expected)
@@ -89,16 +87,13 @@ def _batches(file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator
             yield from table.unify_dictionaries().combine_chunks().to_batches()
 
 
-def _spans(
-    metadata: pq.FileMetaData, columns: Columns, groups: Groups
-) -> Iterator[tuple[list[int], int, int]]:
+def _spans(metadata: pq.FileMetaData, columns: Columns, groups: Groups) -> Iterator[tuple[list[int], int, int]]:
     """Row groups to read together, their rows, and into how many batches: small ones are put together."""
-    chosen = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns.names]
     span: list[int] = []
     rows = size = 0
     for index in range(groups.start, groups.stop):
         group = metadata.row_group(index)
-        more_size = sum(group.column(i).total_uncompressed_size for i in chosen)
+        more_size = _size(metadata, index, columns)
         if span and (rows + group.num_rows > ROWS_PER_BATCH or size + more_size > BYTES_PER_BATCH):
             yield span, rows, _pieces(rows, size)
             span, rows, size = [], 0, 0
@@ -106,6 +101,15 @@ def _spans(
             span, rows, size = [*span, index], rows + group.num_rows, size + more_size
     if span:
         yield span, rows, _pieces(rows, size)
+
+
+def _size(metadata: pq.FileMetaData, index: int, columns: Columns) -> int:
+    """The encoded bytes of the chosen columns of a row group; of all its columns where those are few."""
+    group = metadata.row_group(index)
+    if group.total_byte_size <= BYTES_PER_BATCH:
+        return group.total_byte_size  # for Arrow ends the process where it finds a damaged column's metadata
+    chosen = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns.names]
+    return sum(group.column(i).total_uncompressed_size for i in chosen)
 
 
 def _pieces(rows: int, size: int) -> int:

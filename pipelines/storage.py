@@ -11,7 +11,6 @@ import re
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-
 from headcount.mechanisms.errors import ParameterError
 
 
@@ -21,9 +20,16 @@ def is_local(path: str) -> bool:
 
 
 def normal(path: str) -> str:
-    """The one spelling of a directory's path: absolute if local, without a slash at the end."""
+    """The one spelling of the output directory: absolute if local, without a slash at the end."""
     if is_local(path):
         return os.path.abspath(path)
+    try:
+        FileSystems.get_filesystem(path)
+    except ValueError:
+        raise ParameterError(
+            f"no filesystem is known for --output {path!r}; the extras headcount[gcp], headcount[aws] and "
+            "headcount[hadoop] bring gs://, s3:// and hdfs://"
+        ) from None
     if re.search(r"[*?\[\]]", path):
         raise ParameterError(f"--output must be a plain path without wildcards, got {path!r}")
     return path.rstrip("/")

@@ -181,7 +181,11 @@ class TestUnknownDomain:
 
     @settings(max_examples=40, deadline=None)
     @given(
-        st.floats(0.01, 20), st.floats(1e-15, 0.4), st.integers(1, 2000), st.integers(1, 2000), st.sampled_from(Relation)
+        st.floats(0.01, 20),
+        st.floats(1e-15, 0.4),
+        st.integers(1, 2000),
+        st.integers(1, 2000),
+        st.sampled_from(Relation),
     )
     def test_every_plan_is_well_formed(self, epsilon, delta, total, cap, relation):
         for noise in ("laplace", "gaussian"):

@@ -207,7 +207,7 @@ def assert_frequency(flags, probability):
     assert stats.binomtest(int(flags.sum()), len(flags), float(probability)).pvalue > ALARM
 
 
-@pytest.mark.parametrize("p", map(Fraction, ["0", "1", "1/3", f"{2**61}/{3**39}", f"5/{2**70}"]))
+@pytest.mark.parametrize("p", [Fraction(0), Fraction(1), Fraction(1, 3), Fraction(2**61, 3**39), Fraction(5, 2**70)])
 def test_bernoulli(p):
     assert_frequency(make_lanes(50_000).bernoulli(p.numerator, p.denominator, np.arange(50_000)), p)
 
@@ -245,10 +245,10 @@ def test_geometric():
     assert_probabilities(np.minimum(values, 8), [*probabilities, np.exp(-8)])
 
 
-@pytest.mark.parametrize("bits", [64, 128, 192])
+@pytest.mark.parametrize("bits", [64, 128, 192, 2048])
 def test_exp_floor_against_decimal(bits):
     with localcontext() as context:
-        context.prec = 200
+        context.prec = 800
         for power in (1, 2, 3, 17, 44, 45, 46, 90, 200):
             assert exp_floor(power, bits) == int(Decimal(-power).exp() * 2**bits)
 
@@ -262,6 +262,24 @@ class ScriptedLanes(Lanes):
 
     def words(self, index):
         return np.array([self.scripts[lane].pop(0) for lane in index], dtype=np.uint64)
+
+    def words_each(self, index, each):
+        return np.concatenate([self.words([lane] * count) for lane, count in zip(index, each, strict=True)])
+
+
+def test_uniform_below_draws_again_until_it_fits():
+    """Words from 15 * 2^60 on are past the last multiple of the bound; each lane has its own number of them."""
+    first, fits = 15 * 2**60, 15 * 2**60 - 1
+    scripts = [[fits, 7], [first, 2**64 - 1, first, 5, 7], [first, fits, 7]]
+    for bound in (UNEVEN, np.full(3, UNEVEN)):
+        lanes = ScriptedLanes(*scripts)
+        assert lanes.uniform_below(bound, np.arange(3)).tolist() == [UNEVEN - 1, 5, UNEVEN - 1]
+        assert lanes.scripts == [[7], [7], [7]]
+    scripts = [[fits, 7], [first, first, 1, first, 2, 3], [1, first, 2, first, 4]]
+    for bound in (UNEVEN, np.full(3, UNEVEN)):
+        lanes = ScriptedLanes(*scripts)
+        draws = lanes.uniform_below_each(bound, np.arange(3), np.array([1, 3, 3]))
+        assert draws.tolist() == [UNEVEN - 1, 3, 2, 1, 1, 4, 2]
 
 
 def plain_geometric(digits, bits):
@@ -318,4 +336,7 @@ def test_the_same_key_gives_the_same_bits_in_every_version():
     lanes = Lanes(block_key(step, digest.to_bytes(16, "little")), np.concatenate([items, users]))
     draws = all_draws(lanes, range(5))
     assert randomness.ALGORITHM_VERSION == 1
-    assert hashlib.sha256(repr(draws).encode()).hexdigest() == "0591018487a812a0dc34ba5096289f9388d7f291a540dcc57905e76357674bdf"
+    assert (
+        hashlib.sha256(repr(draws).encode()).hexdigest()
+        == "0591018487a812a0dc34ba5096289f9388d7f291a540dcc57905e76357674bdf"
+    )

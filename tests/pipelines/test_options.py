@@ -1,7 +1,6 @@
 """The command line: what is accepted, and one clear line for what is not."""
 
 import pytest
-
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import histogram, options, tools
@@ -163,7 +162,7 @@ def test_a_bad_key_is_refused_before_a_local_run(tmp_path):
 
 
 def test_shards_follow_the_size_of_the_input():
-    assert shards_for(None) == shards_for(0) == shards_for(64 << 20) == 16
+    assert shards_for(0) == shards_for(64 << 20) == 16
     assert shards_for(400 << 20) == 100
     assert shards_for(1 << 50) == 4096
 

@@ -1,0 +1,101 @@
+"""Sharding is lossless: whatever the batches, shards and encodings, the same (user, item) sums arrive."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.mechanisms import batches
+from headcount.mechanisms.batches import Shard, from_ipc, gather, run_sums, split_by_user, sum_by_code, to_ipc
+from headcount.mechanisms.errors import InputError
+
+rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=60)
+
+
+def _column(values: list[int], kind: str) -> pa.Array:
+    if kind == "int":
+        return pa.array(values, pa.int64())
+    names = pa.array([f"name{value}" for value in values])
+    return names.dictionary_encode() if kind == "dictionary" else names
+
+
+def _batch(rows: list[tuple[int, int, int]], users: str, items: str, counted: bool) -> pa.RecordBatch:
+    user, item, count = (list(column) for column in zip(*rows, strict=True))
+    columns = {"user": _column(user, users), "item": _column(item, items)}
+    if counted:
+        columns["count"] = pa.array(count, pa.int64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def contents(shard: Shard) -> Counter[tuple[str, str]]:
+    """The shard as {(user, item): count}, by its own indexes."""
+    found: Counter[tuple[str, str]] = Counter()
+    for user in range(len(shard.users)):
+        ranks = shard.item[shard.offsets[user] : shard.offsets[user + 1]]
+        assert (np.diff(ranks) > 0).all(), "rows of a user ascend and are distinct"
+        for row in range(int(shard.offsets[user]), int(shard.offsets[user + 1])):
+            found[shard.users[user].as_py(), shard.items[int(shard.item[row])].as_py()] += int(shard.count[row])
+    return found
+
+
+@given(rows, st.integers(1, 5), st.integers(1, 20), st.sampled_from(["plain", "dictionary", "int"]), st.booleans(), st.data())
+@settings(deadline=None, max_examples=150)
+def test_all_rows_of_a_user_meet_in_one_shard_and_add_up(rows, shards, batch, users, counted, data):
+    items = "int" if users == "int" else data.draw(st.sampled_from(["plain", "dictionary"]))
+    groups: dict[int, list[bytes]] = {}
+    for start in range(0, len(rows), batch):
+        for shard, chunk in split_by_user(_batch(rows[start : start + batch], users, items, counted), shards):
+            assert 0 <= shard < shards
+            groups.setdefault(shard, []).append(chunk)
+    name = (lambda value: value) if users == "int" else (lambda value: f"name{value}")
+    expected: Counter = Counter()
+    for user, item, count in rows:
+        expected[name(user), name(item)] += count if counted else 1
+    gathered = [gather(chunks) for chunks in groups.values()]
+    found: Counter = Counter()
+    for shard in gathered:
+        found.update(contents(shard))
+    assert found == expected
+    homes = [set(shard.users.to_pylist()) for shard in gathered]
+    assert sum(map(len, homes)) == len(set().union(*homes)), "no user is in two shards"
+
+
+def test_users_who_share_a_hash_stay_two_users(monkeypatch):
+    monkeypatch.setattr(batches, "hash64", lambda names: np.zeros(len(names), dtype=np.uint64))
+    table = _batch([(1, 1, 2), (2, 1, 3), (1, 2, 1)], "plain", "plain", True)
+    (chunk,) = split_by_user(table, 4)
+    shard = gather([chunk[1]])
+    assert shard.users.to_pylist() == ["name1", "name2"]
+    assert contents(shard) == {("name1", "name1"): 2, ("name1", "name2"): 1, ("name2", "name1"): 3}
+
+
+def test_a_slice_travels_without_its_parent():
+    names = pa.array([f"a rather long name {k}" for k in range(200_000)])
+    parent = pa.RecordBatch.from_pydict({"user": names.dictionary_encode(), "item": names.dictionary_encode()})
+    size = sum(len(chunk) for _, chunk in split_by_user(parent[1000:1010], 4))
+    assert size < 10_000
+    assert from_ipc(to_ipc(parent[:3])).num_rows == 3
+
+
+def test_sums_that_leave_64_bits_are_errors_and_never_wrap():
+    big = 2**62
+    table = pa.RecordBatch.from_pydict(
+        {"user": pa.array(["u", "u"]), "item": pa.array(["i", "i"]), "count": pa.array([big, big])}
+    )
+    with pytest.raises(InputError, match="2\\*\\*63"):
+        gather([chunk for _, chunk in split_by_user(table, 1)])
+    assert sum_by_code(np.array([0, 1, 0]), np.array([2**60, 5, 2**60]), 2).tolist() == [2**61, 5]
+    assert run_sums(np.array([2**60, 2**60]), np.array([0, 2, 2])).tolist() == [2**61, 0, 0]
+
+
+def test_strings_and_integers_cannot_be_one_column():
+    one = _batch([(1, 1, 1)], "plain", "plain", False)
+    other = _batch([(1, 1, 1)], "int", "plain", False)
+    chunks = [chunk for table in (one, other) for _, chunk in split_by_user(table, 1)]
+    with pytest.raises(InputError, match="one type"):
+        gather(chunks)

@@ -1,0 +1,292 @@
+"""The command line from end to end: exit statuses, one line for what is refused, and an output or none."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from headcount.mechanisms.randomness import write_key_file
+from headcount.pipelines import main as module
+from headcount.pipelines.main import COMMANDS, load, main
+
+CANARY = "canary4711"
+SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """20,000 rows of 5,000 users on ten common items and many rare ones, as strings and as integers."""
+    generator = np.random.default_rng(3)
+    item = generator.geometric(0.3, 20_000)
+    user = generator.integers(0, 5_000, 20_000)
+    path = tmp_path_factory.mktemp("events") / "events.parquet"
+    columns = {"who": pa.array([f"u{u}" for u in user]), "what": pa.array([f"i{i}" for i in item])}
+    pq.write_table(pa.table({**columns, "number": pa.array(item), "n": pa.array(np.ones(20_000, int))}), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("key") / "key")
+    write_key_file(path)
+    return path
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs one command line in this process: (status, standard output, lines of standard error)."""
+
+    def call(*argv):
+        status = main([str(word) for word in argv])
+        out, err = capsys.readouterr()
+        return status, out, err.splitlines()
+
+    return call
+
+
+def refused(result, *words):
+    status, out, err = result
+    assert status == 2 and out == "" and len(err) == 1, result
+    assert err[0].startswith("headcount: ") and all(word in err[0] for word in words), err
+    assert CANARY not in err[0]
+
+
+def rows(directory, name="counts-00000-of-00001.parquet"):
+    return pq.read_table(directory / name).to_pylist()
+
+
+def test_a_histogram_from_one_command(run, events, tmp_path):
+    out = tmp_path / "new" / "out"
+    status, said, err = run("histogram", "--input", events, *SHAPE, "--output", out)
+    assert (status, err) == (0, [])
+    report = json.loads((out / "report.json").read_text())
+    assert said == f"wrote {out} (release {report['release_id']})\n"
+    assert sorted(path.name for path in out.iterdir()) == ["counts-00000-of-00001.parquet", "report.json"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
+    found = rows(out)
+    assert [row["item"] for row in found] == sorted(row["item"] for row in found)
+    assert {"i1", "i2"} <= {row["item"] for row in found}
+    assert all(row["count"] == int(row["count"]) and row["stddev"] == found[0]["stddev"] for row in found)
+
+
+def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
+    """It is the same for other input, shards and key: all that is in it was known before."""
+    small = tmp_path / "small.parquet"
+    pq.write_table(pq.read_table(events).slice(0, 10), small)
+    common = ["--release-id", "r", "--format", "jsonl", "--output-files", "3"]
+    other = str(tmp_path / "key")
+    write_key_file(other)
+    for path, name, shards, source in ((events, "a", 3, key), (small, "b", 5, other)):
+        words = ["--output", tmp_path / name, "--shards", shards, "--key-file", source]
+        assert run("histogram", "--input", path, *SHAPE, *common, *words)[0] == 0
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert (a / "report.json").read_bytes() == (b / "report.json").read_bytes()
+    assert sorted(os.listdir(a)) == sorted(os.listdir(b))
+    text = (a / "report.json").read_text()
+    assert not any(word in text for word in (events, str(tmp_path), key, "shards", "20000", "20_000"))
+
+
+def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
+    """Under other shards and with every bundle run twice, which also runs the commit twice."""
+    common = ["--input", events, *SHAPE, "--key-file", key, "--release-id", "r1", "--format", "csv"]
+    assert run("histogram", *common, "--output", tmp_path / "a")[0] == 0
+    words = ["--output", tmp_path / "b", "--shards", "3", "--direct_runner_bundle_repeat=2"]
+    assert run("histogram", *common, *words)[0] == 0
+    name = "counts-00000-of-00001.csv"
+    assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
+    words = ["histogram", "--input", events, *SHAPE, "--output", tmp_path / "out"]
+    assert run(*words, "--output-files", "2")[0] == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    refused(run(*words), "holds an output already", "--overwrite")
+    assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert run(*words, "--overwrite")[0] == 0
+    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
+
+
+def test_a_public_domain_of_integers(run, events, tmp_path):
+    """Pure epsilon: every item of the domain is released, also one that nobody has."""
+    (tmp_path / "domain.txt").write_text("1\n-5\n2\n")
+    words = ["--user", "who", "--item", "number", "--count", "n", "--epsilon", "1", "--bound", "2"]
+    words += ["--domain", tmp_path / "domain.txt", "--output", tmp_path / "out"]
+    assert run("histogram", "--input", events, *words)[0] == 0
+    assert [row["item"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["guarantee"]["delta"], report["parameters"]["noise"]) == (0.0, "laplace")
+
+
+def test_empty_input_and_nothing_released_look_alike(run, tmp_path):
+    schema = pa.schema([("who", pa.string()), ("what", pa.string())])
+    tables = {"empty": schema.empty_table(), "few": pa.table({"who": ["a"], "what": ["x"]}, schema=schema)}
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        words = ["--input", tmp_path / f"{name}.parquet", *SHAPE, "--output", tmp_path / name]
+        assert run("histogram", *words)[0] == 0
+    found = [(tmp_path / name / "counts-00000-of-00001.parquet").read_bytes() for name in tables]
+    assert found[0] == found[1]
+    assert rows(tmp_path / "empty") == []
+
+
+def test_explain_reads_nothing(run, tmp_path):
+    status, out, err = run("histogram", *SHAPE, "--explain")
+    assert (status, err) == (0, [])
+    assert "epsilon = 1" in out and "threshold" in out and "99.9 %" in out
+    (tmp_path / "domain.txt").write_text("a\nb\n")
+    words = ["--epsilon", "1", "--bound", "2", "--domain", tmp_path / "domain.txt"]
+    status, out, err = run("histogram", *words, "--explain", "--input", "nowhere.parquet")
+    assert (status, err) == (0, []) and "threshold: none" in out
+
+
+def bad_inputs(directory):
+    """Files that must be refused, each with the canary in it: (path, more flags, words of the line)."""
+    good = {"who": pa.array(["u", "v"]), "what": pa.array([CANARY, "x"])}
+    tables = {
+        "null": (good | {"what": pa.array([CANARY, None])}, [], ["'what'", "row 2", "--drop-null"]),
+        "negative": (good | {"n": pa.array([1, -4711])}, ["--count", "n"], ["'n'", "row 2"]),
+        "float": (good | {"n": pa.array([1.5, 4711.25])}, ["--count", "n"], ["'n'"]),
+        "list": (good | {"what": pa.array([[CANARY], []])}, [], ["'what'"]),
+        "column": ({"who": good["who"], "where": good["what"]}, [], ["'what'"]),
+    }
+    for name, (columns, flags, words) in tables.items():
+        path = directory / f"{name}.parquet"
+        pq.write_table(pa.table(columns), path)
+        yield path, flags, words
+    path = directory / "truncated.parquet"
+    path.write_bytes((directory / "null.parquet").read_bytes()[:-20])
+    yield path, [], []
+    path = directory / "ragged.csv"
+    path.write_text(f"who,what\nu,{CANARY}\nv,{CANARY},{CANARY}\n")
+    yield path, [], ["row 2"]
+    path = directory / "broken.jsonl"
+    path.write_text(f'{{"who": "u", "what": "x"}}\n{{"who": "{CANARY}')
+    yield path, [], ["row 2"]
+
+
+def test_bad_input_is_one_line_without_a_value_and_no_output(run, tmp_path):
+    for path, flags, words in bad_inputs(tmp_path):
+        result = run("histogram", "--input", path, *SHAPE, *flags, "--output", tmp_path / "out")
+        refused(result, path.name, *words)
+        assert "4711" not in result[2][0]
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("out")], path
+
+
+def test_nulls_are_dropped_if_asked_for(run, tmp_path):
+    pq.write_table(pa.table({"who": ["u", None], "what": ["x", "y"]}), tmp_path / "null.parquet")
+    words = ["--input", tmp_path / "null.parquet", *SHAPE, "--output", tmp_path / "out"]
+    assert run("histogram", *words, "--drop-null")[0] == 0
+
+
+def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
+    words = ["histogram", "--input", events, *SHAPE]
+    refused(run(*words), "missing --output")
+    refused(run("histogram", *SHAPE, "--output", tmp_path / "out"), "missing --input")
+    refused(run(*words, "--output", tmp_path / "out", "--frobnicate"), "unknown flag '--frobnicate'")
+    refused(run(*words, "--output", tmp_path / "out", "--bound", "2.5"), "--bound", "'2.5'")
+    refused(run(*words, "--output", tmp_path / "out", "--epsilon", "nan"), "epsilon", "nan")
+    refused(run(*words, "--output", tmp_path / "out", "--delta", "1"), "delta", "1")
+    refused(run(*words, "--output", tmp_path / "out", "--input", "no*.parquet"), "no*.parquet")
+    refused(run(*words, "--output", tmp_path / "out", "--key-file", "nowhere"), "nowhere")
+    refused(run(*words, "--output", tmp_path / "out", "--runner", "FlinkRunner"), "--key-env", "--key-file")
+    refused(run(*words, "--output", os.path.join(events, "out")), "--output")
+    refused(run(*words, "--output", os.path.dirname(events)), "other files")
+    refused(run("histogrm"), "unknown command 'histogrm'")
+    refused(run("--epsilon", "1"), "unknown flag '--epsilon'")
+    assert os.listdir(tmp_path) == [] and os.listdir(os.path.dirname(events)) == ["events.parquet"]
+
+
+def test_what_was_not_expected_has_a_traceback_and_no_output(run, events, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("disk on fire")
+
+    monkeypatch.setattr("headcount.pipelines.sinks.encode", fail)
+    status, out, err = run("histogram", "--input", events, *SHAPE, "--output", tmp_path / "out")
+    assert (status, out) == (1, "")
+    assert "Traceback" in err[0] and "disk on fire" in err[-1]
+    assert os.listdir(tmp_path) == []
+
+
+PAUSE_IN_COMMIT = """
+import logging, sys, time
+logging.disable()  # Beam is imported before the driver can silence it
+from headcount.pipelines import main, storage
+move = storage.move
+def pause(source, target):
+    move(source, target)
+    print("moved", flush=True)
+    time.sleep(60)
+storage.move = pause
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_job_leaves_no_output(run, events, tmp_path, how):
+    """Stopped in the middle of its commit. After kill -9 the next run removes what is left."""
+    words = ["histogram", "--input", events, *SHAPE, "--output", str(tmp_path / "out")]
+    job = subprocess.Popen(
+        [sys.executable, "-c", PAUSE_IN_COMMIT, *words, "--output-files", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert job.stdout.readline() == "moved\n"
+    job.send_signal(how)
+    _, err = job.communicate(timeout=60)
+    if how != signal.SIGKILL:
+        assert (job.returncode, err) == (128 + how, f"headcount: stopped by {how.name}\n")
+        assert os.listdir(tmp_path) == []
+        return
+    left = os.listdir(tmp_path)
+    assert len(left) == 2 and "report.json" not in os.listdir(tmp_path / "out")
+    assert run(*words)[0] == 0
+    assert os.listdir(tmp_path) == ["out"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
+
+
+def test_help_and_version(run):
+    status, out, err = run("--help")
+    assert (status, err) == (0, [])
+    assert all(name in out and load(name).help in out for name in COMMANDS)
+    assert run() == (status, out, err)
+    for name in COMMANDS:
+        status, out, err = run(name, "--help")
+        assert (status, err) == (0, []) and load(name).example in out
+    status, out, err = run("--version")
+    assert (status, err) == (0, []) and out.startswith("headcount ")
+
+
+def test_key_and_generate(run, tmp_path):
+    assert run("key", tmp_path / "key")[0] == 0
+    content = (tmp_path / "key").read_text()
+    status, out, err = run("key", tmp_path / "key")
+    assert status == 2 and content.strip() not in err[0] and (tmp_path / "key").read_text() == content
+    words = ["generate", "--law", "tail", "--rows", "1000", "--users", "100", "--items", "50", "--seed", "7"]
+    assert run(*words, "--output", tmp_path / "log.csv")[0] == 0
+    assert pyarrow.csv.read_csv(tmp_path / "log.csv").num_rows == 1000
+    refused(run(*words, "--output", tmp_path / "log.csv"), "log.csv")
+    refused(run(*words, "--output", tmp_path / "log.txt"), "log.txt")
+    refused(run("generate", "--law", "tail", "--output", tmp_path / "x.csv"), "--rows")
+
+
+def test_demo(run, tmp_path):
+    """Twice, as people do: the second run takes the log of the first and replaces its output."""
+    words = ["demo", "--rows", "20000", "--output", tmp_path / "demo"]
+    for _ in range(2):
+        status, out, err = run(*words)
+        assert (status, err) == (0, [])
+        assert "true rows" in out and "rows/s" in out and "User-level (epsilon = 1" in out
+        assert str(tmp_path / "demo" / "histogram") in out
+
+
+def test_a_message_is_one_printable_line(capsys):
+    module._say("a\nb\x1b[31m\tc  d")
+    assert capsys.readouterr().err == "headcount: a b [31m c d\n"
