@@ -141,11 +141,14 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
             for shard in np.flatnonzero(np.diff(cuts)):
                 rows = slice(cuts[shard], cuts[shard + 1])
                 own = slice(starts[shard], starts[shard + 1])  # the names of this shard's users lie together
-                yield int(shard), _chunk(
-                    _compact(names[own], user_code[rows] - own.start),
-                    _compact(item.dictionary, item_code[rows]),
-                    None if count is None else count[rows],
-                    bound,
+                yield (
+                    int(shard),
+                    _chunk(
+                        _compact(names[own], user_code[rows] - own.start),
+                        _compact(item.dictionary, item_code[rows]),
+                        None if count is None else count[rows],
+                        bound,
+                    ),
                 )
             return
         home_of_row = home[order][user_code]
@@ -155,9 +158,10 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     by_shard = np.argsort(home_of_row, kind="stable")
     cuts = np.searchsorted(home_of_row[by_shard], np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
-        rows = by_shard[cuts[shard] : cuts[shard + 1]]
-        yield int(shard), _chunk(
-            _take(user, rows), _take(item, rows), None if count is None else count[rows], bound
+        own_rows = by_shard[cuts[shard] : cuts[shard + 1]]
+        yield (
+            int(shard),
+            _chunk(_take(user, own_rows), _take(item, own_rows), None if count is None else count[own_rows], bound),
         )
 
 

@@ -62,7 +62,9 @@ def contribution_batch(
         if column.null_count:
             if not drop_null:
                 row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-                raise place.error(names[key], "is null; fill it in, or drop such rows with drop_null (--drop-null)", row)
+                raise place.error(
+                    names[key], "is null; fill it in, or drop such rows with drop_null (--drop-null)", row
+                )
             keep = _both(keep, column.is_valid())
     long = _too_long(item, max_item_bytes)
     if long is not None:

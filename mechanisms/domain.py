@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ def domain_digest(domain: Names | None) -> str | None:
     return digest.hexdigest()
 
 
-def public_domain(items: Iterable[str] | Iterable[int], item_type: type) -> Names:
+def public_domain(items: Iterable[Any], item_type: type) -> Names:
     """A public domain as a sorted column, each item once, or an error that says what is wrong with it."""
     values = list(items)
     if not values:

@@ -54,8 +54,6 @@ from headcount.mechanisms.steps import (
 _USERS = b"headcount.users"  # the type of the users, in the schema of a chunk of sums
 
 
-
-
 @dataclasses.dataclass(frozen=True)
 class Evidence:
     """What the noise step must know of the whole bounded histogram before it draws.
@@ -260,7 +258,11 @@ def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:
 
 
 def noisy_counts(
-    batches: Iterable[pa.RecordBatch], plan: NoisePlan, release: Release, label: str, domain: Names | None = None,
+    batches: Iterable[pa.RecordBatch],
+    plan: NoisePlan,
+    release: Release,
+    label: str,
+    domain: Names | None = None,
     item_type: type = str,
 ) -> pa.RecordBatch:
     """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases."""

@@ -124,7 +124,7 @@ def _digests(
     ids = np.empty((len(head), 2), dtype=np.uint64)
     for start in range(0, len(head), _BATCH):
         columns = [column.slice(start, _BATCH) for column in (heads, *pieces)]
-        encoded = pc.binary_join_element_wise(*columns, nothing)  # type: ignore[call-overload]
+        encoded = pc.binary_join_element_wise(*columns, nothing)
         _, offsets, content = encoded.buffers()
         messages = content.to_pybytes()
         digests = []

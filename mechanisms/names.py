@@ -7,11 +7,12 @@ nothing private rests on it: whoever shares a hash with another is still told ap
 from __future__ import annotations
 
 import hashlib
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-Names = pa.Array  # of pa.string() or pa.int64(), without nulls
+Names: TypeAlias = pa.Array  # of pa.string() or pa.int64(), without nulls
 
 _LONG = 256  # bytes; longer strings are hashed one by one, so that one huge name cannot cost a pass per word
 _K1 = np.uint64(0x9E3779B97F4A7C15)
@@ -56,7 +57,9 @@ def hash64(names: Names) -> np.ndarray:
         remaining = np.flatnonzero(whole > step)
         active = slice(None) if len(remaining) == len(size) else remaining
         h[active] = _stir(h[active], words[start[active] + 8 * step])
-    rest = words[start + 8 * whole] if int(size.max()) <= _LONG else words[np.minimum(start + 8 * whole, len(words) - 1)]
+    rest = (
+        words[start + 8 * whole] if int(size.max()) <= _LONG else words[np.minimum(start + 8 * whole, len(words) - 1)]
+    )
     h = _stir(h, rest & _MASKS[size & 7])
     for i in np.flatnonzero(size > _LONG):
         begin = int(start[i])

@@ -55,7 +55,10 @@ class RandClipStep:
 
     def promise(self, before: Bound) -> Bound:
         return dataclasses.replace(
-            before, l0=_least(before.l0, self.bound), l1=_least(before.l1, self.bound), linf=_least(before.linf, self.bound)
+            before,
+            l0=_least(before.l0, self.bound),
+            l1=_least(before.l1, self.bound),
+            linf=_least(before.linf, self.bound),
         )
 
 
@@ -114,7 +117,11 @@ class ClipNormStep:
     def promise(self, before: Bound) -> Bound:
         l1 = _least(before.l1, self.bound) if self.p == 1 else before.l1
         return dataclasses.replace(
-            before, l1=l1, l2=_least(before.l2, self.bound), linf=_least(before.linf, self.bound), grid=clip_grid(self.bound)
+            before,
+            l1=l1,
+            l2=_least(before.l2, self.bound),
+            linf=_least(before.linf, self.bound),
+            grid=clip_grid(self.bound),
         )
 
 

@@ -33,6 +33,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 

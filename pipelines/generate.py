@@ -98,7 +98,7 @@ def log_batches(draw: Draw, rows: int, users: int, items: int, seed: int) -> Ite
     for chunk, start in enumerate(range(0, rows, ROWS_PER_CHUNK)):
         generator = np.random.default_rng([seed, chunk])
         user, item = draw(generator, min(ROWS_PER_CHUNK, rows - start))
-        yield pa.record_batch([user_names.take(pa.array(user)), item_names.take(pa.array(item))], schema=SCHEMA)
+        yield pa.record_batch([user_names.take(user), item_names.take(item)], schema=SCHEMA)
 
 
 def _tail(users: int, items: int, seed: int) -> Draw:
@@ -151,7 +151,7 @@ def _scatter(size: int) -> int:
     return step
 
 
-def _names(prefix: str, size: int, digits: int) -> pa.StringArray:
+def _names(prefix: str, size: int, digits: int) -> pa.Array:
     """The names prefix0000000, prefix0000001, ... of equal length, built without a Python string for each."""
     digits = max(digits, len(str(size - 1)))
     numbers, letters = np.arange(size), np.empty((size, digits + 1), np.uint8)
@@ -160,7 +160,7 @@ def _names(prefix: str, size: int, digits: int) -> pa.StringArray:
         letters[:, place] = numbers % 10 + ord("0")
         numbers //= 10
     offsets = np.arange(size + 1, dtype=np.int64) * (digits + 1)
-    wide = pa.LargeStringArray.from_buffers(size, pa.py_buffer(offsets), pa.py_buffer(letters))
+    wide = pa.LargeStringArray.from_buffers(size, pa.py_buffer(offsets.data), pa.py_buffer(letters.data))
     return wide.cast(pa.string()) if offsets[-1] < 2**31 else wide
 
 

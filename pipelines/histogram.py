@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
     group = options.add_budget(parser)
-    group.add_argument(
-        "--bound", type=options.whole_number(), metavar="C", help="rows of one user that count at most"
-    )
+    group.add_argument("--bound", type=options.whole_number(), metavar="C", help="rows of one user that count at most")
     group.add_argument(
         "--max-per-item", type=options.whole_number(), metavar="c", help="rows of one user on one item at most"
     )

@@ -19,7 +19,7 @@ from headcount.pipelines import failures, options, progress, report, sinks, sour
 from headcount.pipelines.signals import Signals, Stopped
 from headcount.transforms.contributions import Contributions
 
-_BYTES_PER_SHARD = 4 << 20  # of input files; compressed, so that a shard stays below 32 MB in memory
+_BYTES_PER_SHARD = 8 << 20  # of input files, which are compressed: a shard stays below 32 MB
 _FEWEST_SHARDS, _MOST_SHARDS = 16, 4096
 
 
@@ -54,9 +54,7 @@ def run_job(
         types = sources.column_types(inputs, args.user, args.item, args.count)
         plan = make_plan(release, types.item, args.shards or shards_for(inputs.bytes))
         content = report.make_report(command, release.id, plan.guarantee, plan.parameters)
-        target = sinks.Target(
-            storage.normal(args.output), release.id, args.output_files, args.format, args.overwrite
-        )
+        target = sinks.Target(storage.normal(args.output), release.id, args.output_files, args.format, args.overwrite)
         sinks.prepare(target)
         columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
@@ -124,9 +122,7 @@ def _detached(beam_options: PipelineOptions) -> bool:
 
 
 def _contributions(args: argparse.Namespace) -> Contributions:
-    return Contributions(
-        args.user, args.item, args.count, drop_null=args.drop_null, max_item_bytes=args.max_item_bytes
-    )
+    return Contributions(args.user, args.item, args.count, drop_null=args.drop_null, max_item_bytes=args.max_item_bytes)
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -141,7 +137,8 @@ class _Name(beam.DoFn):
         self._columns = list(columns)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        yield batch.rename_columns(self._columns)
+        metadata = batch.schema.metadata  # the place in the file, which renaming drops
+        yield batch.rename_columns(self._columns).replace_schema_metadata(metadata)
 
     def finish_bundle(self) -> None:
         progress.stage("counting")

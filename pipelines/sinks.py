@@ -34,9 +34,7 @@ REPORT = "report.json"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 
 _EXTENSIONS = "parquet|avro|csv|jsonl"
-_ATTEMPT = re.compile(
-    rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)"
-)
+_ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
 # fastavro draws a random one by default; the same rows must give the same bytes.
 _AVRO_SYNC_MARKER = hashlib.blake2b(b"headcount", digest_size=16).digest()
 

@@ -31,9 +31,7 @@ class Columns:
             if not isinstance(name, str) or not name:
                 raise ParameterError(f"a column must be named by a string that is not empty, got {name!r}")
         if len(set(self.names)) < len(self.names):
-            raise ParameterError(
-                f"user, item and count must be different columns, got {', '.join(self.names)}"
-            )
+            raise ParameterError(f"user, item and count must be different columns, got {', '.join(self.names)}")
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -73,19 +71,13 @@ def id_kind(found: pa.DataType) -> type | None:
     return int if pa.types.is_integer(found) else None
 
 
-def found_types(
-    path: str, columns: Columns, kinds: Mapping[str, type | None], words: Mapping[str, str]
-) -> ColumnTypes:
+def found_types(path: str, columns: Columns, kinds: Mapping[str, type | None], words: Mapping[str, str]) -> ColumnTypes:
     """Checks the columns of a file with a schema, given as the kind of each column and a word for its type."""
     for name in columns.ids:
         if kinds[name] is None:
-            raise InputError(
-                f"{path}: column {name!r} is {words[name]}; users and items must be strings or integers"
-            )
+            raise InputError(f"{path}: column {name!r} is {words[name]}; users and items must be strings or integers")
     if columns.count is not None and kinds[columns.count] is not int:
-        raise InputError(
-            f"{path}: column {columns.count!r} is {words[columns.count]}; counts must be integers"
-        )
+        raise InputError(f"{path}: column {columns.count!r} is {words[columns.count]}; counts must be integers")
     user, item = (kinds[name] for name in columns.ids)
     assert user is not None and item is not None
     return ColumnTypes(user, item, path)
@@ -124,9 +116,7 @@ def check_names(path: str, columns: Columns, available: Iterable[str], is_schema
     )
 
 
-def event_batch(
-    path: str, first_row: int, columns: Columns, arrays: Mapping[str, pa.Array]
-) -> pa.RecordBatch:
+def event_batch(path: str, first_row: int, columns: Columns, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """One batch of events: user, item[, count], with the file and the number of its first row as metadata."""
     chosen = {"user": arrays[columns.user], "item": arrays[columns.item]}
     if columns.count is not None:
@@ -138,7 +128,7 @@ def event_batch(
             chosen[role] = array.cast(pa.string())
         elif role == "count":
             chosen[role] = array.cast(pa.int64())
-    metadata = {
+    metadata: dict[bytes | str, bytes | str] = {
         b"headcount.file": path.encode("utf-8", "surrogateescape"),
         b"headcount.first_row": str(first_row).encode(),
     }

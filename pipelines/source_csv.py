@@ -11,7 +11,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,7 +77,7 @@ def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
-                pa.PythonFile(_WithEnd(file, width), mode="r"),
+                pa.PythonFile(_WithEnd(file, width), mode="r"),  # type: ignore[arg-type]
                 pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
                 pa.csv.ParseOptions(newlines_in_values=True),
                 pa.csv.ConvertOptions(
@@ -118,7 +117,7 @@ def _without_end(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 class _WithEnd(io.RawIOBase):
     """A CSV file with one more row, which says that all quotes are closed (Arrow takes an open one for closed)."""
 
-    def __init__(self, file: BinaryIO, width: int) -> None:
+    def __init__(self, file: io.BufferedIOBase, width: int) -> None:
         self._file = file
         self._end = b"\n" + b",".join([_END] * width) + b"\n"  # an empty line is no row
 

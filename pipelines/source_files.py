@@ -12,7 +12,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import zstandard
 from apache_beam.io.filesystem import CompressionTypes
@@ -35,14 +35,14 @@ _DECODERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def open_bytes(path: str) -> BinaryIO:
+def open_bytes(path: str) -> io.BufferedIOBase:
     """The file as it lies there."""
     if is_local(path):
         return open(path, "rb")
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-def open_text(path: str) -> BinaryIO:
+def open_text(path: str) -> io.BufferedIOBase:
     """The bytes of a text file, decompressed if its name says so; a truncated stream is an error.
 
     Beam's own decompression takes a truncated file for a shorter one, which would drop rows in silence.
@@ -51,7 +51,7 @@ def open_text(path: str) -> BinaryIO:
     compression = CompressionTypes.detect_compression_type(path)
     if compression == CompressionTypes.UNCOMPRESSED:
         return raw
-    return io.BufferedReader(_Decompressed(raw, _DECODERS[compression]), _BUFFER)  # type: ignore[return-value]
+    return io.BufferedReader(_Decompressed(raw, _DECODERS[compression]), _BUFFER)
 
 
 @contextmanager
@@ -67,9 +67,7 @@ def reading(path: str, kind: str) -> Iterator[None]:
         raise InputError(f"{path}: no permission to read it") from None
     except Exception as error:
         name = type(error).__name__
-        raise InputError(
-            f"{path} cannot be read: it is truncated, damaged or no {kind} file ({name})"
-        ) from None
+        raise InputError(f"{path} cannot be read: it is truncated, damaged or no {kind} file ({name})") from None
 
 
 def guarded(path: str, kind: str, elements: Iterable[T]) -> Iterator[T]:
@@ -81,7 +79,7 @@ def guarded(path: str, kind: str, elements: Iterable[T]) -> Iterator[T]:
 class _Decompressed(io.RawIOBase):
     """A compressed file of one or more members, read as one stream."""
 
-    def __init__(self, raw: BinaryIO, make_decoder: Callable[[], Any]) -> None:
+    def __init__(self, raw: io.BufferedIOBase, make_decoder: Callable[[], Any]) -> None:
         self._raw = raw
         self._make_decoder = make_decoder
         self._decoder: Any = None  # None: between two members

@@ -11,6 +11,7 @@ by line, and it names the row that is wrong.
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Iterable, Iterator
@@ -94,9 +95,7 @@ def _blocks(path: str) -> Iterator[bytes]:
             else:
                 rest += chunk
             if len(rest) > LONGEST_LINE:
-                raise InputError(
-                    f"{path}: a line of more than {LONGEST_LINE >> 20} MiB; give one JSON object per line"
-                )
+                raise InputError(f"{path}: a line of more than {LONGEST_LINE >> 20} MiB; give one JSON object per line")
         if rest:
             yield rest
 
@@ -111,7 +110,7 @@ def _parse_block(block: bytes, kinds: dict[str, type]) -> dict[str, pa.Array] | 
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     try:
         table = pa.json.read_json(
-            pa.BufferReader(block),
+            io.BytesIO(block),
             pa.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
             pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )

@@ -120,7 +120,7 @@ def _pieces(rows: int, size: int) -> int:
 def _opened(path: str, columns: Columns, as_dictionary: bool = True) -> Iterator[pq.ParquetFile]:
     with reading(path, KIND):
         local = is_local(path)
-        source = pa.OSFile(path) if local else pa.PythonFile(open_bytes(path), mode="r")
+        source = pa.OSFile(path, "r") if local else pa.PythonFile(open_bytes(path), mode="r")
     with source:
         with reading(path, KIND):
             file = pq.ParquetFile(

@@ -200,9 +200,7 @@ def _match_local(pattern: str) -> list[InputFile]:
     paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
     paths = [path for path in paths if not os.path.isdir(path)]
     if not paths:
-        raise InputError(
-            f"no file matches {pattern!r}" if glob.has_magic(pattern) else f"no such file: {pattern!r}"
-        )
+        raise InputError(f"no file matches {pattern!r}" if glob.has_magic(pattern) else f"no such file: {pattern!r}")
     for path in paths:
         if not os.access(path, os.R_OK):
             raise InputError(f"{path}: no permission to read it")

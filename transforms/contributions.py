@@ -79,7 +79,9 @@ class _ToBatches(beam.DoFn):
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
         if self._kind not in (None, kind):
-            raise InputError(f"one collection holds elements of different kinds, {self._kind} and {kind}; give it one kind")
+            raise InputError(
+                f"one collection holds elements of different kinds, {self._kind} and {kind}; give it one kind"
+            )
         self._kind = kind
         if kind == "batch":
             yield from self._from_arrow(element)

@@ -9,7 +9,7 @@ class NoisyCount(NamedTuple):
     """A released count of an item named by a string; `stddev` is that of the noise alone."""
 
     item: str
-    count: float
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
     stddev: float
 
 
@@ -17,7 +17,7 @@ class NoisyIntCount(NamedTuple):
     """A released count of an item that is an integer; `stddev` is that of the noise alone."""
 
     item: int
-    count: float
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
     stddev: float
 
 

@@ -43,7 +43,14 @@ def contents(shard: Shard) -> Counter[tuple[str, str]]:
     return found
 
 
-@given(rows, st.integers(1, 5), st.integers(1, 20), st.sampled_from(["plain", "dictionary", "int"]), st.booleans(), st.data())
+@given(
+    rows,
+    st.integers(1, 5),
+    st.integers(1, 20),
+    st.sampled_from(["plain", "dictionary", "int"]),
+    st.booleans(),
+    st.data(),
+)
 @settings(deadline=None, max_examples=150)
 def test_all_rows_of_a_user_meet_in_one_shard_and_add_up(rows, shards, batch, users, counted, data):
     items = "int" if users == "int" else data.draw(st.sampled_from(["plain", "dictionary"]))

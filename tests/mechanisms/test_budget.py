@@ -5,10 +5,11 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from headcount.mechanisms.budget import Budget, Zcdp, zcdp_delta, zcdp_epsilon, zcdp_rho
-from headcount.mechanisms.errors import ParameterError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from headcount.mechanisms.budget import Budget, Zcdp, zcdp_delta, zcdp_epsilon, zcdp_rho
+from headcount.mechanisms.errors import ParameterError
 
 
 class TestBudget:
@@ -60,6 +61,7 @@ class TestBudget:
         with pytest.raises(ParameterError, match="delta weight"):
             Budget(1, 1e-8).split(1, 1, delta=delta)
 
+    @settings(deadline=None)
     @given(
         st.floats(1e-6, 100),
         st.floats(1e-15, 0.1),

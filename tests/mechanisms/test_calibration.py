@@ -5,6 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import (
     calibrate_public_domain,
@@ -15,8 +18,6 @@ from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import Spread, gaussian_sigma, laplace_threshold
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 BUDGET = Budget(1, 1e-6)
 BOTH = pytest.mark.parametrize("relation", Relation)
@@ -36,6 +37,7 @@ class TestLaplaceScale:
         assert calibrate_public_domain(BUDGET, Bound(l1=10, l0=3, linf=2), Relation.ADD_REMOVE).scale == 6
         assert calibrate_public_domain(BUDGET, Bound(l1=4, l0=3, linf=2), Relation.ADD_REMOVE).scale == 4
 
+    @settings(deadline=None)
     @given(st.floats(1e-6, 1e6), st.integers(1, 10**4))
     def test_is_rounded_upwards_into_40_bits(self, epsilon, l1):
         budget = Budget(epsilon)

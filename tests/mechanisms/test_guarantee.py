@@ -2,6 +2,7 @@ import dataclasses
 import json
 
 import pytest
+
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.contribution import Bound

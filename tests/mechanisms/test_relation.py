@@ -1,4 +1,5 @@
 import pytest
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 

@@ -5,6 +5,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import (
@@ -19,8 +22,6 @@ from headcount.mechanisms.thresholds import (
     laplace_own_items_stay_hidden,
     laplace_threshold,
 )
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 
 def continuous_laplace_threshold(total, cap, scale, delta):
@@ -29,6 +30,7 @@ def continuous_laplace_threshold(total, cap, scale, delta):
 
 
 class TestSpread:
+    @settings(deadline=None)
     @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 40), st.floats(0.2, 50), st.integers(0, 40))
     def test_worst_own_is_the_worst_of_all_partitions(self, total, cap, own, slope, kink):
         """Against the knapsack recursion, for two families of convex increasing functions."""

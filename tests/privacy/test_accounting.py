@@ -14,12 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
+
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import gaussian_sigma
-from scipy.special import ndtri
 
 ROUNDING = 1 + 1e-9  # of the audits' own floats
 BOTH = pytest.mark.parametrize("relation", Relation)

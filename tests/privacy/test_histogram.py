@@ -121,9 +121,7 @@ def _log_ratio(plan: NoisePlan, bound: int, worlds: int) -> float:
         assert counts.num_rows == 2 * worlds
         value = dict(zip(counts.column("item").to_pylist(), counts.column("count").to_pylist(), strict=True))
         base = heavy / unit
-        hits = sum(
-            value[f"{world} a"] >= base + bound and value[f"{world} b"] <= base for world in range(worlds)
-        )
+        hits = sum(value[f"{world} a"] >= base + bound and value[f"{world} b"] <= base for world in range(worlds))
         return hits / worlds
 
     return math.log(probability(bound, 0) / probability(0, bound))

@@ -70,7 +70,10 @@ def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, mak
         "rows": ([beam.Row(who=u, what=i) for u, i in rows], by_name),
         "named tuples": ([Event(u, i) for u, i in rows], by_name),
         "arrow": (table.to_batches(max_chunksize=3000), by_name),
-        "dictionary arrow": ([table.to_batches()[0].set_column(1, "what", pa.array(items).dictionary_encode())], by_name),
+        "dictionary arrow": (
+            [table.to_batches()[0].set_column(1, "what", pa.array(items).dictionary_encode())],
+            by_name,
+        ),
         "frames": ([pd.DataFrame({"who": users, "what": items})], by_name),
         "counts": ([(u, i, 1) for u, i in rows], None),
     }
@@ -91,7 +94,11 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
     assert expected.column("item").to_pylist() == sorted(domain)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create(rows) | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5)
+        return (
+            pipeline
+            | beam.Create(rows)
+            | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5)
+        )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
 
@@ -201,15 +208,31 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
     assert "put RandClip" in _message(collect, raw)
 
     def flattened(pipeline):  # the two halves share no item, and may lie in different item shards
-        a = pipeline | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)]) | "ClipA" >> RandClip(10, release=release)
-        b = pipeline | "B" >> beam.Create([(f"u{k}", "y") for k in range(50)]) | "ClipB" >> RandClip(10, release=release)
+        a = (
+            pipeline
+            | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)])
+            | "ClipA" >> RandClip(10, release=release)
+        )
+        b = (
+            pipeline
+            | "B" >> beam.Create([(f"u{k}", "y") for k in range(50)])
+            | "ClipB" >> RandClip(10, release=release)
+        )
         return (a, b) | beam.Flatten() | noise(clipped)
 
     assert "may count twice" in _message(collect, flattened)
 
     def flattened_then_limited(pipeline):
-        a = pipeline | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)]) | "ClipA" >> RandClip(10, release=release)
-        b = pipeline | "B" >> beam.Create([(f"u{k}", "y") for k in range(50, 99)]) | "ClipB" >> RandClip(10, release=release)
+        a = (
+            pipeline
+            | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)])
+            | "ClipA" >> RandClip(10, release=release)
+        )
+        b = (
+            pipeline
+            | "B" >> beam.Create([(f"u{k}", "y") for k in range(50, 99)])
+            | "ClipB" >> RandClip(10, release=release)
+        )
         return (a, b) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
 
     message = _message(collect, flattened_then_limited)

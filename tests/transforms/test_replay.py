@@ -100,7 +100,9 @@ def test_a_sliced_batch_with_two_consumers_and_a_side_input_stays_small(collect)
     assert isinstance(beam.coders.registry.get_coder(pa.RecordBatch), RecordBatchCoder)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        slices = pipeline | beam.Create([0, 1]) | beam.Map(lambda k: parent[k : k + 10]).with_output_types(pa.RecordBatch)
+        slices = (
+            pipeline | beam.Create([0, 1]) | beam.Map(lambda k: parent[k : k + 10]).with_output_types(pa.RecordBatch)
+        )
         side = beam.pvalue.AsList(slices)
         one = slices | "One" >> beam.Map(lambda batch, side: (len(side), batch.num_rows), side)
         two = slices | "Two" >> beam.Map(lambda batch: (0, batch.get_total_buffer_size()))
