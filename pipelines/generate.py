@@ -28,7 +28,6 @@ import pyarrow.parquet
 from headcount.mechanisms.errors import ParameterError
 
 ROWS_PER_CHUNK = 1_000_000  # also the size of a Parquet row group
-DICTIONARY_BYTES = 1 << 26  # so that the names of a whole row group stay a dictionary
 SPREAD_PAIRS_PER_ROW = 20  # possible pairs for each row of `spread`: keeps 95 % of the rows' pairs new
 
 # Shapes of the law `tail`, fitted to the shares that the module docstring states (held by tests).
@@ -165,12 +164,8 @@ def _names(prefix: str, size: int, digits: int) -> pa.Array:
 
 
 def _write(path: Path, suffix: str, batches: Iterator[pa.RecordBatch]) -> None:
-    writer = (
-        pyarrow.csv.CSVWriter(path, SCHEMA)
-        if suffix == ".csv"
-        else pyarrow.parquet.ParquetWriter(path, SCHEMA, dictionary_pagesize_limit=DICTIONARY_BYTES)
-    )
-    with writer:
+    kind = pyarrow.csv.CSVWriter if suffix == ".csv" else pyarrow.parquet.ParquetWriter
+    with kind(path, SCHEMA) as writer:
         for batch in batches:
             writer.write_batch(batch)
 

@@ -77,7 +77,7 @@ def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
-                pa.PythonFile(_WithEnd(file, width), mode="r"),  # type: ignore[arg-type]
+                pa.PythonFile(_WithEnd(file, width), mode="r"),
                 pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
                 pa.csv.ParseOptions(newlines_in_values=True),
                 pa.csv.ConvertOptions(

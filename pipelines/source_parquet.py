@@ -1,8 +1,8 @@
-"""Parquet files as batches of events, dictionaries and all.
+"""Parquet files as batches of events.
 
-Strings are read as dictionaries, which is what the rest of the path works on: only the distinct names of a
-row group are ever made. A batch never crosses from one row group into the next unless both fit into it whole,
-since each piece would carry the whole dictionary of its group.
+Strings are read plain: whether a column repeats itself enough to be worth encoding is for the split by user to decide,
+and Parquet's own dictionaries end where a page gets too large (reading through them took three times as long where
+nearly every user of a row group is another one).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Groups(NamedTuple):
 
 def types(path: str, columns: Columns) -> ColumnTypes:
     """The types of the chosen columns, from the footer."""
-    with _opened(path, columns, as_dictionary=False) as file:
+    with _opened(path) as file:
         return _types(path, columns, file)
 
 
 def split(path: str, columns: Columns) -> list[Groups]:
     """Ranges of row groups of about ROWS_PER_TASK rows each, from the footer."""
     ranges: list[Groups] = []
-    with _opened(path, columns) as file:
+    with _opened(path) as file:
         start, rows, first_row = 0, 0, 1
         for group in range(file.metadata.num_row_groups):
             rows += file.metadata.row_group(group).num_rows
@@ -62,7 +62,7 @@ def split(path: str, columns: Columns) -> list[Groups]:
 
 def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None) -> Iterator[pa.RecordBatch]:
     """The events of some row groups (None: of all), in the order of the file."""
-    with _opened(path, columns) as file:
+    with _opened(path) as file:
         check_agreement(path, columns, _types(path, columns, file), expected)
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
         row = groups.first_row
@@ -84,7 +84,7 @@ def _batches(file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator
             yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=names)
         else:
             table = file.read_row_groups(span, columns=names)
-            yield from table.unify_dictionaries().combine_chunks().to_batches()
+            yield from table.combine_chunks().to_batches()
 
 
 def _spans(metadata: pq.FileMetaData, columns: Columns, groups: Groups) -> Iterator[tuple[list[int], int, int]]:
@@ -117,7 +117,7 @@ def _pieces(rows: int, size: int) -> int:
 
 
 @contextmanager
-def _opened(path: str, columns: Columns, as_dictionary: bool = True) -> Iterator[pq.ParquetFile]:
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
     with reading(path, KIND):
         local = is_local(path)
         source = pa.OSFile(path, "r") if local else pa.PythonFile(open_bytes(path), mode="r")
@@ -125,7 +125,6 @@ def _opened(path: str, columns: Columns, as_dictionary: bool = True) -> Iterator
         with reading(path, KIND):
             file = pq.ParquetFile(
                 source,
-                read_dictionary=list(columns.ids) if as_dictionary else None,
                 pre_buffer=not local,  # few large requests instead of many small ones
                 page_checksum_verification=True,  # where the writer left checksums
             )
