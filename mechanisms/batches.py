@@ -18,7 +18,6 @@ from headcount.mechanisms.names import Names, canonical_order, hash64, shard_of
 
 INT64_MAX = 2**63 - 1
 CONTRIBUTIONS, BOUND = b"headcount.contributions", b"headcount.bound"  # marks in a batch's schema
-_SAMPLE = 1 << 16  # rows looked at to tell whether a plain column repeats itself enough to be worth encoding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,11 +123,12 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     if batch.num_rows == 0:
         return
     bound = (batch.schema.metadata or {}).get(BOUND)
-    user, item = _encode_if_repeated(batch.column("user")), _encode_if_repeated(batch.column("item"))
+    user, hashes = _encode_if_users_repeat(batch.column("user"))
+    item = _encode_if_items_repeat(batch.column("item"), -(-batch.num_rows // shards))
     count = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
     if isinstance(user, pa.DictionaryArray):
         names = user.dictionary
-        home = _small(shard_of(hash64(names), shards), shards)
+        home = _small(shard_of(hashes, shards), shards)
         order = np.argsort(home, kind="stable")  # names shard by shard, so that sorted codes are, too
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
@@ -154,7 +154,7 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         home_of_row = home[order][user_code]
         user = pa.DictionaryArray.from_arrays(pa.array(user_code.astype(np.int32)), names)
     else:
-        home_of_row = _small(shard_of(hash64(user), shards), shards)
+        home_of_row = _small(shard_of(hashes, shards), shards)
     by_shard = np.argsort(home_of_row, kind="stable")
     cuts = np.searchsorted(home_of_row[by_shard], np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
@@ -215,11 +215,26 @@ def _consolidate(
     return packed >> 32, packed & 0xFFFFFFFF, count
 
 
-def _encode_if_repeated(column: pa.Array) -> pa.Array:
-    """A plain column dictionary-encoded, if its first rows hold each name about twice or more."""
-    if isinstance(column, pa.DictionaryArray) or len(column) == 0:
+def _encode_if_users_repeat(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The users, dictionary-encoded if each has about two rows or more, and the hashes of the names that it then holds.
+
+    All rows of a user go into one chunk, so they count over the whole batch: told from a sixteenth of all names.
+    """
+    if isinstance(column, pa.DictionaryArray):
+        return column, hash64(column.dictionary)
+    hashes = hash64(column)
+    sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
+    if 2 * np.count_nonzero(np.diff(sample)) > len(sample):
+        return column, hashes
+    column = column.dictionary_encode()
+    return column, hash64(column.dictionary)
+
+
+def _encode_if_items_repeat(column: pa.Array, rows: int) -> pa.Array:
+    """The items, dictionary-encoded if they repeat themselves within so many rows, which is what a chunk holds."""
+    if isinstance(column, pa.DictionaryArray):
         return column
-    sample = column[:_SAMPLE]
+    sample = column[:rows]
     return column.dictionary_encode() if 2 * len(sample.unique()) <= len(sample) else column
 
 
@@ -244,8 +259,14 @@ def _codes(column: pa.DictionaryArray) -> np.ndarray:
 
 def _counts(batch: pa.RecordBatch) -> np.ndarray:
     if "count" in batch.schema.names:
-        return np.asarray(batch.column("count"))
+        return np.asarray(batch.column("count")).astype(np.int64)
     return np.ones(batch.num_rows, dtype=np.int64)
+
+
+def _narrow(count: np.ndarray) -> np.ndarray:
+    """Counts in as few bytes as hold them: bytes are what a shuffle costs."""
+    most = int(count.max())
+    return count.astype(np.uint8 if most < 1 << 8 else np.uint32 if most < 1 << 32 else np.int64)
 
 
 def _small(shard: np.ndarray, shards: int) -> np.ndarray:
@@ -272,5 +293,5 @@ def _compact(names: Names, codes: np.ndarray) -> pa.DictionaryArray:
 def _chunk(user: pa.Array, item: pa.Array, count: np.ndarray | None, bound: bytes | None) -> bytes:
     columns = {"user": user, "item": item}
     if count is not None:
-        columns["count"] = pa.array(count)
+        columns["count"] = pa.array(_narrow(count))
     return to_ipc(pa.RecordBatch.from_pydict(columns, metadata=None if bound is None else {BOUND: bound}))

@@ -18,6 +18,8 @@ _LONG = 256  # bytes; longer strings are hashed one by one, so that one huge nam
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xBF58476D1CE4E5B9)
 _K3 = np.uint64(0x94D049BB133111EB)
+_ODD = [np.uint64((0x9E3779B97F4A7C15 * (2 * k + 3)) & (2**64 - 1) | 1) for k in range(_LONG >> 3)]
+_BLOCK = 1 << 13  # names hashed at a time: what they need stays in the cache
 _MASKS = np.array([(1 << (8 * k)) - 1 for k in range(8)], dtype=np.uint64)
 
 
@@ -41,36 +43,39 @@ def hash64(names: Names) -> np.ndarray:
     """A 64-bit hash of each name: the same in every process, on every machine, for every batch it appears in."""
     if pa.types.is_integer(names.type):
         return _finalise(np.asarray(names).view(np.uint64) + _K1)
-    ends, data = string_buffers(names)
+    hashes = np.empty(len(names), dtype=np.uint64)
     if len(names) == 0:
-        return np.zeros(0, dtype=np.uint64)
-    base = int(ends[0])
-    padded = np.zeros(int(ends[-1]) - base + 8, dtype=np.uint8)
-    padded[:-8] = data[base : int(ends[-1])]
+        return hashes
+    ends, data = string_buffers(names)
+    first = int(ends[0])
+    padded = np.zeros(int(ends[-1]) - first + 8, dtype=np.uint8)
+    padded[:-8] = data[first : int(ends[-1])]
     words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))  # a word at every byte
-    start = ends[:-1].astype(np.int64) - base
-    size = np.diff(ends)
+    for begin in range(0, len(names), _BLOCK):
+        block = slice(begin, begin + _BLOCK)
+        starts = ends[begin : begin + _BLOCK + 1].astype(np.int64) - first
+        hashes[block] = _hash_block(words, starts[:-1], np.diff(starts))
+    for i in np.flatnonzero(np.diff(ends) > _LONG):
+        digest = hashlib.blake2b(padded[ends[i] - first : ends[i + 1] - first].tobytes(), digest_size=8).digest()
+        hashes[i] = int.from_bytes(digest, "little")
+    return hashes
+
+
+def _hash_block(words: np.ndarray, start: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The sum of each name's words, each times another odd number, and its length, finalised."""
     h = size.astype(np.uint64) * _K1
     whole = size >> 3
-    active: slice | np.ndarray = slice(None)  # every name first, then those that still have a whole word
-    for step in range(int(min(int(size.max()), _LONG)) >> 3):
-        remaining = np.flatnonzero(whole > step)
-        active = slice(None) if len(remaining) == len(size) else remaining
-        h[active] = _stir(h[active], words[start[active] + 8 * step])
-    rest = (
-        words[start + 8 * whole] if int(size.max()) <= _LONG else words[np.minimum(start + 8 * whole, len(words) - 1)]
-    )
-    h = _stir(h, rest & _MASKS[size & 7])
-    for i in np.flatnonzero(size > _LONG):
-        begin = int(start[i])
-        digest = hashlib.blake2b(padded[begin : begin + int(size[i])].tobytes(), digest_size=8).digest()
-        h[i] = int.from_bytes(digest, "little")
-    return _finalise(h)
+    for step in range(min(int(size.max()), _LONG) >> 3):
+        active = np.flatnonzero(whole > step)
+        rows: slice | np.ndarray = slice(None) if len(active) == len(size) else active
+        h[rows] += _stir(words[start[rows] + 8 * step], _ODD[step])
+    return _finalise(h + _stir(words[start + 8 * whole] & _MASKS[size & 7], _K2))
 
 
-def _stir(h: np.ndarray, word: np.ndarray) -> np.ndarray:
-    h = (h ^ word) * _K2
-    return h ^ (h >> np.uint64(29))
+def _stir(word: np.ndarray, factor: np.uint64) -> np.ndarray:
+    word *= factor
+    word ^= word >> np.uint64(29)
+    return word
 
 
 def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.errors import InputError, ParameterError
 
-ROWS_PER_BATCH = 2**20
+ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
 LEAST_INT64 = -(2**63)
 

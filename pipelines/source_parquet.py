@@ -29,7 +29,7 @@ from headcount.pipelines.source_files import guarded, open_bytes, reading
 from headcount.pipelines.storage import is_local
 
 KIND = "Parquet"
-ROWS_PER_TASK = 1_000_000
+ROWS_PER_TASK = 2_000_000
 BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
 
 

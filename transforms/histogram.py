@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -66,20 +67,21 @@ class _Noise(beam.PTransform):
             | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_output_types(tuple[int, bytes])
         )
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
-            every = bounded.pipeline | "EveryShard" >> beam.Create([(shard, b"") for shard in range(self._shards)])
+            every = bounded.pipeline | "EveryShard" >> beam.Create(
+                [(shard, b"") for shard in range(self._shards)], reshuffle=False
+            )
             sums = (sums, every) | "WithEveryShard" >> beam.Flatten()
         merged = (
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
             | "Merge" >> beam.ParDo(_Merge(noise, self._shards)).with_outputs("evidence", main="histogram")
         )
-        evidence = merged.evidence | "Evidence" >> beam.CombineGlobally(_JoinEvidence())
         empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), self._plan.stddev)
         every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(partitions)]
+            [(partition, to_ipc(empty)) for partition in range(partitions)], reshuffle=False
         )
         released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, self._item_type, partitions), beam.pvalue.AsSingleton(evidence)
+            _AddNoise(noise, self._item_type, partitions), beam.pvalue.AsList(merged.evidence)
         ).with_output_types(tuple[int, bytes])
         # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
         # step can reach no consumer twice. Nothing may be taken from `released` itself.
@@ -272,23 +274,6 @@ class _Merge(beam.DoFn):
             yield to_ipc(histogram)
 
 
-class _JoinEvidence(beam.CombineFn):
-    def create_accumulator(self) -> Evidence:
-        return Evidence()
-
-    def add_input(self, accumulator: Evidence, element: Evidence) -> Evidence:
-        return accumulator.joined(element)
-
-    def merge_accumulators(self, accumulators: Iterable[Evidence]) -> Evidence:
-        joined = Evidence()
-        for accumulator in accumulators:
-            joined = joined.joined(accumulator)
-        return joined
-
-    def extract_output(self, accumulator: Evidence) -> Evidence:
-        return accumulator
-
-
 class _AddNoise(beam.DoFn):
     def __init__(self, noise: _NoiseKey, item_type: type, partitions: int) -> None:
         self._noise = noise
@@ -298,7 +283,8 @@ class _AddNoise(beam.DoFn):
     def setup(self) -> None:
         self._subkey = self._noise.subkey()
 
-    def process(self, histogram: bytes, evidence: Evidence) -> Iterator[tuple[int, bytes]]:
+    def process(self, histogram: bytes, parts: list[Evidence]) -> Iterator[tuple[int, bytes]]:
+        evidence = functools.reduce(Evidence.joined, parts, Evidence())
         evidence.check(self._noise.plan, arrow_type(self._item_type))
         counts = add_noise(from_ipc(histogram), self._noise.plan, self._subkey, evidence)
         yield from by_partition(counts, self._partitions)
