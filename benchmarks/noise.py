@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
+
 from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
 from headcount.mechanisms.randomness import Lanes
 

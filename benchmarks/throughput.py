@@ -21,10 +21,14 @@ HERE = Path(__file__).parent
 
 def run(command: list[str]) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds and peak megabytes of a command; its failure is ours."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     start = time.monotonic()
     quiet = os.open(os.devnull, os.O_WRONLY)
     child = os.posix_spawn(
-        command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, quiet, 1), (os.POSIX_SPAWN_DUP2, quiet, 2)]
+        command[0],
+        command,
+        environment,
+        file_actions=[(os.POSIX_SPAWN_DUP2, quiet, 1), (os.POSIX_SPAWN_DUP2, quiet, 2)],
     )
     os.close(quiet)
     _, status, usage = os.wait4(child, 0)

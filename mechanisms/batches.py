@@ -12,12 +12,17 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+
 from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.names import Names, canonical_order, hash64, shard_of
+from headcount.mechanisms.threads import in_threads
 
 INT64_MAX = 2**63 - 1
-CONTRIBUTIONS, BOUND = b"headcount.contributions", b"headcount.bound"  # marks in a batch's schema
+_HASHED = 1 << 18  # rows whose users are hashed at a time
+
+# Marks in a batch's schema: that it is checked; what bounds it; and which part of the bounded collection it is.
+CONTRIBUTIONS, BOUND, PART = b"headcount.contributions", b"headcount.bound", b"headcount.part"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +54,37 @@ class Shard:
         offsets = np.searchsorted(rows, self.offsets).astype(np.int64)
         return dataclasses.replace(self, offsets=offsets, item=self.item[rows], count=count)
 
-    def to_batch(self) -> pa.RecordBatch:
-        """The rows as a contribution batch that carries its bound."""
+    def to_batch(self, part: int = 0) -> pa.RecordBatch:
+        """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""
         user = np.repeat(np.arange(len(self.users), dtype=np.int32), self.rows_per_user())
         columns = {
             "user": pa.DictionaryArray.from_arrays(pa.array(user), self.users),
             "item": pa.DictionaryArray.from_arrays(pa.array(self.item.astype(np.int32)), self.items),
             "count": pa.array(self.count),
         }
-        return pa.RecordBatch.from_pydict(columns, metadata={CONTRIBUTIONS: b"1", BOUND: self.bound.to_json().encode()})
+        marks = {CONTRIBUTIONS: b"1", BOUND: self.bound.to_json().encode(), PART: str(part).encode()}
+        return pa.RecordBatch.from_pydict(columns, metadata=marks)
 
 
 def bound_of(batch: pa.RecordBatch) -> Bound:
     """What the batch promises of every user's contribution: nothing, unless a bounding step made it."""
     text = (batch.schema.metadata or {}).get(BOUND)
     return Bound() if text is None else Bound.from_json(text)
+
+
+def bound_marks(batch: pa.RecordBatch) -> dict[bytes, bytes]:
+    """The marks of a bounded batch that its chunks keep."""
+    return {name: value for name, value in (batch.schema.metadata or {}).items() if name in (BOUND, PART)}
+
+
+def refuse_repeats(chunks: list[pa.RecordBatch]) -> None:
+    """Refuses a bounded collection that arrives twice, say flattened with itself: every user would count twice.
+
+    A part of a bounded collection is cut into at most one chunk for each place, and its repetition into the same.
+    """
+    parts = [(bound_of(chunk), marks[PART]) for chunk in chunks if PART in (marks := chunk.schema.metadata or {})]
+    if len(set(parts)) < len(parts):
+        raise InputError("a bounded collection arrives twice, so that every user would count twice; use it once")
 
 
 def to_ipc(batch: pa.RecordBatch) -> bytes:
@@ -117,52 +138,35 @@ def sum_by_code(codes: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
 def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
     """Cuts a contribution batch into (shard, Arrow stream) chunks by a hash of the user.
 
-    Columns that repeat themselves travel as codes with the few names that the chunk needs, and equal pairs are added
-    up first; columns that do not, travel as they are, since encoding them here would cost more than it saves.
+    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that
+    the chunk needs; where they do not, names travel as they are, since encoding them would cost more than it saves.
     """
     if batch.num_rows == 0:
         return
-    bound = (batch.schema.metadata or {}).get(BOUND)
-    user, hashes = _encode_if_users_repeat(batch.column("user"))
-    item = _encode_if_items_repeat(batch.column("item"), -(-batch.num_rows // shards))
-    count = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
-    if isinstance(user, pa.DictionaryArray):
-        names = user.dictionary
-        home = _small(shard_of(hashes, shards), shards)
-        order = np.argsort(home, kind="stable")  # names shard by shard, so that sorted codes are, too
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order))
-        user_code = rank[_codes(user)]
-        starts = np.searchsorted(home[order], np.arange(shards + 1))
-        names = names.take(pa.array(order))
-        if isinstance(item, pa.DictionaryArray):
-            user_code, item_code, count = _consolidate(user_code, _codes(item), count)
-            cuts = np.searchsorted(user_code, starts)
-            for shard in np.flatnonzero(np.diff(cuts)):
-                rows = slice(cuts[shard], cuts[shard + 1])
-                own = slice(starts[shard], starts[shard + 1])  # the names of this shard's users lie together
-                yield (
-                    int(shard),
-                    _chunk(
-                        _compact(names[own], user_code[rows] - own.start),
-                        _compact(item.dictionary, item_code[rows]),
-                        None if count is None else count[rows],
-                        bound,
-                    ),
-                )
-            return
-        home_of_row = home[order][user_code]
-        user = pa.DictionaryArray.from_arrays(pa.array(user_code.astype(np.int32)), names)
-    else:
-        home_of_row = _small(shard_of(hashes, shards), shards)
-    by_shard = np.argsort(home_of_row, kind="stable")
-    cuts = np.searchsorted(home_of_row[by_shard], np.arange(shards + 1))
-    for shard in np.flatnonzero(np.diff(cuts)):
-        own_rows = by_shard[cuts[shard] : cuts[shard + 1]]
-        yield (
-            int(shard),
-            _chunk(_take(user, own_rows), _take(item, own_rows), None if count is None else count[own_rows], bound),
-        )
+    user, item = batch.column("user"), batch.column("item")
+    hashes = _row_hashes(user)
+    encode_user = _users_repeat(hashes)
+    encode_item = _items_repeat(item, -(-batch.num_rows // shards))
+    home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
+    by_shard = np.argsort(home, kind="stable")
+    cuts = np.searchsorted(home[by_shard], np.arange(shards + 1))
+
+    def chunk(shard: int) -> tuple[int, bytes]:
+        rows = by_shard[cuts[shard] : cuts[shard + 1]]
+        columns = {"user": _take(user, rows, encode_user), "item": _take(item, rows, encode_item)}
+        count = np.asarray(batch.column("count"))[rows] if "count" in batch.schema.names else None
+        if encode_user and encode_item:
+            codes = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
+            columns = {
+                "user": _dictionary(codes[0], columns["user"].dictionary),
+                "item": _dictionary(codes[1], columns["item"].dictionary),
+            }
+            count = codes[2]
+        if count is not None:
+            columns["count"] = pa.array(_narrow(count))
+        return int(shard), to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound_marks(batch)))
+
+    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)))
 
 
 def gather(chunks: Iterable[bytes]) -> Shard:
@@ -174,8 +178,9 @@ def gather(chunks: Iterable[bytes]) -> Shard:
             "contributions that were bounded by different steps were flattened into one collection; "
             "flatten first, then bound"
         )
-    users, user_code = unite([batch.column("user") for batch in batches])
-    items, item_code = unite([batch.column("item") for batch in batches])
+    refuse_repeats(batches)
+    columns = [[batch.column(name) for batch in batches] for name in ("user", "item")]
+    (users, user_code), (items, item_code) = in_threads(unite, columns)
     hashes = hash64(items)
     order = canonical_order(items, hashes)
     rank = np.empty(len(order), dtype=np.int64)
@@ -215,27 +220,24 @@ def _consolidate(
     return packed >> 32, packed & 0xFFFFFFFF, count
 
 
-def _encode_if_users_repeat(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The users, dictionary-encoded if each has about two rows or more, and the hashes of the names that it then holds.
+def _row_hashes(user: pa.Array) -> np.ndarray:
+    """The hash of each row's user."""
+    if isinstance(user, pa.DictionaryArray):
+        return hash64(user.dictionary)[_codes(user)]
+    parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
+    return np.concatenate(in_threads(hash64, parts))
 
-    All rows of a user go into one chunk, so they count over the whole batch: told from a sixteenth of all names.
-    """
-    if isinstance(column, pa.DictionaryArray):
-        return column, hash64(column.dictionary)
-    hashes = hash64(column)
+
+def _users_repeat(hashes: np.ndarray) -> bool:
+    """Whether users have four rows or more, on average: told from a sixteenth of all users."""
     sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
-    if 2 * np.count_nonzero(np.diff(sample)) > len(sample):
-        return column, hashes
-    column = column.dictionary_encode()
-    return column, hash64(column.dictionary)
+    return 4 * np.count_nonzero(np.diff(sample)) <= len(sample)
 
 
-def _encode_if_items_repeat(column: pa.Array, rows: int) -> pa.Array:
-    """The items, dictionary-encoded if they repeat themselves within so many rows, which is what a chunk holds."""
-    if isinstance(column, pa.DictionaryArray):
-        return column
-    sample = column[:rows]
-    return column.dictionary_encode() if 2 * len(sample.unique()) <= len(sample) else column
+def _items_repeat(item: pa.Array, rows: int) -> bool:
+    """Whether items occur twice or more, on average, in so many rows: what a chunk holds."""
+    sample = item[:rows]
+    return isinstance(item, pa.DictionaryArray) or 2 * len(sample.unique()) <= len(sample)
 
 
 def unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
@@ -269,29 +271,19 @@ def _narrow(count: np.ndarray) -> np.ndarray:
     return count.astype(np.uint8 if most < 1 << 8 else np.uint32 if most < 1 << 32 else np.int64)
 
 
-def _small(shard: np.ndarray, shards: int) -> np.ndarray:
-    """Shard numbers in 16 bits where they fit: numpy sorts those by radix, ten times faster."""
-    return shard.astype(np.uint16 if shards <= 1 << 16 else np.uint32)
-
-
-def _take(column: pa.Array, rows: np.ndarray) -> pa.Array:
-    if isinstance(column, pa.DictionaryArray):
-        return _compact(column.dictionary, _codes(column)[rows])
-    return column.take(pa.array(rows))
-
-
-def _compact(names: Names, codes: np.ndarray) -> pa.DictionaryArray:
-    """Codes with only those names that they use: a slice must not carry the names of its whole parent."""
-    used = np.zeros(len(names), dtype=bool)
+def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
+    """Some rows of a column, dictionary-encoded or not, with no more names than they use."""
+    if not isinstance(column, pa.DictionaryArray):
+        plain = column.take(pa.array(rows))
+        return plain.dictionary_encode() if encode else plain
+    codes = _codes(column)[rows]
+    used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
-    kept = np.flatnonzero(used)
-    renumbered = (np.cumsum(used) - 1)[codes]
-    width = np.uint16 if len(kept) <= 1 << 16 else np.int32
-    return pa.DictionaryArray.from_arrays(pa.array(renumbered.astype(width)), names.take(pa.array(kept)))
+    names = column.dictionary.take(pa.array(np.flatnonzero(used)))
+    codes = (np.cumsum(used) - 1)[codes]
+    return _dictionary(codes, names) if encode else names.take(pa.array(codes))
 
 
-def _chunk(user: pa.Array, item: pa.Array, count: np.ndarray | None, bound: bytes | None) -> bytes:
-    columns = {"user": user, "item": item}
-    if count is not None:
-        columns["count"] = pa.array(_narrow(count))
-    return to_ipc(pa.RecordBatch.from_pydict(columns, metadata=None if bound is None else {BOUND: bound}))
+def _dictionary(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
+    width = np.uint16 if len(names) <= 1 << 16 else np.int32
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(width)), names)

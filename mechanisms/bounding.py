@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+
 from headcount.mechanisms.batches import INT64_MAX, Shard, check_total, run_sums, sum_runs
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import user_lane_ids

@@ -64,9 +64,7 @@ class NoisePlan:
         }
 
 
-def calibrate_unknown_domain(
-    budget: Budget, bound: Bound, relation: Relation | str, noise: str = "auto"
-) -> NoisePlan:
+def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | str, noise: str = "auto") -> NoisePlan:
     """Noise and threshold for a histogram whose items come from the data.
 
     Private for noise on the items with a positive bounded sum, and only if every contribution to an item is
@@ -132,6 +130,13 @@ def calibrate_public_domain(
         grid, scale = _gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
         return _plan("gaussian", grid, scale, None, budget, relation, bound)
     raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+
+
+def public_noise(noise: str) -> str:
+    """The noise that a public domain gets: for 'auto' Laplace, which needs no delta."""
+    if noise not in ("auto", "laplace", "gaussian"):
+        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    return "laplace" if noise == "auto" else noise
 
 
 def _plan(

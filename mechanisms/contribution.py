@@ -25,8 +25,19 @@ class Bound:
     def describe(self) -> str:
         """The bounds that hold, in words for a message."""
         held = {name: getattr(self, name) for name in ("l0", "l1", "l2", "linf")}
-        text = ", ".join(f"{name} <= {value}" for name, value in held.items() if value is not None)
-        return text or "nothing"
+        parts = [f"{name} <= {value}" for name, value in held.items() if value is not None]
+        return ", ".join(parts + [f"in steps of 2^-{self.grid}"] * (self.grid > 0)) or "nothing"
+
+    def words(self) -> str:
+        """The bounds that hold, for a person; what follows from another one is left out."""
+        if self.l1 is None and self.l0 is None:
+            return f"an l2 norm of {self.l2}"
+        parts = [] if self.l1 is None else [f"{self.l1} events" if self.grid == 0 else f"an l1 norm of {self.l1}"]
+        if self.l0 is not None and (self.l1 is None or self.l0 < self.l1):
+            parts.append(f"on {self.l0} items")
+        if self.linf is not None and (self.l1 is None or self.linf < self.l1):
+            parts.append(f"{self.linf} on one item")
+        return " and ".join(parts)
 
     def to_json(self) -> str:
         """The canonical text that travels with every bounded batch."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from headcount.mechanisms.batches import CONTRIBUTIONS
 from headcount.mechanisms.errors import InputError
 
@@ -101,6 +102,10 @@ def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
     """The column as string or int64, plain or dictionary-encoded."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    try:
+        column.validate(full=True)  # text may be no UTF-8, and a damaged dictionary may be too short
+    except pa.ArrowInvalid:
+        raise place.error(name, "is damaged, or holds text that is no valid UTF-8") from None
     if isinstance(column, pa.DictionaryArray):
         if column.dictionary.null_count:
             return _ids(column.dictionary_decode(), name, place)
@@ -113,12 +118,7 @@ def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
         return _integers(column, name, place)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise place.error(name, f"is of type {kind}; users and items must be strings or integers")
-    try:
-        column = column.cast(pa.string())
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        raise place.error(name, "holds text that is no valid UTF-8") from None
-    return column
+    return column.cast(pa.string())
 
 
 def _integers(column: pa.Array, name: str, place: Place) -> pa.Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.names import Names, hash64, shard_of, string_buffers
 
@@ -30,6 +31,8 @@ def domain_digest(domain: Names | None) -> str | None:
 
 def public_domain(items: Iterable[Any], item_type: type) -> Names:
     """A public domain as a sorted column, each item once, or an error that says what is wrong with it."""
+    if isinstance(items, str | bytes):
+        raise ParameterError("the domain must be a list of items, got one text")
     values = list(items)
     if not values:
         raise ParameterError("the domain is empty; give at least one item")

@@ -18,18 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from headcount.mechanisms.batches import (
-    BOUND,
+    bound_marks,
     bound_of,
     from_ipc,
     gather,
+    refuse_repeats,
     split_by_user,
     sum_by_code,
     to_ipc,
     unite,
 )
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
 from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.domain import arrow_type, domain_digest, only_domain, public_domain
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -104,8 +106,7 @@ class Histogram:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        bounds: dict[str, str | int | float] = {"a user adds at most": self.plan.bound.describe()}
-        bounding = MechanismStep("bounding", 0.0, 0.0, bounds)
+        bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.plan.bound.words()})
         noise = MechanismStep.of_plan("noise and threshold" if self.domain is None else "noise", self.plan)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, (bounding, noise))
 
@@ -152,8 +153,7 @@ def bounded_histogram(
 
     Each user's counts are scaled down to a norm of `bound`: l1 for Laplace noise, l2 for Gaussian.
     """
-    if noise not in ("laplace", "gaussian"):
-        raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+    noise = public_noise(noise)
     steps: tuple[Step, ...] = (ClipNormStep(bound, 1 if noise == "laplace" else 2),)
     plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
     return Histogram("BoundedHistogram", budget, steps, plan, public_domain(domain, item_type), item_type)
@@ -183,7 +183,7 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
     items, sums, home = items.take(pa.array(order)), sums[order], home[order]
     user = batch.schema.field("user").type
     users = str(user.value_type if pa.types.is_dictionary(user) else user)
-    origin = {BOUND: bound.to_json().encode(), _USERS: users.encode()}
+    origin = bound_marks(batch) | {_USERS: users.encode()}
     cuts = np.searchsorted(home, np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
         rows = slice(cuts[shard], cuts[shard + 1])
@@ -194,6 +194,7 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
 def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes) -> tuple[pa.RecordBatch, Evidence]:
     """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and what the noise step must know of it."""
     batches = [from_ipc(chunk) for chunk in chunks]
+    refuse_repeats(batches)
     items, code = unite([batch.column("item") for batch in batches])
     sums = sum_by_code(code, np.concatenate([np.asarray(batch.column("sum")) for batch in batches]), len(items))
     ids = item_lane_ids(lane_key(noise_subkey), items, sums)
@@ -267,6 +268,8 @@ def noisy_counts(
 ) -> pa.RecordBatch:
     """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases."""
     key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
+    if domain is not None:
+        batches = [only_domain(batch, domain) for batch in batches]
     chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
     histogram, evidence = merge_sums(chunks, key) if chunks else (None, Evidence())
     evidence.check(plan, arrow_type(item_type))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from headcount.mechanisms.errors import ParameterError
 
 _TEXT, _NUMBER = b"s", b"i"

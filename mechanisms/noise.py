@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import GEOMETRIC_LIMIT, Lanes
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys import (
     ALGORITHM_VERSION,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
 from headcount.mechanisms.contribution import Bound

@@ -225,9 +225,7 @@ def gaussian_joint_delta(
     return float(np.maximum(added, removed).max())
 
 
-def gaussian_threshold(
-    spread: Spread, epsilon: float, delta: float, sigma: float, relation: Relation
-) -> float:
+def gaussian_threshold(spread: Spread, epsilon: float, delta: float, sigma: float, relation: Relation) -> float:
     """The least threshold t (to sigma/2^14) at which the joint accounting gives at most TOTAL_SHARE * delta.
 
     `sigma` must be private for GAUSSIAN_SHARE * delta, which is what a very high threshold leaves. t is at
@@ -268,7 +266,9 @@ def _log_normal_of(x: float) -> float:
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     square = x * x
-    return -square / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / square + 3 / square**2 - 15 / square**3)
+    return (
+        -square / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / square + 3 / square**2 - 15 / square**3)
+    )
 
 
 def _log_normal(x: Any) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import histogram, options
 from headcount.pipelines.command import Command

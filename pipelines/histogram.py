@@ -20,9 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
     group = options.add_budget(parser)
-    group.add_argument("--bound", type=options.whole_number(), metavar="C", help="rows of one user that count at most")
     group.add_argument(
-        "--max-per-item", type=options.whole_number(), metavar="c", help="rows of one user on one item at most"
+        "--bound",
+        type=options.whole_number(),
+        metavar="C",
+        help="events of one user that count at most, 1 to 1000000000; with --domain, the norm that they are scaled to",
+    )
+    group.add_argument(
+        "--max-per-item",
+        type=options.whole_number(),
+        metavar="c",
+        help="events of one user that count at most on one item",
     )
     group.add_argument(
         "--noise",
@@ -67,7 +75,7 @@ def make_transform(
     if args.domain is None:
         return UnboundedHistogram(budget, max_per_item=args.max_per_item, noise=args.noise, **common)
     items = read_domain(args.domain, item_type, args.max_item_bytes)
-    return BoundedHistogram(budget, items, noise="laplace" if args.noise == "auto" else args.noise, **common)
+    return BoundedHistogram(budget, items, noise=args.noise, **common)
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
@@ -78,6 +86,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         "user": args.user,
         "item": args.item,
         "count": args.count,
+        "item_type": item_type.__name__,
         "drop_null": args.drop_null,
         "max_item_bytes": args.max_item_bytes,
         "epsilon": args.epsilon,
@@ -97,7 +106,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     check(args)
     if args.explain:
-        transform = make_transform(args, None, str, None)
+        transform = make_transform(args, None, options.item_type(args) or str, None)
         print(report.explain(transform.guarantee(), transform.plan))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))

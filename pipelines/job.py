@@ -12,6 +12,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
+
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.randomness import Release
@@ -51,7 +52,7 @@ def run_job(
         beam_options, runner = pipeline_options(beam_flags)
         release = options.make_release(args, runner)
         inputs = sources.expand_inputs(args.input)
-        types = sources.column_types(inputs, args.user, args.item, args.count)
+        types = sources.column_types(inputs, args.user, args.item, args.count, options.item_type(args))
         plan = make_plan(release, types.item, args.shards or shards_for(inputs.bytes))
         content = report.make_report(command, release.id, plan.guarantee, plan.parameters)
         target = sinks.Target(storage.normal(args.output), release.id, args.output_files, args.format, args.overwrite)

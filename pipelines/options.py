@@ -99,7 +99,10 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
     group.add_argument("--item", metavar="COLUMN", help="the column to count")
     group.add_argument("--count", metavar="COLUMN", help="how often a row counts (default: each row once)")
-    group.add_argument("--drop-null", action="store_true", help="drop rows without a user or an item")
+    group.add_argument(
+        "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
+    )
+    group.add_argument("--drop-null", action="store_true", help="drop rows without a user, an item or a count")
     group.add_argument(
         "--max-item-bytes",
         type=whole_number(),
@@ -163,6 +166,11 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="shards of users (default: by the size of the input)",
     )
+
+
+def item_type(args: argparse.Namespace) -> type | None:
+    """The type of the items, if it was given."""
+    return {"str": str, "int": int, None: None}[args.item_type]
 
 
 def require(args: argparse.Namespace, *flags: str) -> None:

@@ -84,7 +84,7 @@ def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
             f"a bounded count of {error.even_count:,} is released with a chance of 50 %,"
             f" one of {error.sure_count:,} with 99.9 %",
         ]
-    lines.append("bounding users lowers the counts besides: rows beyond the bound do not count")
+    lines.append("bounding users lowers the counts besides: what they did beyond the bound does not count")
     return "\n".join(lines)
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import progress, storage
 

@@ -42,8 +42,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _WORDS = {str: "a string", int: "an integer"}
 
 
-def types(paths: Iterable[str], columns: Columns) -> ColumnTypes:
-    """The types of the ids by the first rows of the files; strings where there is no row, or nulls alone."""
+def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnTypes:
+    """The types of the ids by the first rows of the files; where there is none, or nulls alone, str and `item_type`."""
     kinds: dict[str, type] = {}
     names: dict[str, None] = {}
     file = ""
@@ -61,7 +61,7 @@ def types(paths: Iterable[str], columns: Columns) -> ColumnTypes:
             break
     if file:
         check_names(file, columns, names, is_schema=False)
-    return ColumnTypes(kinds.get(columns.user, str), kinds.get(columns.item, str), file)
+    return ColumnTypes(kinds.get(columns.user, str), kinds.get(columns.item, item_type), file)
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headcount.mechanisms.errors import InputError
 from headcount.pipelines.source_columns import (
     ROWS_PER_BATCH,
     Columns,
@@ -67,12 +66,6 @@ def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | No
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
         row = groups.first_row
         for batch in guarded(path, KIND, _batches(file, columns, groups)):
-            try:
-                batch.validate(full=True)  # a damaged page may hold codes beyond its dictionary
-            except pa.ArrowInvalid:
-                raise InputError(
-                    f"{path}, rows {row} to {row + batch.num_rows - 1}: damaged, or text that is not UTF-8"
-                ) from None
             yield event_batch(path, row, columns, {name: batch.column(name) for name in columns.names})
             row += batch.num_rows
 

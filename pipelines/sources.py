@@ -96,12 +96,26 @@ def expand_inputs(patterns: Sequence[str]) -> Inputs:
     return Inputs(tuple(files), _format(first.path))
 
 
-def column_types(inputs: Inputs, user: str, item: str, count: str | None = None) -> ColumnTypes:
-    """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts."""
-    return _column_types(inputs, Columns(user, item, count))
+def column_types(
+    inputs: Inputs, user: str, item: str, count: str | None = None, item_type: type | None = None
+) -> ColumnTypes:
+    """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts.
+
+    The output shows the type of the items, so it must not come from rows: Parquet and Avro have it in the schema, while
+    text files hold strings unless `item_type` says int.
+    """
+    types = _found_types(inputs, Columns(user, item, count), item_type or str)
+    declared = item_type or (types.item if inputs.format in ("parquet", "avro") else str)
+    if types.item is not declared and types.file:
+        words = {str: "strings", int: "integers"}
+        raise InputError(
+            f"{types.file}: column {item!r} holds {words[types.item]}, not {words[declared]}: give --item-type "
+            f"{types.item.__name__}"
+        )
+    return dataclasses.replace(types, item=declared)
 
 
-def _column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
+def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTypes:
     path = inputs.files[0].path
     if inputs.format == "parquet":
         return source_parquet.types(path, columns)
@@ -109,7 +123,7 @@ def _column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
         return source_avro.types(path, columns)
     if inputs.format == "csv":
         return source_csv.types(path, columns)
-    return source_json.types((file.path for file in inputs.files), columns)
+    return source_json.types((file.path for file in inputs.files), columns, item_type)
 
 
 def split_file(file: InputFile, format: str, columns: Columns) -> list[Task]:
@@ -147,7 +161,7 @@ class ReadEvents(beam.PTransform):
         super().__init__()
         self._inputs = inputs
         self._columns = Columns(user, item, count)
-        self._types = types or _column_types(inputs, self._columns)
+        self._types = types or column_types(inputs, user, item, count)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
         files = list(enumerate(self._inputs.files))

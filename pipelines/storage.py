@@ -11,6 +11,7 @@ import re
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+
 from headcount.mechanisms.errors import ParameterError
 
 

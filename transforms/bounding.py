@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
+
 from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.steps import (
@@ -20,6 +22,7 @@ from headcount.mechanisms.steps import (
     RandClipStep,
     Step,
     bound_shard,
+    promise_of,
     step_subkeys,
 )
 from headcount.transforms.contributions import Contributions
@@ -48,6 +51,11 @@ class Bounded(beam.PTransform):
         self._steps = tuple(steps)
         self._release = release
         self._shards = check_shards(shards)
+
+    @property
+    def bound(self) -> Bound:
+        """What this transform alone promises of every user: what `NoisyCounts` must be told."""
+        return promise_of(self._steps, Bound(), "")
 
     def default_label(self) -> str:
         return "+".join(step.name for step in self._steps)
@@ -112,5 +120,5 @@ class _Bound(beam.DoFn):
         self._subkeys = step_subkeys(key, self._release.id, self._label, self._steps)
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
-        _, chunks = group
-        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._label).to_batch()
+        shard, chunks = group
+        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._label).to_batch(shard)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import apache_beam as beam
 import pyarrow as pa
+
 from headcount.mechanisms.batches import from_ipc, to_ipc
 
 

@@ -10,6 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
+
 from headcount.mechanisms.batches import CONTRIBUTIONS
 from headcount.mechanisms.contributions import MAX_ITEM_BYTES, Place, column_of, contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+
 from headcount.mechanisms.batches import from_ipc, to_ipc
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
 from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.domain import arrow_type, in_shard, only_domain, public_domain
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -62,6 +63,8 @@ class _Noise(beam.PTransform):
         release = release_for(bounded.pipeline, self._release)
         noise = _NoiseKey(self._plan, self._domain, release, full_label(bounded))
         partitions = self._partitions or self._shards
+        if self._domain is not None:
+            bounded = bounded | "OnlyDomain" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(pa.RecordBatch)
         sums = (
             bounded  # record batches, bounded
             | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_output_types(tuple[int, bytes])
@@ -123,7 +126,7 @@ class NoisyCounts(beam.PTransform):
         if names is None:
             self.plan = calibrate_unknown_domain(budget, bound, relation, noise)
         else:
-            self.plan = calibrate_public_domain(budget, bound, relation, "laplace" if noise == "auto" else noise)
+            self.plan = calibrate_public_domain(budget, bound, relation, public_noise(noise))
         self._noise = _Noise(self.plan, names, item_type, release, check_shards(shards), partitions)
         self._histogram = Histogram("NoisyCounts", budget, (), self.plan, names, item_type)
 
@@ -235,7 +238,7 @@ class _OnlyDomain(beam.DoFn):
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        yield only_domain(batch, self._domain)
+        yield only_domain(_batch(batch), self._domain)
 
 
 class _SumByItem(beam.DoFn):
@@ -243,12 +246,7 @@ class _SumByItem(beam.DoFn):
         self._shards = shards
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        if not isinstance(batch, pa.RecordBatch):
-            raise InputError(
-                "NoisyCounts takes the batches of a bounding transform; put RandClip, or LimitItems and LimitPerItem, "
-                "before it"
-            )
-        return sum_items(batch, self._shards)
+        return sum_items(_batch(batch), self._shards)
 
 
 class _Merge(beam.DoFn):
@@ -288,6 +286,14 @@ class _AddNoise(beam.DoFn):
         evidence.check(self._noise.plan, arrow_type(self._item_type))
         counts = add_noise(from_ipc(histogram), self._noise.plan, self._subkey, evidence)
         yield from by_partition(counts, self._partitions)
+
+
+def _batch(element: object) -> pa.RecordBatch:
+    if not isinstance(element, pa.RecordBatch):
+        raise InputError(
+            "NoisyCounts takes the batches of a bounding transform; put RandClip, or LimitItems and LimitPerItem, before it"
+        )
+    return element
 
 
 def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys import Release, ephemeral_key
 

@@ -14,8 +14,7 @@ def test_words_of_an_unknown_domain():
     plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10), Relation.ADD_REMOVE)
     step = MechanismStep.of_plan("Noisy counts", plan)
     assert Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (step,)).words().splitlines() == [
-        "User-level (epsilon = 1, delta = 1e-08) differential privacy under adding or removing one user's "
-        "whole data.",
+        "User-level (epsilon = 1, delta = 1e-08) differential privacy under adding or removing one user's whole data.",
         "Noisy counts: epsilon = 1, delta = 1e-08; noise discrete Laplace, scale 10, grid 1, stddev 14.136245, "
         "threshold 202.",
     ]

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import (
     KeyEnvironment,

@@ -5,6 +5,9 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from headcount.mechanisms import lane_ids
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import (
@@ -12,8 +15,6 @@ from headcount.mechanisms.randomness import (
     lane_sum,
     user_lane_ids,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KEY = bytes(range(32))
 

@@ -12,13 +12,14 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
 from headcount.mechanisms import noise
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
 from headcount.mechanisms.randomness import Lanes
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 
 KEY = bytes(range(32))
 DRAWS = 200_000

@@ -12,6 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
 from headcount.mechanisms import randomness
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import (
@@ -24,9 +28,6 @@ from headcount.mechanisms.randomness import (
     subkey,
     user_lane_ids,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 
 KEY = bytes(range(32))
 ALARM = 1e-8

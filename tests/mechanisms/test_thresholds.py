@@ -60,9 +60,7 @@ class TestSpread:
 
 
 class TestLaplace:
-    @pytest.mark.parametrize(
-        ("total", "cap", "printed"), [(100, 100, 1774), (50, 1, 853), (100, 5, 1774)]
-    )
+    @pytest.mark.parametrize(("total", "cap", "printed"), [(100, 100, 1774), (50, 1, 853), (100, 5, 1774)])
     def test_printed_values(self, total, cap, printed):
         """The continuous thresholds at epsilon 1 and delta 1e-6; the discrete ones lie at most one above."""
         t = continuous_laplace_threshold(total, cap, total, 1e-6)
@@ -106,9 +104,7 @@ class TestLaplace:
         for cap in (c for c in range(1, total + 1) if total % c == 0):
             for scale in (Fraction(1, 2), Fraction(total), Fraction(10 * total, 3)):
                 q, b = math.exp(-1 / scale), float(scale)
-                closed = max(
-                    h - b * math.log((1 + q) * -math.expm1(h / total * math.log1p(-1e-7))) for h in (1, cap)
-                )
+                closed = max(h - b * math.log((1 + q) * -math.expm1(h / total * math.log1p(-1e-7))) for h in (1, cap))
                 assert laplace_threshold(Spread.of_mass(total, cap), scale, 1e-7) == math.ceil(closed)
 
     def test_a_cap_that_does_not_divide_is_not_charged_for_the_remainder(self):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+
 from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import main as module
 from headcount.pipelines.main import COMMANDS, load, main

@@ -1,6 +1,7 @@
 """The command line: what is accepted, and one clear line for what is not."""
 
 import pytest
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import histogram, options, tools
@@ -28,7 +29,7 @@ def test_every_flag():
         *("--epsilon", "1", "--delta", "1e-8", "--relation", "replace", "--noise", "gaussian"),
         *("--bound", "10", "--max-per-item", "2", "--domain", "d.txt", "--output", "out", "--format", "avro"),
         *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
-        *("--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
+        *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
     )
     assert beam_flags == []
     assert vars(args) == {
@@ -36,7 +37,7 @@ def test_every_flag():
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
         **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
-        **{"shards": 7, "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
     }
 
 

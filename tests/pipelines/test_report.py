@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import pytest
+
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.contribution import Bound

@@ -10,6 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import sinks, storage
 from headcount.pipelines.options import FORMATS

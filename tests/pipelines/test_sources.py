@@ -21,6 +21,7 @@ import zstandard
 from apache_beam.io.filesystem import FileMetadata, FileSystem
 from apache_beam.testing.util import assert_that, equal_to
 
+from headcount.mechanisms.contributions import Place, contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import source_avro, source_csv, source_json, source_parquet, sources
 from headcount.pipelines.sources import Columns, ReadEvents, column_types, expand_inputs, read_batches
@@ -90,10 +91,10 @@ def put(directory, name, content):
     return str(path)
 
 
-def batches(patterns, user="user", item="item", count=None):
+def batches(patterns, user="user", item="item", count=None, item_type=None):
     """All that a job would read, without Beam."""
     inputs = expand_inputs([patterns] if isinstance(patterns, str) else patterns)
-    types = column_types(inputs, user, item, count)
+    types = column_types(inputs, user, item, count, item_type)
     columns = Columns(user, item, count)
     for file in inputs.files:
         for task in sources.split_file(file, inputs.format, columns):
@@ -399,9 +400,20 @@ def test_bad_first_row_of_json(tmp_path, line):
 def test_json_integers_are_strict(tmp_path, value):
     content = f'{{"user": "{CANARY}", "item": 5, "n": 5}}\n{{"item": {value}, "n": {value}}}\n'
     path = put(tmp_path, "e.jsonl", content.encode())
-    assert ", row 2: column 'item' is not an integer" in refusal(path)
+    assert ", row 2: column 'item' is not an integer" in refusal(path, item_type=int)
     path = put(tmp_path, "n.jsonl", content.replace(f'"item": {value}', '"item": 1').encode())
-    assert ", row 2: column 'n' is not an integer" in refusal(path, count="n")
+    assert ", row 2: column 'n' is not an integer" in refusal(path, count="n", item_type=int)
+
+
+def test_the_type_of_items_is_never_taken_from_rows(tmp_path):
+    """The output shows it: with one user's rows gone, an inferred type would change, and tell that they were there."""
+    numbers = put(tmp_path, "e.jsonl", b'{"user": "a", "item": 5}\n')
+    assert f"{numbers}: column 'item' holds integers, not strings: give --item-type int" == refusal(numbers)
+    empty = expand_inputs([put(tmp_path, "empty.jsonl", b"")])
+    assert column_types(empty, "user", "item").item is str
+    assert column_types(empty, "user", "item", item_type=int).item is int
+    table = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": TWO}))
+    assert "holds strings, not integers: give --item-type str" in refusal(table, item_type=int)
 
 
 def test_json_not_utf8(tmp_path):
@@ -466,7 +478,8 @@ def test_files_that_disagree(tmp_path):
     assert f"{second}: column 'item' is string, but int64 in {first}" in refusal([first, second])
     first = put(tmp_path, "1.jsonl", b'{"user": 1, "item": 1}\n')
     second = put(tmp_path, "2.jsonl", json_lines([{"user": 1, "item": CANARY}]))
-    assert refusal([first, second]) == f"{second}, row 1: column 'item' is not an integer, as in {first}"
+    expected = f"{second}, row 1: column 'item' is not an integer, as in {first}"
+    assert refusal([first, second], item_type=int) == expected
 
 
 def test_files_that_agree_in_kind(tmp_path):
@@ -530,10 +543,13 @@ def test_avro_codec_without_its_package(tmp_path):
 
 
 def test_parquet_text_that_is_not_utf8(tmp_path):
+    """Found where batches become contributions, which is the door of every source."""
     offsets = pa.py_buffer(b"".join(i.to_bytes(4, "little") for i in (0, 1, 2)))
     bad = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff")])
     path = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": bad}))
-    assert f"{path}, rows 1 to 2: damaged, or text that is not UTF-8" == refusal(path)
+    (batch,) = batches(path)
+    with pytest.raises(InputError, match="column 'item': is damaged, or holds text that is no valid UTF-8"):
+        contribution_batch(batch.column("user"), batch.column("item"), place=Place(file=path, first_row=1))
 
 
 def test_patterns(tmp_path, monkeypatch):

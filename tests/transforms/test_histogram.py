@@ -152,6 +152,17 @@ def test_bounding_steps_in_a_row_feed_noisy_counts(collect, make_release):
     assert len(collect(build)) > 5
 
 
+def test_noisy_counts_over_a_domain_releases_the_domain_and_nothing_else(collect, make_release):
+    rows = [("u", "only this user's"), ("u", "known"), ("v", "known")]
+    clip = RandClip(10, release=make_release())
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        noise = NoisyCounts(Budget(1), clip.bound, domain=["known", "absent"], release=make_release())
+        return pipeline | beam.Create(rows) | clip | noise
+
+    assert sorted(row.item for row in collect(build)) == ["absent", "known"]
+
+
 def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
     rows, release = _rows(), make_release()
 
@@ -237,6 +248,18 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
 
     message = _message(collect, flattened_then_limited)
     assert "may count twice" in message or "flatten first" in message
+
+    def flattened_with_itself(pipeline):
+        bounded = pipeline | beam.Create(rows) | RandClip(10, release=release)
+        return (bounded, bounded) | beam.Flatten() | noise(clipped)
+
+    assert "arrives twice" in _message(collect, flattened_with_itself)
+
+    def flattened_with_itself_then_limited(pipeline):
+        bounded = pipeline | beam.Create(rows) | RandClip(10, release=release)
+        return (bounded, bounded) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
+
+    assert "arrives twice" in _message(collect, flattened_with_itself_then_limited)
 
     def mixed_users(pipeline):
         return pipeline | beam.Create([(1, "x"), ("1", "x")]) | UnboundedHistogram(BUDGET, bound=10)

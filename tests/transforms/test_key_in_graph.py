@@ -74,7 +74,9 @@ def found_in_graph(pipeline: beam.Pipeline, key: bytes) -> bool:
         for value in objects:
             if isinstance(value, str):
                 value = value.encode("utf-8", "replace")
-            if isinstance(value, bytes | bytearray) and any(form in bytes(value).lower() or form in value for form in forms):
+            if isinstance(value, bytes | bytearray) and any(
+                form in bytes(value).lower() or form in value for form in forms
+            ):
                 return True
     assert decoded > 5, "the search must have seen inside of the transforms"
     return False
