@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,7 +17,7 @@ from apache_beam.runners.runner import PipelineState
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.randomness import Release
-from headcount.pipelines import failures, options, progress, report, sinks, sources, storage
+from headcount.pipelines import failures, memory, options, progress, report, sinks, sources, storage
 from headcount.pipelines.signals import Signals, Stopped
 from headcount.transforms.contributions import Contributions
 
@@ -50,6 +51,8 @@ def run_job(
     options.require(args, "--input", "--user", "--item", "--output")
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
+        if runner is None:
+            memory.keep_freed()
         release = options.make_release(args, runner)
         inputs = sources.expand_inputs(args.input)
         types = sources.column_types(inputs, args.user, args.item, args.count, options.item_type(args))
@@ -105,6 +108,8 @@ def shards_for(size: int) -> int:
 
 def _run(pipeline: beam.Pipeline, wait: bool) -> bool:
     """Run a pipeline to its end; False if it was only submitted."""
+    gc.freeze()  # what was imported stays: later collections need not look at it
+    gc.enable()
     result = pipeline.run()
     if not wait:
         return False

@@ -25,7 +25,8 @@ from headcount.mechanisms.steps import (
     promise_of,
     step_subkeys,
 )
-from headcount.transforms.contributions import Contributions
+from headcount.transforms.ahead import Ahead
+from headcount.transforms.contributions import ContributionBatch, as_contributions
 from headcount.transforms.releases import full_label, release_for
 
 DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
@@ -63,11 +64,10 @@ class Bounded(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
         release = release_for(rows.pipeline, self._release)
         return (
-            rows
-            | "Contributions" >> Contributions()  # record batches
+            as_contributions(rows)  # record batches
             | "SplitByUser" >> beam.ParDo(_SplitByUser(self._shards)).with_output_types(tuple[int, bytes])
             | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
-            | "Bound" >> beam.ParDo(_Bound(self._steps, release, full_label(rows))).with_output_types(pa.RecordBatch)
+            | "Bound" >> beam.ParDo(_Bound(self._steps, release, full_label(rows))).with_output_types(ContributionBatch)
         )
 
 
@@ -99,15 +99,15 @@ class LimitPerItem(Bounded):
         super().__init__([LimitPerItemStep(count)], release, shards)
 
 
-class _SplitByUser(beam.DoFn):
+class _SplitByUser(Ahead):
     def __init__(self, shards: int) -> None:
         self._shards = shards
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
+    def compute(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         return split_by_user(batch, self._shards)
 
 
-class _Bound(beam.DoFn):
+class _Bound(Ahead):
     """Fetches the key on the worker, so that it is never part of the pipeline."""
 
     def __init__(self, steps: tuple[Step, ...], release: Release, label: str) -> None:
@@ -119,6 +119,6 @@ class _Bound(beam.DoFn):
         key = self._release.key_source.fetch()
         self._subkeys = step_subkeys(key, self._release.id, self._label, self._steps)
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+    def compute(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
         yield bound_shard(gather(chunks), self._steps, self._subkeys, self._label).to_batch(shard)

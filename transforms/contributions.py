@@ -14,6 +14,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from headcount.mechanisms.batches import CONTRIBUTIONS
 from headcount.mechanisms.contributions import MAX_ITEM_BYTES, Place, column_of, contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.transforms.coders import RecordBatchCoder
 
 _ROWS = 1 << 16  # rows that are put together into one batch
 
@@ -27,6 +28,18 @@ class _Columns:
     count: str | None
     drop_null: bool
     max_item_bytes: int
+
+
+class ContributionBatch:
+    """The element type of a collection of checked batches, which are `pa.RecordBatch`es: a type hint, never an object."""
+
+
+beam.coders.registry.register_coder(ContributionBatch, RecordBatchCoder)
+
+
+def as_contributions(rows: beam.PCollection) -> beam.PCollection:
+    """The collection itself if `Contributions` made it, else what `Contributions` makes of its rows."""
+    return rows if rows.element_type is ContributionBatch else rows | "Contributions" >> Contributions()
 
 
 class Contributions(beam.PTransform):
@@ -54,7 +67,7 @@ class Contributions(beam.PTransform):
             raise ParameterError(f"max_item_bytes must be a positive integer, got {max_item_bytes!r}")
         self._columns = _Columns(user, item, count, drop_null, max_item_bytes)
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+    def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         if not isinstance(rows.windowing.windowfn, GlobalWindows):
             raise ParameterError(
                 "Headcount counts over the whole collection, but this one is windowed: each window would be one more "
@@ -62,7 +75,7 @@ class Contributions(beam.PTransform):
             )
         if not rows.is_bounded:
             raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
-        return rows | "ToBatches" >> beam.ParDo(_ToBatches(self._columns)).with_output_types(pa.RecordBatch)
+        return rows | "ToBatches" >> beam.ParDo(_ToBatches(self._columns)).with_output_types(ContributionBatch)
 
 
 class _ToBatches(beam.DoFn):

@@ -35,7 +35,7 @@ from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
 from headcount.transforms.bounding import Bounded, check_shards
-from headcount.transforms.contributions import Contributions
+from headcount.transforms.contributions import ContributionBatch, as_contributions
 from headcount.transforms.counts import NoisyCount, NoisyIntCount
 from headcount.transforms.releases import full_label, release_for
 
@@ -64,7 +64,9 @@ class _Noise(beam.PTransform):
         noise = _NoiseKey(self._plan, self._domain, release, full_label(bounded))
         partitions = self._partitions or self._shards
         if self._domain is not None:
-            bounded = bounded | "OnlyDomain" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(pa.RecordBatch)
+            bounded = bounded | "OnlyDomain" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(
+                ContributionBatch
+            )
         sums = (
             bounded  # record batches, bounded
             | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_output_types(tuple[int, bytes])
@@ -158,10 +160,10 @@ class _PrivateHistogram(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         release = release_for(rows.pipeline, self._release)  # one for both steps
         h = self._histogram
-        contributions = rows | "Contributions" >> Contributions()
+        contributions = as_contributions(rows)
         if h.domain is not None:
             contributions = contributions | "OnlyDomain" >> beam.ParDo(_OnlyDomain(h.domain)).with_output_types(
-                pa.RecordBatch
+                ContributionBatch
             )
         return (
             contributions

@@ -1,0 +1,44 @@
+"""A DoFn that works ahead: while one element is computed in a thread, the steps before and after it go on.
+
+Elements here are large batches whose work NumPy and Arrow do outside of Python's lock, so that this uses a second core of a
+worker; results come in the order of the elements, within their bundle.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="headcount-ahead")
+
+
+class Ahead(beam.DoFn):
+    """Subclasses give `compute`, which must depend on its element alone."""
+
+    def compute(self, element: Any) -> Iterable[Any]:
+        """The results of one element."""
+        raise NotImplementedError
+
+    def start_bundle(self) -> None:
+        self._pending: collections.deque[Future[list[Any]]] = collections.deque()
+
+    def process(self, element: Any) -> Iterator[Any]:
+        self._pending.append(_pool().submit(lambda: list(self.compute(element))))
+        if len(self._pending) > 1:  # one at work and one to hand on: more would only take memory
+            yield from self._pending.popleft().result()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        while self._pending:
+            for result in self._pending.popleft().result():
+                yield WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
