@@ -1,0 +1,80 @@
+"""`Contributions`: every kind of row, and one kind per collection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.transforms import Contributions
+from headcount.transforms.contributions import _Columns, _ToBatches, as_contributions
+
+
+def _run(elements: list[Any], **columns: Any) -> list[tuple]:
+    """The DoFn by hand, on one bundle."""
+    names = {"user": "user", "item": "item", "count": None, "drop_null": False, "max_item_bytes": 4096} | columns
+    dofn = _ToBatches(_Columns(**names))
+    dofn.start_bundle()
+    batches = [batch for element in elements for batch in dofn.process(element)]
+    batches += [windowed.value for windowed in dofn.finish_bundle()]
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def test_rows_of_each_kind():
+    assert _run([("a", "x"), ("b", "y")]) == [("a", "x"), ("b", "y")]
+    assert _run([("a", "x", 3), ("b", "y", 1)]) == [("a", "x", 3), ("b", "y", 1)]
+    assert _run([{"user": 1, "item": 2, "n": 4}], count="n") == [(1, 2, 4)]
+    assert _run([beam.Row(user="a", item=5)]) == [("a", 5)]
+    table = pa.table({"user": ["a"], "item": ["x"], "other": [1.5]})
+    assert _run([table]) == [("a", "x")]
+    assert _run(table.to_batches()) == [("a", "x")]
+
+
+def test_checked_batches_pass_as_they_are():
+    (windowed,) = list(_finished([("a", "x", 3)]))
+    assert _run([windowed.value]) == [("a", "x", 3)], "the counts of a checked batch stay"
+
+
+def _finished(rows: list[Any]) -> Any:
+    dofn = _ToBatches(_Columns("user", "item", None, False, 4096))
+    dofn.start_bundle()
+    for row in rows:
+        assert list(dofn.process(row)) == []
+    return dofn.finish_bundle()
+
+
+@pytest.mark.parametrize(
+    ("elements", "words"),
+    [
+        ([("a", "x"), {"user": "b", "item": "y"}], "different kinds, tuple and dict"),
+        ([("a",)], "has not the fields 'user', 'item'"),
+        ([{"user": "a"}], "has not the fields"),
+        ([beam.Row(user="a", thing="x")], "has not the fields"),
+        ([("a", "x"), ("b", "y", 2)], "some rows have a count"),
+        ([("a", "x", 2), ("b", "y")], "some rows have a count"),
+        (["secret text"], "elements of type str are no rows"),
+        ([pa.table({"user": ["a"]})], "column 'item': is missing; the columns are 'user'"),
+        ([("a", "x"), (2, "y")], "found int and str"),
+    ],
+)
+def test_what_is_no_row_is_refused(elements, words):
+    with pytest.raises(InputError) as error:
+        _run(elements)
+    assert words in str(error.value) and "secret" not in str(error.value)
+
+
+def test_parameters_are_checked():
+    with pytest.raises(ParameterError, match="different columns, got 'a', 'a'"):
+        Contributions(user="a", item="a")
+    with pytest.raises(ParameterError, match="max_item_bytes must be a positive integer, got 0"):
+        Contributions(max_item_bytes=0)
+
+
+def test_contributions_are_applied_once():
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([("a", "x")])
+    once = as_contributions(rows)
+    assert once is not rows and as_contributions(once) is once
