@@ -164,9 +164,9 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
             count = codes[2]
         if count is not None:
             columns["count"] = pa.array(_narrow(count))
-        return int(shard), to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound_marks(batch)))
+        return shard, to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound_marks(batch)))
 
-    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)))
+    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
 
 
 def gather(chunks: Iterable[bytes]) -> Shard:
@@ -231,7 +231,7 @@ def _row_hashes(user: pa.Array) -> np.ndarray:
 def _users_repeat(hashes: np.ndarray) -> bool:
     """Whether users have four rows or more, on average: told from a sixteenth of all users."""
     sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
-    return 4 * np.count_nonzero(np.diff(sample)) <= len(sample)
+    return bool(4 * np.count_nonzero(np.diff(sample)) <= len(sample))
 
 
 def _items_repeat(item: pa.Array, rows: int) -> bool:

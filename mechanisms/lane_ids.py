@@ -104,7 +104,7 @@ def _columns(array: pa.Array) -> tuple[bytes, npt.NDArray[Any], npt.NDArray[np.i
         offsets = np.zeros(len(array) + 1, dtype=np.int64)
         return _TEXT, np.diff(offsets), offsets, pa.py_buffer(b"")
     width = np.int32 if pa.types.is_string(array.type) else np.int64
-    offsets = np.frombuffer(offset_buffer, dtype=width, count=array.offset + len(array) + 1)  # type: ignore
+    offsets = np.frombuffer(offset_buffer, dtype=width, count=array.offset + len(array) + 1)
     offsets = offsets[array.offset :].astype(np.int64)
     return _TEXT, np.diff(offsets), offsets, text
 
