@@ -72,21 +72,6 @@ def bound_of(batch: pa.RecordBatch) -> Bound:
     return Bound() if text is None else Bound.from_json(text)
 
 
-def bound_marks(batch: pa.RecordBatch) -> dict[bytes, bytes]:
-    """The marks of a bounded batch that its chunks keep."""
-    return {name: value for name, value in (batch.schema.metadata or {}).items() if name in (BOUND, PART)}
-
-
-def refuse_repeats(chunks: list[pa.RecordBatch]) -> None:
-    """Refuses a bounded collection that arrives twice, say flattened with itself: every user would count twice.
-
-    A part of a bounded collection is cut into at most one chunk for each place, and its repetition into the same.
-    """
-    parts = [(bound_of(chunk), marks[PART]) for chunk in chunks if PART in (marks := chunk.schema.metadata or {})]
-    if len(set(parts)) < len(parts):
-        raise InputError("a bounded collection arrives twice, so that every user would count twice; use it once")
-
-
 def to_ipc(batch: pa.RecordBatch) -> bytes:
     """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent)."""
     sink = pa.BufferOutputStream()
@@ -144,6 +129,9 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     if batch.num_rows == 0:
         return
     user, item = batch.column("user"), batch.column("item")
+    counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
+    if counts is not None and int(counts.min()) < 1:
+        raise InputError("a contribution batch holds a count below 1; make such batches with Contributions")
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
@@ -154,7 +142,7 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     def chunk(shard: int) -> tuple[int, bytes]:
         rows = by_shard[cuts[shard] : cuts[shard + 1]]
         columns = {"user": _take(user, rows, encode_user), "item": _take(item, rows, encode_item)}
-        count = np.asarray(batch.column("count"))[rows] if "count" in batch.schema.names else None
+        count = None if counts is None else counts[rows]
         if encode_user and encode_item:
             codes = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
             columns = {
@@ -164,7 +152,8 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
             count = codes[2]
         if count is not None:
             columns["count"] = pa.array(_narrow(count))
-        return shard, to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound_marks(batch)))
+        bound = {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
+        return shard, to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound))
 
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
 
@@ -178,7 +167,6 @@ def gather(chunks: Iterable[bytes]) -> Shard:
             "contributions that were bounded by different steps were flattened into one collection; "
             "flatten first, then bound"
         )
-    refuse_repeats(batches)
     columns = [[batch.column(name) for batch in batches] for name in ("user", "item")]
     (users, user_code), (items, item_code) = in_threads(unite, columns)
     hashes = hash64(items)

@@ -118,7 +118,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         else:
             high = middle
     u = math.exp(high)
-    log_delta = u * ((1 + u) * rho - epsilon) + u * math.log(u) - (1 + u) * math.log1p(u)
+    log_delta = u * ((1 + u) * rho - epsilon) - math.log1p(u) - u * math.log1p(1 / u)
     return max(math.exp(min(0.0, log_delta)), math.ulp(0.0))  # never 0, which would promise more
 
 

@@ -11,8 +11,8 @@ class Bound:
     """Norm bounds of one user's whole contribution, in counts; None means no bound of that kind.
 
     `l0` limits the items, `linf` the count of one item, `l1` and `l2` the norms over all items. A contribution
-    is an integer multiple of 2**-grid. `label` names the steps that did the bounding: two collections bounded
-    separately have two labels, and together twice the sensitivity.
+    is an integer multiple of 2**-grid. `label` names the steps that did the bounding, and the releases that they belong
+    to: two collections bounded separately have two labels, and together twice the sensitivity.
     """
 
     l0: int | None = None
@@ -21,6 +21,12 @@ class Bound:
     linf: int | None = None
     grid: int = 0
     label: str = ""
+
+    def within(self, other: Bound) -> bool:
+        """Whether whatever keeps this bound keeps the other one, too."""
+        limits = ((getattr(self, name), getattr(other, name)) for name in ("l0", "l1", "l2", "linf"))
+        narrower = all(theirs is None or (ours is not None and ours <= theirs) for ours, theirs in limits)
+        return narrower and self.grid == other.grid
 
     def describe(self) -> str:
         """The bounds that hold, in words for a message."""

@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches import (
-    bound_marks,
+    PART,
     bound_of,
     from_ipc,
     gather,
-    refuse_repeats,
     split_by_user,
     sum_by_code,
     to_ipc,
@@ -49,11 +48,33 @@ from headcount.mechanisms.steps import (
     Step,
     bound_shard,
     check_bound,
+    check_kept,
     promise_of,
+    provenance,
     step_subkeys,
 )
 
-_USERS = b"headcount.users"  # the type of the users, in the schema of a chunk of sums
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """One bounded batch: what bounds it, which part of the bounded collection it is, and the type of its users."""
+
+    bound: Bound
+    part: str
+    users: str
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Origin:
+        """The origin of a batch that a bounding step made."""
+        bound = bound_of(batch)
+        if bound == Bound():
+            raise InputError(
+                "contributions reached the noise bounded by nothing; put RandClip, or LimitItems and LimitPerItem, "
+                "before it"
+            )
+        user = batch.schema.field("user").type
+        users = str(user.value_type if pa.types.is_dictionary(user) else user)
+        return cls(bound, (batch.schema.metadata or {})[PART].decode(), users)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,33 +82,34 @@ class Evidence:
     """What the noise step must know of the whole bounded histogram before it draws.
 
     `digest` stands for the histogram: the sum of all lane ids mod 2**128, the same however items are sharded. `origins`
-    are the bound, user type and item type of every part of it: more than one means that one user may count twice.
+    are those of all batches in it.
     """
 
-    digest: int = 0
-    origins: frozenset[tuple[Bound, str, str]] = frozenset()
+    digest: int
+    origins: tuple[Origin, ...]
 
-    def joined(self, other: Evidence) -> Evidence:
-        """The evidence of both parts together."""
-        return Evidence((self.digest + other.digest) % 2**128, self.origins | other.origins)
+    @classmethod
+    def of(cls, digests: Iterable[int], origins: Iterable[Origin]) -> Evidence:
+        """The evidence of all item shards and all batches together."""
+        return cls(sum(digests) % 2**128, tuple(origins))
 
-    def check(self, plan: NoisePlan, item_type: pa.DataType) -> None:
-        """Refuses a histogram that is not bounded as the noise was calibrated for."""
-        if len({bound.label for bound, _, _ in self.origins}) > 1:
+    def check(self, plan: NoisePlan) -> None:
+        """Refuses a histogram in which a user may count more than the noise was calibrated for."""
+        if len({origin.bound.label for origin in self.origins}) > 1:
             raise InputError(
                 "contributions that were bounded separately reached one noise step, where a user may count twice; "
                 "flatten first, then bound"
             )
-        if len({users for _, users, _ in self.origins}) > 1:
+        if len({origin.part for origin in self.origins}) < len(self.origins):
+            raise InputError("a bounded collection arrives twice, so that every user would count twice; use it once")
+        if len({origin.users for origin in self.origins}) > 1:
             raise InputError("users are strings in some rows and integers in others; give them one type")
-        for bound, _, items in self.origins:
-            if dataclasses.replace(bound, label="") != dataclasses.replace(plan.bound, label=""):
+        for origin in self.origins:
+            if not origin.bound.within(plan.bound):
                 raise InputError(
-                    f"the noise was calibrated for contributions bounded by {plan.bound.describe()}, but they are bounded "
-                    f"by {bound.describe()}; give the noise step the bound of the step before it"
+                    f"the noise was calibrated for contributions bounded by {plan.bound.describe()}, but they are "
+                    f"bounded by {origin.bound.describe()}; give the noise step the bound of the step before it"
                 )
-            if items != str(item_type):
-                raise InputError(f"items are of type {items}, not {item_type}; set item_type to str or int to match")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,13 +186,16 @@ def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domai
     return subkey(key, release_id, label, {"plan": plan.to_json(), "domain": domain_digest(domain)})
 
 
+def check_bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if every user in it keeps the bound that it carries; for batches that passed through other hands."""
+    Origin.of(batch)
+    if batch.num_rows:
+        check_kept(gather(chunk for _, chunk in split_by_user(batch, 1)))
+    return batch
+
+
 def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
     """Sums a bounded batch by item and cuts the positive sums into (shard, Arrow stream) chunks by a hash of the item."""
-    bound = bound_of(batch)
-    if bound == Bound():
-        raise InputError(
-            "contributions reached the noise bounded by nothing; put RandClip, or LimitItems and LimitPerItem, before it"
-        )
     item = batch.column("item")
     if not isinstance(item, pa.DictionaryArray):
         item = item.dictionary_encode()
@@ -181,27 +206,21 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
     home = shard_of(hash64(items), shards)
     order = np.argsort(home, kind="stable")
     items, sums, home = items.take(pa.array(order)), sums[order], home[order]
-    user = batch.schema.field("user").type
-    users = str(user.value_type if pa.types.is_dictionary(user) else user)
-    origin = bound_marks(batch) | {_USERS: users.encode()}
     cuts = np.searchsorted(home, np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
         rows = slice(cuts[shard], cuts[shard + 1])
-        columns = {"item": items[rows], "sum": pa.array(sums[rows])}
-        yield int(shard), to_ipc(pa.RecordBatch.from_pydict(columns, metadata=origin))
+        yield int(shard), to_ipc(pa.RecordBatch.from_pydict({"item": items[rows], "sum": pa.array(sums[rows])}))
 
 
-def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes) -> tuple[pa.RecordBatch, Evidence]:
-    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and what the noise step must know of it."""
+def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
+    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
     batches = [from_ipc(chunk) for chunk in chunks]
-    refuse_repeats(batches)
     items, code = unite([batch.column("item") for batch in batches])
+    if items.type != arrow_type(item_type):
+        raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
     sums = sum_by_code(code, np.concatenate([np.asarray(batch.column("sum")) for batch in batches]), len(items))
     ids = item_lane_ids(lane_key(noise_subkey), items, sums)
-    origins = frozenset(
-        (bound_of(batch), (batch.schema.metadata or {})[_USERS].decode(), str(items.type)) for batch in batches
-    )
-    return _with_lanes(items, sums, ids), Evidence(lane_sum(ids), origins)
+    return _with_lanes(items, sums, ids), lane_sum(ids)
 
 
 def with_absent(histogram: pa.RecordBatch | None, domain: Names, noise_subkey: bytes) -> pa.RecordBatch:
@@ -270,9 +289,11 @@ def noisy_counts(
     key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
     if domain is not None:
         batches = [only_domain(batch, domain) for batch in batches]
+    batches = [check_bounded(batch) for batch in batches]
     chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
-    histogram, evidence = merge_sums(chunks, key) if chunks else (None, Evidence())
-    evidence.check(plan, arrow_type(item_type))
+    histogram, digest = merge_sums(chunks, key, item_type) if chunks else (None, 0)
+    evidence = Evidence.of([digest], map(Origin.of, batches))
+    evidence.check(plan)
     if domain is not None:
         histogram = with_absent(histogram, domain, key)
     if histogram is None:
@@ -288,7 +309,7 @@ def bounded_batches(
     if not chunks:
         return []
     subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)
-    return [bound_shard(gather(chunks), steps, subkeys, label).to_batch()]
+    return [bound_shard(gather(chunks), steps, subkeys, provenance(label, release.id, 1)).to_batch()]
 
 
 def _with_lanes(items: Names, sums: np.ndarray, ids: np.ndarray) -> pa.RecordBatch:

@@ -6,15 +6,16 @@ A transform and the pure function hold the same steps, so what is proved of the 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
-from headcount.mechanisms.batches import Shard
+from headcount.mechanisms.batches import Shard, run_sums
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
 from headcount.mechanisms.contribution import Bound
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import subkey as derive_subkey
 
 MAX_BOUND = 10**9
@@ -49,7 +50,7 @@ class RandClipStep:
     name = "RandClip"
 
     def __post_init__(self) -> None:
-        check_bound("bound", self.bound)
+        object.__setattr__(self, "bound", check_bound("bound", self.bound))
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         return rand_clip(shard, self.bound, subkey)
@@ -71,7 +72,7 @@ class LimitItemsStep:
     name = "LimitItems"
 
     def __post_init__(self) -> None:
-        check_bound("items", self.items)
+        object.__setattr__(self, "items", check_bound("items", self.items))
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         return limit_items(shard, self.items, subkey)
@@ -89,7 +90,7 @@ class LimitPerItemStep:
     name = "LimitPerItem"
 
     def __post_init__(self) -> None:
-        check_bound("count", self.count)
+        object.__setattr__(self, "count", check_bound("count", self.count))
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         return limit_per_item(shard, self.count)
@@ -108,7 +109,7 @@ class ClipNormStep:
     name = "ClipNorm"
 
     def __post_init__(self) -> None:
-        check_bound("bound", self.bound)
+        object.__setattr__(self, "bound", check_bound("bound", self.bound))
         if self.p not in (1, 2):
             raise ParameterError(f"p must be 1 or 2, got {self.p!r}")
 
@@ -132,15 +133,42 @@ def promise_of(steps: Sequence[Step], before: Bound, label: str) -> Bound:
         if before.grid:
             raise ParameterError(f"{step.name} cannot follow ClipNorm, which leaves fractions: put ClipNorm last")
         before = step.promise(before)
-    return dataclasses.replace(before, label=f"{before.label} > {label}" if before.label else label)
+    return dataclasses.replace(before, label=json.dumps([*json.loads(before.label or "[]"), label]))
+
+
+def provenance(label: str, release_id: str, shards: int) -> str:
+    """What tells the result of a bounding transform from that of every other one, and of every other run."""
+    return f"{label} of {release_id} in {shards}"
 
 
 def bound_shard(shard: Shard, steps: Sequence[Step], subkeys: Sequence[bytes], label: str) -> Shard:
-    """Applies the steps one after another; the result carries the bound that they promise."""
+    """Applies the steps one after another; the result carries the bound that they promise.
+
+    What an earlier step is said to promise is checked first: the new promise builds on it.
+    """
+    check_kept(shard)
     bound = promise_of(steps, shard.bound, label)
     for step, subkey in zip(steps, subkeys, strict=True):
         shard = step.apply(shard, subkey)
     return dataclasses.replace(shard, bound=bound)
+
+
+def check_kept(shard: Shard) -> None:
+    """Refuses a shard with a user who does not keep the bound that it carries."""
+    bound, starts = shard.bound, shard.offsets[:-1]
+    unit = 1 << bound.grid
+    wide = shard.count.astype(object)  # squares and sums of anything fit
+    kept = (
+        (bound.l0, lambda limit: shard.rows_per_user() <= limit),
+        (bound.l1, lambda limit: run_sums(wide, starts) <= limit * unit),
+        (bound.l2, lambda limit: run_sums(wide * wide, starts) <= (limit * unit) ** 2),
+        (bound.linf, lambda limit: shard.count <= limit * unit),
+    )
+    if not all(limit is None or np.all(keeps(limit)) for limit, keeps in kept):
+        raise InputError(
+            f"a user's contributions are not bounded by {bound.describe()}, as an earlier step promised; put nothing "
+            "between the steps, and use each of their results once"
+        )
 
 
 def step_subkeys(key: bytes, release_id: str, label: str, steps: Sequence[Step]) -> list[bytes]:

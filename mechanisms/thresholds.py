@@ -166,6 +166,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     By bisection, to a relative 1e-12, always from the private side. (dp-accounting's own calibration agrees, as a
     test shows, but importing it would double the time in which a job starts.)
     """
+    if delta < 1e-300:
+        raise ParameterError(f"Gaussian noise needs a delta above 1e-300, got {delta}: raise it, or take Laplace noise")
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon, 1.0, high) > delta:
         low, high = high, 2 * high

@@ -23,10 +23,11 @@ from headcount.mechanisms.steps import (
     Step,
     bound_shard,
     promise_of,
+    provenance,
     step_subkeys,
 )
 from headcount.transforms.ahead import Ahead
-from headcount.transforms.contributions import ContributionBatch, as_contributions
+from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
 from headcount.transforms.releases import full_label, release_for
 
 DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
@@ -62,12 +63,15 @@ class Bounded(beam.PTransform):
         return "+".join(step.name for step in self._steps)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+        check_whole(rows)
         release = release_for(rows.pipeline, self._release)
+        label = full_label(rows)
         return (
             as_contributions(rows)  # record batches
             | "SplitByUser" >> beam.ParDo(_SplitByUser(self._shards)).with_output_types(tuple[int, bytes])
             | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
-            | "Bound" >> beam.ParDo(_Bound(self._steps, release, full_label(rows))).with_output_types(ContributionBatch)
+            | "Bound"
+            >> beam.ParDo(_Bound(self._steps, release, label, self._shards)).with_output_types(ContributionBatch)
         )
 
 
@@ -110,10 +114,11 @@ class _SplitByUser(Ahead):
 class _Bound(Ahead):
     """Fetches the key on the worker, so that it is never part of the pipeline."""
 
-    def __init__(self, steps: tuple[Step, ...], release: Release, label: str) -> None:
+    def __init__(self, steps: tuple[Step, ...], release: Release, label: str, shards: int) -> None:
         self._steps = steps
         self._release = release
         self._label = label
+        self._provenance = provenance(label, release.id, shards)
 
     def setup(self) -> None:
         key = self._release.key_source.fetch()
@@ -121,4 +126,4 @@ class _Bound(Ahead):
 
     def compute(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
-        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._label).to_batch(shard)
+        yield bound_shard(gather(chunks), self._steps, self._subkeys, self._provenance).to_batch(shard)

@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -30,11 +31,24 @@ class _Columns:
     max_item_bytes: int
 
 
-class ContributionBatch:
-    """The element type of a collection of checked batches, which are `pa.RecordBatch`es: a type hint, never an object."""
+class ContributionBatch(pa.RecordBatch):
+    """The element type of a collection of checked batches: a type hint only, the objects are plain `pa.RecordBatch`es."""
 
 
 beam.coders.registry.register_coder(ContributionBatch, RecordBatchCoder)
+
+
+def check_whole(rows: beam.PCollection) -> None:
+    """Refuses a collection that may come in pieces: each would be one more release of the same users."""
+    if not isinstance(rows.windowing.windowfn, GlobalWindows):
+        raise ParameterError(
+            "Headcount counts over the whole collection, but this one is windowed; apply "
+            "beam.WindowInto(GlobalWindows()) first"
+        )
+    if not isinstance(rows.windowing.triggerfn, DefaultTrigger):
+        raise ParameterError("Headcount counts a collection once, but this one has a trigger; leave the trigger out")
+    if not rows.is_bounded:
+        raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
 
 
 def as_contributions(rows: beam.PCollection) -> beam.PCollection:
@@ -68,13 +82,7 @@ class Contributions(beam.PTransform):
         self._columns = _Columns(user, item, count, drop_null, max_item_bytes)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
-        if not isinstance(rows.windowing.windowfn, GlobalWindows):
-            raise ParameterError(
-                "Headcount counts over the whole collection, but this one is windowed: each window would be one more "
-                "release of the same users; apply beam.WindowInto(GlobalWindows()) first"
-            )
-        if not rows.is_bounded:
-            raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
+        check_whole(rows)
         return rows | "ToBatches" >> beam.ParDo(_ToBatches(self._columns)).with_output_types(ContributionBatch)
 
 
@@ -202,7 +210,7 @@ def _kind(element: Any) -> str:
 def _frame_to_arrow(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
         raise InputError(
             "a pandas frame has a column of mixed or unknown type; users and items must be strings or integers"
         ) from None

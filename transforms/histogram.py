@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,9 +19,11 @@ from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.histogram import (
     Evidence,
     Histogram,
+    Origin,
     add_noise,
     bounded_histogram,
     by_partition,
+    check_bounded,
     counts_batch,
     merge_sums,
     noise_subkey,
@@ -35,7 +36,7 @@ from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
 from headcount.transforms.bounding import Bounded, check_shards
-from headcount.transforms.contributions import ContributionBatch, as_contributions
+from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
 from headcount.transforms.counts import NoisyCount, NoisyIntCount
 from headcount.transforms.releases import full_label, release_for
 
@@ -60,6 +61,7 @@ class _Noise(beam.PTransform):
         self._shards = max(min(shards, 16), shards // 4)  # sums are smaller than contributions
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        check_whole(bounded)
         release = release_for(bounded.pipeline, self._release)
         noise = _NoiseKey(self._plan, self._domain, release, full_label(bounded))
         partitions = self._partitions or self._shards
@@ -67,10 +69,11 @@ class _Noise(beam.PTransform):
             bounded = bounded | "OnlyDomain" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(
                 ContributionBatch
             )
-        sums = (
+        summed = (
             bounded  # record batches, bounded
-            | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_output_types(tuple[int, bytes])
+            | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_outputs("origins", main="sums")
         )
+        origins, sums = summed.origins, summed.sums | "Typed" >> beam.Map(_same).with_output_types(tuple[int, bytes])
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
             every = bounded.pipeline | "EveryShard" >> beam.Create(
                 [(shard, b"") for shard in range(self._shards)], reshuffle=False
@@ -79,14 +82,15 @@ class _Noise(beam.PTransform):
         merged = (
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
-            | "Merge" >> beam.ParDo(_Merge(noise, self._shards)).with_outputs("evidence", main="histogram")
+            | "Merge"
+            >> beam.ParDo(_Merge(noise, self._item_type, self._shards)).with_outputs("digests", main="histogram")
         )
         empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), self._plan.stddev)
         every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
             [(partition, to_ipc(empty)) for partition in range(partitions)], reshuffle=False
         )
         released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, self._item_type, partitions), beam.pvalue.AsList(merged.evidence)
+            _AddNoise(noise, partitions), beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(origins)
         ).with_output_types(tuple[int, bytes])
         # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
         # step can reach no consumer twice. Nothing may be taken from `released` itself.
@@ -137,7 +141,9 @@ class NoisyCounts(beam.PTransform):
         return self._histogram.guarantee()
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        return bounded | "NoisyCounts" >> self._noise
+        # What comes from other hands is looked at again; the histograms wire bounding and noise together themselves.
+        checked = bounded | "CheckBounded" >> beam.Map(_check_bounded).with_output_types(ContributionBatch)
+        return checked | "NoisyCounts" >> self._noise
 
 
 class _PrivateHistogram(beam.PTransform):
@@ -240,22 +246,24 @@ class _OnlyDomain(beam.DoFn):
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        yield only_domain(_batch(batch), self._domain)
+        yield only_domain(batch, self._domain)
 
 
 class _SumByItem(beam.DoFn):
     def __init__(self, shards: int) -> None:
         self._shards = shards
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        return sum_items(_batch(batch), self._shards)
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from sum_items(batch, self._shards)
 
 
 class _Merge(beam.DoFn):
-    """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and the evidence of it beside."""
+    """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
 
-    def __init__(self, noise: _NoiseKey, shards: int) -> None:
+    def __init__(self, noise: _NoiseKey, item_type: type, shards: int) -> None:
         self._noise = noise
+        self._item_type = item_type
         self._shards = shards
 
     def setup(self) -> None:
@@ -266,8 +274,8 @@ class _Merge(beam.DoFn):
         held = [chunk for chunk in chunks if chunk]
         histogram = None
         if held:
-            histogram, evidence = merge_sums(held, self._subkey)
-            yield beam.pvalue.TaggedOutput("evidence", evidence)
+            histogram, digest = merge_sums(held, self._subkey, self._item_type)
+            yield beam.pvalue.TaggedOutput("digests", digest)
         if self._noise.domain is not None:
             histogram = with_absent(histogram, in_shard(self._noise.domain, shard, self._shards), self._subkey)
         if histogram is not None:
@@ -275,27 +283,30 @@ class _Merge(beam.DoFn):
 
 
 class _AddNoise(beam.DoFn):
-    def __init__(self, noise: _NoiseKey, item_type: type, partitions: int) -> None:
+    def __init__(self, noise: _NoiseKey, partitions: int) -> None:
         self._noise = noise
-        self._item_type = item_type
         self._partitions = partitions
 
     def setup(self) -> None:
         self._subkey = self._noise.subkey()
 
-    def process(self, histogram: bytes, parts: list[Evidence]) -> Iterator[tuple[int, bytes]]:
-        evidence = functools.reduce(Evidence.joined, parts, Evidence())
-        evidence.check(self._noise.plan, arrow_type(self._item_type))
+    def process(self, histogram: bytes, digests: list[int], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
+        evidence = Evidence.of(digests, origins)
+        evidence.check(self._noise.plan)
         counts = add_noise(from_ipc(histogram), self._noise.plan, self._subkey, evidence)
         yield from by_partition(counts, self._partitions)
 
 
-def _batch(element: object) -> pa.RecordBatch:
+def _check_bounded(element: object) -> pa.RecordBatch:
     if not isinstance(element, pa.RecordBatch):
         raise InputError(
             "NoisyCounts takes the batches of a bounding transform; put RandClip, or LimitItems and LimitPerItem, before it"
         )
-    return element
+    return check_bounded(element)
+
+
+def _same(chunk: tuple[int, bytes]) -> tuple[int, bytes]:
+    return chunk
 
 
 def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:

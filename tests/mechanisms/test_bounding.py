@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 
@@ -15,12 +16,20 @@ from scipy import stats
 from headcount.mechanisms.batches import Shard, gather, split_by_user
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
 from headcount.mechanisms.contribution import Bound
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import user_lane_ids
 from headcount.mechanisms.names import hash64
 from headcount.mechanisms.randomness import Lanes
-from headcount.mechanisms.steps import ClipNormStep, LimitItemsStep, LimitPerItemStep, RandClipStep, promise_of
+from headcount.mechanisms.steps import (
+    ClipNormStep,
+    LimitItemsStep,
+    LimitPerItemStep,
+    RandClipStep,
+    check_kept,
+    promise_of,
+    step_subkeys,
+)
 
 SUBKEY = bytes(range(32))
 Contents = dict[str, dict[str, int]]
@@ -179,15 +188,59 @@ def test_rand_clip_has_exactly_the_hypergeometric_law(counts, bound):
         assert stats.chi2.sf(statistic, len(observed) - 1) > 1e-6 / len(counts)
 
 
+@pytest.mark.parametrize(
+    ("bound", "kept"),
+    [
+        (Bound(l0=3, l1=6, l2=4, linf=3), True),
+        (Bound(l0=2), False),
+        (Bound(l1=5), False),
+        (Bound(l2=3), False),
+        (Bound(linf=2), False),
+        (Bound(l1=3, grid=1), True),
+        (Bound(l1=2, grid=1), False),
+    ],
+)
+def test_a_carried_promise_is_checked_before_another_builds_on_it(bound, kept):
+    shard = dataclasses.replace(shard_of({"u": {"a": 3, "b": 2, "c": 1}, "v": {"a": 1}}), bound=bound)
+    if kept:
+        check_kept(shard)
+    else:
+        with pytest.raises(InputError, match="are not bounded by"):
+            check_kept(shard)
+
+
+def test_each_step_draws_with_its_own_label_parameters_and_release():
+    """Two samples of 5 of 100 items agree with probability below 1e-7; with shared bits they would be the same."""
+    shard = shard_of({"u": {f"i{k}": 1 for k in range(100)}})
+
+    def sample(key: bytes, release: str, label: str, step) -> set[str]:
+        (subkey,) = step_subkeys(key, release, label, [step])
+        return set(contents(step.apply(shard, subkey))["u"])
+
+    base = sample(SUBKEY, "r", "A", RandClipStep(5))
+    others = {
+        "key": sample(SUBKEY[::-1], "r", "A", RandClipStep(5)),
+        "id": sample(SUBKEY, "s", "A", RandClipStep(5)),
+        "label": sample(SUBKEY, "r", "B", RandClipStep(5)),
+        "step": sample(SUBKEY, "r", "A", LimitItemsStep(5)),
+    }
+    for name, other in others.items():
+        assert other != base, name
+    assert not base <= sample(SUBKEY, "r", "A", RandClipStep(6)), "parameter"
+    assert base == sample(SUBKEY, "r", "A", RandClipStep(5))
+
+
 def test_steps_promise_what_they_keep():
-    assert promise_of([RandClipStep(9)], Bound(), "A") == Bound(l0=9, l1=9, linf=9, label="A")
+    assert promise_of([RandClipStep(9)], Bound(), "A") == Bound(l0=9, l1=9, linf=9, label='["A"]')
     both = promise_of([LimitItemsStep(3), LimitPerItemStep(2)], Bound(), "B")
-    assert both == Bound(l0=3, l1=6, linf=2, label="B")
+    assert both == Bound(l0=3, l1=6, linf=2, label='["B"]')
     assert promise_of([LimitItemsStep(3)], Bound(), "").l1 is None
-    assert promise_of([LimitPerItemStep(2)], Bound(l0=9, l1=9, linf=9, label="A"), "B").label == "A > B"
-    assert promise_of([ClipNormStep(3, 2)], Bound(), "") == Bound(l2=3, linf=3, grid=clip_grid(3))
+    once = promise_of([RandClipStep(9)], Bound(), "A")
+    assert promise_of([LimitPerItemStep(2)], once, "B").label == '["A", "B"]'
+    assert promise_of([ClipNormStep(3, 2)], Bound(), "") == Bound(l2=3, linf=3, grid=clip_grid(3), label='[""]')
     with pytest.raises(ParameterError, match="put ClipNorm last"):
         promise_of([ClipNormStep(3, 2), RandClipStep(3)], Bound(), "")
+    assert RandClipStep(np.int64(5)) == RandClipStep(5) and type(RandClipStep(np.int64(5)).bound) is int
     for wrong in (0, -1, 2.5, True, 10**10, "3"):
         with pytest.raises(ParameterError, match="bound must be an integer"):
             RandClipStep(wrong)

@@ -8,11 +8,14 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms import trigger
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
+from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import bounded_histogram, unbounded_histogram
+from headcount.mechanisms.steps import RandClipStep, bound_shard, provenance
 from headcount.transforms import (
     Bound,
     BoundedHistogram,
@@ -182,6 +185,23 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
     assert len(both) > 10 and sum(first[item] == second[item] for item in both) < len(both) / 2
 
 
+def _renamed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    item = batch.column("item")
+    names = pa.array([f"other {name}" for name in item.dictionary.to_pylist()])
+    columns = [batch.column("user"), pa.DictionaryArray.from_arrays(item.indices, names), batch.column("count")]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _all_on_one_item(batch: pa.RecordBatch) -> pa.RecordBatch:
+    item = pa.DictionaryArray.from_arrays(pa.array([0] * batch.num_rows, pa.int32()), pa.array(["one"]))
+    return pa.RecordBatch.from_arrays([batch.column("user"), item, batch.column("count")], schema=batch.schema)
+
+
+def _bounded_elsewhere(row: tuple[str, str], release: str) -> pa.RecordBatch:
+    shard = gather([chunk for _, chunk in split_by_user(_batch([row]), 1)])
+    return bound_shard(shard, [RandClipStep(10)], [bytes(32)], provenance("Clip", release, 16)).to_batch()
+
+
 def _message(collect, build) -> str:
     with pytest.raises(Exception) as error:
         collect(build)
@@ -255,11 +275,46 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
 
     assert "arrives twice" in _message(collect, flattened_with_itself)
 
-    def flattened_with_itself_then_limited(pipeline):
+    def flattened_with_a_renamed_copy(pipeline):  # on items that lie in other shards
         bounded = pipeline | beam.Create(rows) | RandClip(10, release=release)
+        return (bounded, bounded | beam.Map(_renamed)) | beam.Flatten() | noise(clipped)
+
+    assert "arrives twice" in _message(collect, flattened_with_a_renamed_copy)
+
+    def labels_that_read_alike(pipeline):
+        x = pipeline | "RowsX" >> beam.Create([(f"u{k}", "x") for k in range(50)])
+        y = pipeline | "RowsY" >> beam.Create([(f"u{k}", "y") for k in range(50)])
+        two = x | "A" >> RandClip(10, release=release) | "B" >> RandClip(10, release=release)
+        one = y | 'A", "B' >> RandClip(10, release=release)
+        return (two, one) | beam.Flatten() | noise(clipped)
+
+    assert "may count twice" in _message(collect, labels_that_read_alike)
+
+    def two_runs(pipeline):  # the same step of two releases, as if written and read again
+        a = pipeline | "A" >> beam.Create([("u", "x")]) | beam.Map(_bounded_elsewhere, "r1")
+        b = pipeline | "B" >> beam.Create([("u", "y")]) | "Other" >> beam.Map(_bounded_elsewhere, "r2")
+        return (a, b) | beam.Flatten() | noise(clipped)
+
+    assert "may count twice" in _message(collect, two_runs)
+
+    def changed_between(pipeline):
+        bounded = pipeline | beam.Create([("u", f"i{k}") for k in range(9)]) | LimitItems(5) | LimitPerItem(1)
+        return bounded | beam.Map(_all_on_one_item) | NoisyCounts(BUDGET, Bound(l0=5, l1=5, linf=1), release=release)
+
+    assert "are not bounded by l0 <= 5, l1 <= 5, linf <= 1" in _message(collect, changed_between)
+
+    def flattened_with_itself_then_limited(pipeline):
+        bounded = pipeline | beam.Create([("u", f"i{k}") for k in range(30)]) | RandClip(10, release=release)
         return (bounded, bounded) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
 
-    assert "arrives twice" in _message(collect, flattened_with_itself_then_limited)
+    assert "are not bounded by" in _message(collect, flattened_with_itself_then_limited)
+
+    def bounded_apart_then_limited(pipeline):  # the same users, who meet in one shard
+        a = pipeline | "A" >> beam.Create([("u", "x")]) | "ClipA" >> RandClip(10, release=release)
+        b = pipeline | "B" >> beam.Create([("u", "y")]) | "ClipB" >> RandClip(10, release=release)
+        return (a, b) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
+
+    assert "flatten first" in _message(collect, bounded_apart_then_limited)
 
     def mixed_users(pipeline):
         return pipeline | beam.Create([(1, "x"), ("1", "x")]) | UnboundedHistogram(BUDGET, bound=10)
@@ -280,6 +335,14 @@ def test_windowed_and_unbounded_inputs_are_refused():
     windowed = pipeline | beam.Create([("u", "i")]) | beam.WindowInto(FixedWindows(60))
     with pytest.raises(ParameterError, match="windowed"):
         windowed | UnboundedHistogram(BUDGET, bound=10)
+    rows = pipeline | "More" >> beam.Create([("u", "i")])
+    early = trigger.AfterWatermark(early=trigger.AfterCount(1))
+    mode = trigger.AccumulationMode.ACCUMULATING
+    panes = lambda: beam.WindowInto(GlobalWindows(), trigger=early, accumulation_mode=mode)  # noqa: E731
+    with pytest.raises(ParameterError, match="trigger"):
+        rows | "Panes" >> panes() | "Once" >> UnboundedHistogram(BUDGET, bound=10)
+    with pytest.raises(ParameterError, match="trigger"):
+        rows | RandClip(10) | "Late" >> panes() | NoisyCounts(BUDGET, Bound(l0=10, l1=10, linf=10))
     stream = pipeline | "Other" >> beam.Create([("u", "i")])
     stream.is_bounded = False
     with pytest.raises(ParameterError, match="unbounded"):
