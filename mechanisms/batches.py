@@ -8,7 +8,7 @@ are regrouped and equal (user, item) pairs added up, so a shard depends on the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from headcount.mechanisms.contribution import Bound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.names import Names, canonical_order, hash64, shard_of
+from headcount.mechanisms.packing import pack, unpack
 from headcount.mechanisms.threads import in_threads
 
 INT64_MAX = 2**63 - 1
@@ -68,22 +69,12 @@ class Shard:
 
 def bound_of(batch: pa.RecordBatch) -> Bound:
     """What the batch promises of every user's contribution: nothing, unless a bounding step made it."""
-    text = (batch.schema.metadata or {}).get(BOUND)
-    return Bound() if text is None else Bound.from_json(text)
+    return bound_in(batch.schema.metadata or {})
 
 
-def to_ipc(batch: pa.RecordBatch) -> bytes:
-    """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent)."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
-def from_ipc(data: bytes) -> pa.RecordBatch:
-    """Inverse of `to_ipc`."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_next_batch()
+def bound_in(metadata: Mapping[bytes, bytes]) -> Bound:
+    """The bound in a batch's or chunk's metadata."""
+    return Bound.from_json(metadata[BOUND]) if BOUND in metadata else Bound()
 
 
 def sum_runs(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -144,38 +135,37 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         columns = {"user": _take(user, rows, encode_user), "item": _take(item, rows, encode_item)}
         count = None if counts is None else counts[rows]
         if encode_user and encode_item:
-            codes = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
+            *codes, count = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
             columns = {
-                "user": _dictionary(codes[0], columns["user"].dictionary),
-                "item": _dictionary(codes[1], columns["item"].dictionary),
+                name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
+                for name, code in zip(columns, codes, strict=True)
             }
-            count = codes[2]
         if count is not None:
-            columns["count"] = pa.array(_narrow(count))
+            columns["count"] = pa.array(count)
         bound = {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
-        return shard, to_ipc(pa.RecordBatch.from_pydict(columns, metadata=bound))
+        return shard, pack(columns, bound)
 
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
 
 
 def gather(chunks: Iterable[bytes]) -> Shard:
     """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
-    batches = [from_ipc(chunk) for chunk in chunks]
-    bounds = {bound_of(batch) for batch in batches}
+    parts = [unpack(chunk) for chunk in chunks]
+    bounds = {bound_in(metadata) for _, metadata in parts}
     if len(bounds) > 1:
         raise InputError(
             "contributions that were bounded by different steps were flattened into one collection; "
             "flatten first, then bound"
         )
-    columns = [[batch.column(name) for batch in batches] for name in ("user", "item")]
+    columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
     (users, user_code), (items, item_code) = in_threads(unite, columns)
     hashes = hash64(items)
     order = canonical_order(items, hashes)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     count = None
-    if any("count" in batch.schema.names for batch in batches):
-        count = np.concatenate([_counts(batch) for batch in batches])
+    if any("count" in held for held, _ in parts):
+        count = np.concatenate([_counts(held) for held, _ in parts])
     user_code, item_code, count = _consolidate(user_code, rank[item_code], count)
     return Shard(
         users=users,
@@ -247,16 +237,8 @@ def _codes(column: pa.DictionaryArray) -> np.ndarray:
     return np.asarray(column.indices).astype(np.int64)
 
 
-def _counts(batch: pa.RecordBatch) -> np.ndarray:
-    if "count" in batch.schema.names:
-        return np.asarray(batch.column("count")).astype(np.int64)
-    return np.ones(batch.num_rows, dtype=np.int64)
-
-
-def _narrow(count: np.ndarray) -> np.ndarray:
-    """Counts in as few bytes as hold them: bytes are what a shuffle costs."""
-    most = int(count.max())
-    return count.astype(np.uint8 if most < 1 << 8 else np.uint32 if most < 1 << 32 else np.int64)
+def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
+    return np.asarray(columns["count"]) if "count" in columns else np.ones(len(columns["user"]), dtype=np.int64)
 
 
 def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
@@ -269,9 +251,4 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     used[codes] = True
     names = column.dictionary.take(pa.array(np.flatnonzero(used)))
     codes = (np.cumsum(used) - 1)[codes]
-    return _dictionary(codes, names) if encode else names.take(pa.array(codes))
-
-
-def _dictionary(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
-    width = np.uint16 if len(names) <= 1 << 16 else np.int32
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(width)), names)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))

@@ -22,11 +22,9 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches import (
     PART,
     bound_of,
-    from_ipc,
     gather,
     split_by_user,
     sum_by_code,
-    to_ipc,
     unite,
 )
 from headcount.mechanisms.budget import Budget
@@ -39,6 +37,7 @@ from headcount.mechanisms.keys import Release, block_key, lane_key, subkey
 from headcount.mechanisms.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.names import Names, hash64, shard_of
 from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
+from headcount.mechanisms.packing import from_ipc, pack, to_ipc, unpack
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.steps import (
@@ -209,16 +208,16 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
     cuts = np.searchsorted(home, np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
         rows = slice(cuts[shard], cuts[shard + 1])
-        yield int(shard), to_ipc(pa.RecordBatch.from_pydict({"item": items[rows], "sum": pa.array(sums[rows])}))
+        yield int(shard), pack({"item": items[rows], "sum": pa.array(sums[rows])})
 
 
 def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
     """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
-    batches = [from_ipc(chunk) for chunk in chunks]
-    items, code = unite([batch.column("item") for batch in batches])
+    parts = [unpack(chunk)[0] for chunk in chunks]
+    items, code = unite([part["item"] for part in parts])
     if items.type != arrow_type(item_type):
         raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
-    sums = sum_by_code(code, np.concatenate([np.asarray(batch.column("sum")) for batch in batches]), len(items))
+    sums = sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items))
     ids = item_lane_ids(lane_key(noise_subkey), items, sums)
     return _with_lanes(items, sums, ids), lane_sum(ids)
 

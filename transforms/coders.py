@@ -9,7 +9,7 @@ from __future__ import annotations
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches import from_ipc, to_ipc
+from headcount.mechanisms.packing import from_ipc, to_ipc
 
 
 class RecordBatchCoder(beam.coders.Coder):

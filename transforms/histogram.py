@@ -9,7 +9,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import from_ipc, to_ipc
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
 from headcount.mechanisms.contribution import Bound
@@ -34,6 +33,7 @@ from headcount.mechanisms.histogram import (
 )
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
+from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.relation import Relation
 from headcount.transforms.bounding import Bounded, check_shards
 from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole

@@ -34,6 +34,7 @@ from headcount.mechanisms.histogram import (
     unbounded_histogram,
     with_absent,
 )
+from headcount.mechanisms.packing import pack
 from headcount.mechanisms.relation import Relation
 from headcount.transforms import Budget
 
@@ -47,8 +48,8 @@ def _above(successes: int, trials: int, probability: float) -> bool:
 
 def _noised(items: list[str], sums: np.ndarray, plan: NoisePlan) -> pa.RecordBatch:
     """The mechanism's last steps on a histogram that is given: each item a world of its own."""
-    chunk = pa.RecordBatch.from_pydict({"item": pa.array(items), "sum": pa.array(sums)})
-    histogram, digest = merge_sums([batches.to_ipc(chunk)], SUBKEY, str)
+    chunk = pack({"item": pa.array(items), "sum": pa.array(sums)})
+    histogram, digest = merge_sums([chunk], SUBKEY, str)
     return add_noise(histogram, plan, SUBKEY, Evidence.of([digest], []))
 
 
