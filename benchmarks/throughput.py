@@ -71,6 +71,30 @@ def compare(name: str, path: Path, args: argparse.Namespace) -> list[dict[str, s
     ]
 
 
+def plot(lines: list[dict[str, str]], path: Path) -> None:
+    """Seconds over rows of both jobs, one panel per law, where rows were generated."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    points: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for line in lines:
+        law, _, rows = line["data"].partition(" ")
+        if rows:
+            points.setdefault(law, {}).setdefault(line["job"], []).append((int(rows), float(line["seconds"])))
+    if not points:
+        return
+    figure, panels = pyplot.subplots(1, len(points), figsize=(5 * len(points), 4), squeeze=False)
+    for panel, (law, jobs_seen) in zip(panels[0], points.items(), strict=True):
+        for job, seen in jobs_seen.items():
+            panel.loglog(*zip(*sorted(seen), strict=True), marker="o", label=job)
+        panel.set(title=law, xlabel="rows", ylabel="seconds, start-up included")
+        panel.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Generates what is missing, runs all pairs, prints the table and writes it as CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,9 +119,11 @@ def main() -> None:
     lines = []
     for name, path in files.items():
         for line in compare(name, path, args):
+            if not lines:
+                print("  ".join(f"{name:>12}" for name in line))
             lines.append(line)
-            print("  ".join(f"{value:>12}" for value in (lines[0].keys() if len(lines) == 1 else ())))
             print("  ".join(f"{value:>12}" for value in line.values()), flush=True)
+    plot(lines, args.out / "throughput.png")
     with open(args.out / "throughput.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, lines[0].keys())
         writer.writeheader()

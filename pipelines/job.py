@@ -55,6 +55,8 @@ def run_job(
             memory.keep_freed()
         release = options.make_release(args, runner)
         inputs = sources.expand_inputs(args.input)
+        if runner is not None:
+            inputs = inputs.absolute()
         types = sources.column_types(inputs, args.user, args.item, args.count, options.item_type(args))
         plan = make_plan(release, types.item, args.shards or shards_for(inputs.bytes))
         content = report.make_report(command, release.id, plan.guarantee, plan.parameters)
@@ -72,7 +74,7 @@ def run_job(
                     | _label(command) >> plan.transform  # (k, rows)
                     | "Output" >> sinks.WriteOutput(target, content)
                 )
-                finished = _run(pipeline, wait=runner is None or not _detached(beam_options))
+                finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
         except BaseException as error:
             signals.ignore()
             sinks.abandon(target)
@@ -106,7 +108,7 @@ def shards_for(size: int) -> int:
     return min(max(wanted, _FEWEST_SHARDS), _MOST_SHARDS)
 
 
-def _run(pipeline: beam.Pipeline, wait: bool) -> bool:
+def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
     """Run a pipeline to its end; False if it was only submitted."""
     gc.freeze()  # what was imported stays: later collections need not look at it
     gc.enable()
@@ -116,6 +118,7 @@ def _run(pipeline: beam.Pipeline, wait: bool) -> bool:
     try:
         state = result.wait_until_finish()
     except Stopped:
+        signals.ignore()  # the first one is raised again and again, and would stop the cancelling too
         result.cancel()
         raise
     if state != PipelineState.DONE:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -212,6 +213,8 @@ def make_release(args: argparse.Namespace, runner: str | None) -> Release:
     source = KeyFile(args.key_file) if args.key_file is not None else KeyEnvironment(args.key_env)
     if is_on_this_machine(runner):
         source.fetch()  # a bad key is told now and not by a worker
+    elif isinstance(source, KeyFile):
+        source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
     return Release(source, args.release_id)
 
 

@@ -67,6 +67,12 @@ class Inputs:
         """The size of all files together, as they lie there."""
         return sum(file.size for file in self.files)
 
+    def absolute(self) -> Inputs:
+        """The same files by paths that also hold for workers, which have another working directory."""
+        paths = [os.path.abspath(file.path) if is_local(file.path) else file.path for file in self.files]
+        files = [dataclasses.replace(file, path=path) for file, path in zip(self.files, paths, strict=True)]
+        return dataclasses.replace(self, files=tuple(files))
+
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -164,16 +170,20 @@ class ReadEvents(beam.PTransform):
         self._types = types or column_types(inputs, user, item, count)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
-        files = list(enumerate(self._inputs.files))
-        return (
-            begin
-            | "Files" >> beam.Create(files, reshuffle=False)  # (number, file)
-            | "Split" >> beam.ParDo(_Split(self._inputs.format, self._columns))  # ((number, part), task)
-            # A shuffle by a key of its own for each task spreads them over the workers.
-            | "Spread" >> beam.GroupByKey()
-            | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
-            | "Batches" >> beam.ParDo(_Read(self._columns, self._types))
-        )
+        if self._inputs.bytes < SPLIT_BYTES:  # too little to be spread over workers
+            tasks = begin | "Tasks" >> beam.Create(
+                [Task(file.path, self._inputs.format) for file in self._inputs.files], reshuffle=False
+            )
+        else:
+            tasks = (
+                begin
+                | "Files" >> beam.Create(list(enumerate(self._inputs.files)), reshuffle=False)  # (number, file)
+                | "Split" >> beam.ParDo(_Split(self._inputs.format, self._columns))  # ((number, part), task)
+                # A shuffle by a key of its own for each task spreads them over the workers.
+                | "Spread" >> beam.GroupByKey()
+                | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
+            )
+        return tasks | "Batches" >> beam.ParDo(_Read(self._columns, self._types))
 
 
 @beam.typehints.with_input_types(tuple[int, InputFile])
