@@ -132,9 +132,13 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
 
     def chunk(shard: int) -> tuple[int, bytes]:
         rows = by_shard[cuts[shard] : cuts[shard + 1]]
-        columns = {"user": _take(user, rows, encode_user), "item": _take(item, rows, encode_item)}
+        crowded = len(rows) * shards > 4 * batch.num_rows  # by few users with very many rows, which may be the same
+        columns = {
+            "user": _take(user, rows, encode_user or crowded),
+            "item": _take(item, rows, encode_item or crowded),
+        }
         count = None if counts is None else counts[rows]
-        if encode_user and encode_item:
+        if (encode_user and encode_item) or crowded:
             *codes, count = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
             columns = {
                 name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)

@@ -71,6 +71,7 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
     an integer of at least 1. `bound` must limit l1, or l0 and linf.
     """
     relation = Relation.parse(relation)
+    _check_budget(budget)
     spread = _spread(bound)
     if not 0 < budget.delta < 0.5:
         raise ParameterError(
@@ -108,6 +109,7 @@ def calibrate_public_domain(
     on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0.
     """
     relation = Relation.parse(relation)
+    _check_budget(budget)
     _check(bound)
     if noise == "laplace":
         l1 = _l1(bound)
@@ -230,7 +232,14 @@ def _l2_squared(bound: Bound) -> int | None:
     return min(limits, default=None)
 
 
+def _check_budget(budget: Budget) -> None:
+    if not isinstance(budget, Budget):
+        raise ParameterError(f"the budget must be a Budget(epsilon, delta), got {budget!r}")
+
+
 def _check(bound: Bound) -> None:
+    if not isinstance(bound, Bound):
+        raise ParameterError(f"the bound must be a Bound, such as RandClip(10).bound, got {bound!r}")
     for name in ("l0", "l1", "l2", "linf"):
         limit = getattr(bound, name)
         if limit is not None and not _whole(limit, 1, _LARGEST_SCALE):

@@ -9,6 +9,7 @@ from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import MAX_BOUND
 from headcount.pipelines import options, report
 from headcount.pipelines.command import Command
 from headcount.pipelines.domain import read_domain
@@ -22,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = options.add_budget(parser)
     group.add_argument(
         "--bound",
-        type=options.whole_number(),
+        type=options.whole_number(most=MAX_BOUND),
         metavar="C",
-        help="events of one user that count at most, 1 to 1000000000; with --domain, the norm that they are scaled to",
+        help="events of one user that count at most (up to 1000000000); with --domain, the norm that they are scaled to",
     )
     group.add_argument(
         "--max-per-item",
@@ -53,6 +54,8 @@ def check(args: argparse.Namespace) -> None:
     budget = options.make_budget(args)
     if args.domain is not None and args.max_per_item is not None:
         raise ParameterError(f"--max-per-item {args.max_per_item} is of no use with --domain: leave it out")
+    if args.max_per_item is not None and args.max_per_item > args.bound:
+        raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
     if args.domain is None and budget.delta == 0:
         raise ParameterError(
             "--delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"

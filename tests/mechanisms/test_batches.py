@@ -88,6 +88,17 @@ def test_a_slice_travels_without_its_parent():
     assert size < 10_000
 
 
+def test_a_hot_user_who_repeats_itself_travels_as_few_rows():
+    """Among users with one row each, where nothing is worth adding up, one user has half of all rows on ten items."""
+    users = [f"u{k}" for k in range(20_000)] + ["bot"] * 20_000
+    items = [f"i{k}" for k in range(20_000)] + [f"j{k % 10}" for k in range(20_000)]
+    batch = pa.RecordBatch.from_pydict({"user": pa.array(users), "item": pa.array(items)})
+    chunks = dict(split_by_user(batch, 16))
+    sizes = sorted(len(chunk) for chunk in chunks.values())
+    assert sizes[-1] < 2 * sizes[0]
+    assert sum(contents(gather([chunk])).total() for chunk in chunks.values()) == 40_000
+
+
 def test_sums_that_leave_64_bits_are_errors_and_never_wrap():
     big = 2**62
     table = pa.RecordBatch.from_pydict(
