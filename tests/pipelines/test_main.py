@@ -1,5 +1,6 @@
 """The command line from end to end: exit statuses, one line for what is refused, and an output or none."""
 
+import itertools
 import json
 import os
 import signal
@@ -94,7 +95,7 @@ def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
 
 
 def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
-    """Under other shards and with every bundle run twice, which also runs the commit twice."""
+    """Under other shards and with every bundle run twice, which also runs the commit twice; and from other files."""
     common = ["--input", events, *SHAPE, "--key-file", key, "--release-id", "r1", "--format", "csv"]
     assert run("histogram", *common, "--output", tmp_path / "a")[0] == 0
     words = ["--output", tmp_path / "b", "--shards", "3", "--direct_runner_bundle_repeat=2"]
@@ -102,6 +103,15 @@ def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
     name = "counts-00000-of-00001.csv"
     assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+    table = pq.read_table(events)
+    table = table.take(np.random.default_rng(4).permutation(table.num_rows))  # the same rows, shuffled
+    cuts = [0, 10, 9_000, table.num_rows]
+    for part, (start, stop) in enumerate(itertools.pairwise(cuts)):
+        pq.write_table(table.slice(start, stop - start), tmp_path / f"part-{part}.parquet", row_group_size=777)
+    common[1] = str(tmp_path / "part-*.parquet")
+    assert run("histogram", *common, "--output", tmp_path / "c")[0] == 0
+    assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
 
 
 def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
