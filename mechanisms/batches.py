@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.names import Names, canonical_order, hash64, shard_of
 from headcount.mechanisms.packing import pack, unpack

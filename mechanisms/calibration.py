@@ -12,7 +12,7 @@ from typing import Literal
 
 from headcount.mechanisms import thresholds
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import Spread

@@ -29,7 +29,7 @@ from headcount.mechanisms.batches import (
 )
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import arrow_type, domain_digest, only_domain, public_domain
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep

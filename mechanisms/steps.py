@@ -14,7 +14,7 @@ import numpy as np
 
 from headcount.mechanisms.batches import Shard, run_sums
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import subkey as derive_subkey
 

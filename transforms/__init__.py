@@ -10,7 +10,7 @@ that ended. Each transform states its own `guarantee()` before anything runs.
 
 from headcount.mechanisms.budget import Budget as Budget
 from headcount.mechanisms.budget import Zcdp as Zcdp
-from headcount.mechanisms.contribution import Bound as Bound
+from headcount.mechanisms.contribution_bound import Bound as Bound
 from headcount.mechanisms.keys import KeyEnvironment as KeyEnvironment
 from headcount.mechanisms.keys import KeyFile as KeyFile
 from headcount.mechanisms.keys import Release as Release

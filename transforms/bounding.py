@@ -12,7 +12,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.batches import gather, split_by_user
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.steps import (

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import arrow_type, in_shard, only_domain, public_domain
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee

@@ -15,7 +15,7 @@ from scipy import stats
 
 from headcount.mechanisms.batches import Shard, gather, split_by_user
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import user_lane_ids

@@ -14,7 +14,7 @@ from headcount.mechanisms.calibration import (
     calibrate_unknown_domain,
     choose_noise,
 )
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import Spread, gaussian_sigma, laplace_threshold

@@ -8,7 +8,7 @@ import pytest
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.relation import Relation
 from headcount.pipelines import report

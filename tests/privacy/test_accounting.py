@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.thresholds import gaussian_sigma
 

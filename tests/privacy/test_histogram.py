@@ -19,7 +19,7 @@ from headcount.mechanisms import batches
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.bounding import rand_clip
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.contribution import Bound
+from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram import (
