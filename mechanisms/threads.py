@@ -1,4 +1,4 @@
-"""All cores for one batch. NumPy and Arrow let go of Python's lock while they work, so threads are enough."""
+"""Several cores for one batch. NumPy and Arrow let go of Python's lock while they work, so threads are enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ R = TypeVar("R")
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="headcount")
+    workers = min(4, os.cpu_count() or 1)  # beyond that they wait for Python's lock and for memory
+    return ThreadPoolExecutor(max_workers=workers, thread_name_prefix="headcount")
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:

@@ -20,7 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="headcount-ahead")
+    return ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1), thread_name_prefix="headcount-ahead")
 
 
 class Ahead(beam.DoFn):
