@@ -13,7 +13,7 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.10,<3.14",
+    python_requires=">=3.11,<3.14",
     package_dir={f"headcount.{name}": name for name in PACKAGES},
     packages=[f"headcount.{name}" for name in PACKAGES],
     package_data={f"headcount.{name}": ["py.typed"] for name in PACKAGES},
