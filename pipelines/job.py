@@ -22,7 +22,7 @@ from headcount.pipelines.signals import Signals, Stopped
 from headcount.transforms.contributions import Contributions
 
 _BYTES_PER_SHARD = 8 << 20  # of input files, which are compressed: a shard stays below 32 MB
-_FEWEST_SHARDS, _MOST_SHARDS = 16, 4096
+_FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 
 
 @dataclasses.dataclass(frozen=True)

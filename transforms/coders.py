@@ -21,6 +21,10 @@ class RecordBatchCoder(beam.coders.Coder):
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         return from_ipc(encoded)
 
+    def estimate_size(self, value: pa.RecordBatch) -> int:
+        """Beam asks this of the first elements of every step, which here are all; its default encodes them to know."""
+        return value.nbytes
+
     def is_deterministic(self) -> bool:
         return False
 

@@ -71,9 +71,12 @@ class _Noise(beam.PTransform):
             )
         summed = (
             bounded  # record batches, bounded
-            | "SumByItem" >> beam.ParDo(_SumByItem(self._shards)).with_outputs("origins", main="sums")
+            | "SumByItem"
+            >> beam.ParDo(_SumByItem(self._shards))
+            .with_output_types(tuple[int, bytes], origins=Origin)
+            .with_outputs("origins", main="sums")
         )
-        origins, sums = summed.origins, summed.sums | "Typed" >> beam.Map(_same).with_output_types(tuple[int, bytes])
+        sums = summed.sums  # (item shard, packed sums)
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
             every = bounded.pipeline | "EveryShard" >> beam.Create(
                 [(shard, b"") for shard in range(self._shards)], reshuffle=False
@@ -83,14 +86,16 @@ class _Noise(beam.PTransform):
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
             | "Merge"
-            >> beam.ParDo(_Merge(noise, self._item_type, self._shards)).with_outputs("digests", main="histogram")
+            >> beam.ParDo(_Merge(noise, self._item_type, self._shards))
+            .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
+            .with_outputs("digests", main="histogram")
         )
         empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), self._plan.stddev)
         every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
             [(partition, to_ipc(empty)) for partition in range(partitions)], reshuffle=False
         )
         released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, partitions), beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(origins)
+            _AddNoise(noise, partitions), beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
         # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
         # step can reach no consumer twice. Nothing may be taken from `released` itself.
@@ -303,10 +308,6 @@ def _check_bounded(element: object) -> pa.RecordBatch:
             "NoisyCounts takes the batches of a bounding transform; put RandClip, or LimitItems and LimitPerItem, before it"
         )
     return check_bounded(element)
-
-
-def _same(chunk: tuple[int, bytes]) -> tuple[int, bytes]:
-    return chunk
 
 
 def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:

@@ -163,7 +163,7 @@ def test_a_bad_key_is_refused_before_a_local_run(tmp_path):
 
 
 def test_shards_follow_the_size_of_the_input():
-    assert shards_for(0) == shards_for(64 << 20) == 16
+    assert shards_for(0) == shards_for(32 << 20) == 4
     assert shards_for(800 << 20) == 100
     assert shards_for(1 << 50) == 4096
 
