@@ -1,12 +1,13 @@
 # make demo   sets up and runs the main job on a synthetic event log, and shows its result
 # make test   sets up and runs all checks: lint, types, tests
+# make test-flink   runs jobs on a real Flink cluster on this machine; needs Java (11 or 17) and Maven
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := mechanisms transforms pipelines
 
-.PHONY: demo test lint types unit clean
+.PHONY: demo test test-flink lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -21,7 +22,11 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 2 --ignore=tests/runners tests
+
+# On one cluster, one after the other.
+test-flink: $(VENV)/development
+	$(BIN)/python -m pytest tests/runners
 
 $(VENV)/runtime: requirements.txt setup.py
 	$(PYTHON) -m venv $(VENV)

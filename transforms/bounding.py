@@ -124,6 +124,10 @@ class _Bound(Ahead):
         key = self._release.key_source.fetch()
         self._subkeys = step_subkeys(key, self._release.id, self._label, self._steps)
 
-    def compute(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+        shard, chunks = group
+        yield from super().process((shard, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
         yield bound_shard(gather(chunks), self._steps, self._subkeys, self._provenance).to_batch(shard)
