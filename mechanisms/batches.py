@@ -30,13 +30,12 @@ CONTRIBUTIONS, BOUND, PART = b"headcount.contributions", b"headcount.bound", b"h
 class Shard:
     """All rows of some users, each (user, item) pair once: user u has the rows offsets[u] .. offsets[u + 1] - 1.
 
-    `items` are distinct and in canonical order, `hashes` are theirs, `item` indexes them, and each user's rows ascend
-    in it. So a user's rows have one order, whatever order they came in.
+    `items` are distinct and in canonical order, `item` indexes them, and each user's rows ascend in it. So a user's rows
+    have one order, whatever order they came in.
     """
 
     users: Names
     items: Names
-    hashes: np.ndarray  # uint64, one per entry of items
     offsets: np.ndarray  # int64, one more than users
     item: np.ndarray  # int64, one per row
     count: np.ndarray  # int64, one per row
@@ -163,8 +162,7 @@ def gather(chunks: Iterable[bytes]) -> Shard:
         )
     columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
     (users, user_code), (items, item_code) = in_threads(unite, columns)
-    hashes = hash64(items)
-    order = canonical_order(items, hashes)
+    order = canonical_order(items, hash64(items))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     count = None
@@ -174,7 +172,6 @@ def gather(chunks: Iterable[bytes]) -> Shard:
     return Shard(
         users=users,
         items=items.take(pa.array(order)),
-        hashes=hashes[order],
         offsets=np.searchsorted(user_code, np.arange(len(users) + 1)).astype(np.int64),
         item=item_code,
         count=np.ones(len(user_code), dtype=np.int64) if count is None else count,

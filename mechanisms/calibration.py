@@ -115,7 +115,7 @@ def calibrate_public_domain(
         l1 = _l1(bound)
         if l1 is None:
             raise ParameterError(
-                f"Laplace noise needs a limit on a user's total (l1), but {_named(bound)} has none: bound it "
+                f"Laplace noise needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: bound it "
                 "with RandClip or ClipNorm(p=1), or take Gaussian noise"
             )
         scale = _laplace_scale(budget, l1, bound, relation)
@@ -126,7 +126,7 @@ def calibrate_public_domain(
         squared = _l2_squared(bound)
         if squared is None:
             raise ParameterError(
-                f"Gaussian noise needs a limit on a user's l2 norm, but {_named(bound)} has none: bound it "
+                f"Gaussian noise needs a limit on a user's l2 norm, but a bound of {bound.describe()} has none: bound it "
                 "with ClipNorm(p=2) or RandClip"
             )
         grid, scale = _gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
@@ -152,7 +152,7 @@ def _plan(
 ) -> NoisePlan:
     if threshold is not None and threshold >= 2**62:
         raise ParameterError(
-            f"epsilon = {budget.epsilon} with {_named(bound)} gives a threshold beyond 64 bits: raise "
+            f"epsilon = {budget.epsilon} with a bound of {bound.describe()} gives a threshold beyond 64 bits: raise "
             "epsilon or lower the bound"
         )
     steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
@@ -199,8 +199,8 @@ def _spread(bound: Bound) -> Spread:
     _check(bound)
     if bound.grid != 0:
         raise ParameterError(
-            f"an unknown domain takes whole counts only, but {_named(bound)} allows fractions (grid "
-            f"{bound.grid}), as ClipNorm leaves them: a user could have any number of own items, each just "
+            f"an unknown domain takes whole counts only, but a bound of {bound.describe()} allows fractions, "
+            "as ClipNorm leaves them: a user could have any number of own items, each just "
             "above 0 and each with a chance to be shown (116 times the claimed delta at a bound of 10); use "
             "RandClip, or LimitItems with LimitPerItem"
         )
@@ -209,7 +209,7 @@ def _spread(bound: Bound) -> Spread:
             return Spread.of_items(bound.l0, bound.linf)
     if bound.l1 is None:
         raise ParameterError(
-            f"an unknown domain needs a limit on a user's total (l1), but {_named(bound)} has none: use "
+            f"an unknown domain needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: use "
             "RandClip, or LimitItems with LimitPerItem"
         )
     return Spread.of_mass(bound.l1, bound.l1 if bound.linf is None else bound.linf)
@@ -252,15 +252,8 @@ def _whole(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _named(bound: Bound) -> str:
-    limits = {name: getattr(bound, name) for name in ("l0", "l1", "l2", "linf")}
-    shown = ", ".join(f"{name} = {limit}" for name, limit in limits.items() if limit is not None)
-    by = f"the bound of {bound.label!r}" if bound.label else "the bound"
-    return f"{by} ({shown or 'no limit'})"
-
-
 def _too_much_noise(budget: Budget, bound: Bound) -> ParameterError:
     return ParameterError(
-        f"epsilon = {budget.epsilon} with delta = {budget.delta} and {_named(bound)} needs more noise than "
+        f"epsilon = {budget.epsilon} with delta = {budget.delta} and a bound of {bound.describe()} needs more noise than "
         "can be sampled: raise epsilon or lower the bound"
     )

@@ -119,7 +119,6 @@ class Histogram:
     """
 
     name: str
-    budget: Budget
     steps: tuple[Step, ...]
     plan: NoisePlan
     domain: Names | None
@@ -159,7 +158,7 @@ def unbounded_histogram(
         steps += (LimitPerItemStep(max_per_item),)
     plan = calibrate_unknown_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
     arrow_type(item_type)
-    return Histogram("UnboundedHistogram", budget, steps, plan, None, item_type)
+    return Histogram("UnboundedHistogram", steps, plan, None, item_type)
 
 
 def bounded_histogram(
@@ -177,7 +176,7 @@ def bounded_histogram(
     noise = public_noise(noise)
     steps: tuple[Step, ...] = (ClipNormStep(bound, 1 if noise == "laplace" else 2),)
     plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
-    return Histogram("BoundedHistogram", budget, steps, plan, public_domain(domain, item_type), item_type)
+    return Histogram("BoundedHistogram", steps, plan, public_domain(domain, item_type), item_type)
 
 
 def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Names | None) -> bytes:

@@ -139,7 +139,7 @@ class NoisyCounts(beam.PTransform):
         else:
             self.plan = calibrate_public_domain(budget, bound, relation, public_noise(noise))
         self._noise = _Noise(self.plan, names, item_type, release, check_shards(shards), partitions)
-        self._histogram = Histogram("NoisyCounts", budget, (), self.plan, names, item_type)
+        self._histogram = Histogram("NoisyCounts", (), self.plan, names, item_type)
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""

@@ -1,6 +1,5 @@
 import json
 import math
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -52,7 +51,7 @@ class TestLaplaceScale:
         assert 30 <= scale <= 30 * (1 + Fraction(1, 10**9))
 
     def test_refuses_more_noise_than_can_be_sampled(self):
-        with pytest.raises(ParameterError, match=r"epsilon = 1e-12 .*l1 = 10.*raise epsilon or lower the bound"):
+        with pytest.raises(ParameterError, match=r"epsilon = 1e-12 .*l1 <= 10.*raise epsilon or lower the bound"):
             calibrate_public_domain(Budget(1e-12), Bound(l1=10), Relation.ADD_REMOVE)
         with pytest.raises(ParameterError, match="raise epsilon or lower the bound"):
             calibrate_public_domain(BUDGET, Bound(l2=2**39), Relation.ADD_REMOVE, "gaussian")
@@ -170,16 +169,8 @@ class TestUnknownDomain:
             calibrate_unknown_domain(BUDGET, bound, Relation.ADD_REMOVE)
 
     def test_refuses_fractions(self):
-        with pytest.raises(ParameterError, match="'Count/ClipNorm'.*grid 7.*116 times.*RandClip"):
+        with pytest.raises(ParameterError, match="in steps of 2.-7.*116 times.*RandClip"):
             calibrate_unknown_domain(BUDGET, Bound(l1=10, grid=7, label="Count/ClipNorm"), Relation.ADD_REMOVE)
-
-    @BOTH
-    def test_is_quick(self, relation):
-        calibrate_unknown_domain(BUDGET, Bound(l1=10), relation)  # the import of dp-accounting is not counted
-        for bound, seconds in ((Bound(l1=10), 0.5), (Bound(l1=10_000, linf=7), 4)):
-            start = time.perf_counter()
-            calibrate_unknown_domain(BUDGET, bound, relation)
-            assert time.perf_counter() - start < seconds
 
     @settings(max_examples=40, deadline=None)
     @given(

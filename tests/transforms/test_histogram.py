@@ -238,33 +238,18 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
 
     assert "put RandClip" in _message(collect, raw)
 
-    def flattened(pipeline):  # the two halves share no item, and may lie in different item shards
-        a = (
-            pipeline
-            | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)])
-            | "ClipA" >> RandClip(10, release=release)
-        )
-        b = (
-            pipeline
-            | "B" >> beam.Create([(f"u{k}", "y") for k in range(50)])
-            | "ClipB" >> RandClip(10, release=release)
-        )
-        return (a, b) | beam.Flatten() | noise(clipped)
+    def halves(pipeline, users):  # bounded apart, on items that may lie in different shards
+        for item, who in (("x", range(50)), ("y", users)):
+            rows = pipeline | f"Rows {item}" >> beam.Create([(f"u{k}", item) for k in who])
+            yield rows | f"Clip {item}" >> RandClip(10, release=release)
+
+    def flattened(pipeline):
+        return tuple(halves(pipeline, range(50))) | beam.Flatten() | noise(clipped)
 
     assert "may count twice" in _message(collect, flattened)
 
-    def flattened_then_limited(pipeline):
-        a = (
-            pipeline
-            | "A" >> beam.Create([(f"u{k}", "x") for k in range(50)])
-            | "ClipA" >> RandClip(10, release=release)
-        )
-        b = (
-            pipeline
-            | "B" >> beam.Create([(f"u{k}", "y") for k in range(50, 99)])
-            | "ClipB" >> RandClip(10, release=release)
-        )
-        return (a, b) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
+    def flattened_then_limited(pipeline):  # users who may not meet in one shard
+        return tuple(halves(pipeline, range(50, 99))) | beam.Flatten() | LimitPerItem(10) | noise(clipped)
 
     message = _message(collect, flattened_then_limited)
     assert "may count twice" in message or "flatten first" in message
