@@ -131,7 +131,7 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
 
     def chunk(shard: int) -> tuple[int, bytes]:
         rows = by_shard[cuts[shard] : cuts[shard + 1]]
-        crowded = len(rows) * shards > 4 * batch.num_rows  # by few users with very many rows, which may be the same
+        crowded = stands_out(len(rows), batch.num_rows, shards)  # by few users with very many rows, maybe the same
         columns = {
             "user": _take(user, rows, encode_user or crowded),
             "item": _take(item, rows, encode_item or crowded),
@@ -151,32 +151,85 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
 
 
+def stands_out(part: int, whole: int, shards: int) -> bool:
+    """Whether one shard has much more than its share of a whole: four times that, or half of what belongs elsewhere."""
+    return part * shards > min(4 * whole, whole + (shards - 1) * whole / 2)
+
+
 def gather(chunks: Iterable[bytes]) -> Shard:
     """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
+    rows = _united(chunks)
+    order = canonical_order(rows.items, hash64(rows.items))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    user, item, count = _consolidate(rows.user, rank[rows.item], rows.count)
+    return Shard(
+        users=rows.users,
+        items=rows.items.take(pa.array(order)),
+        offsets=np.searchsorted(user, np.arange(len(rows.users) + 1)).astype(np.int64),
+        item=item,
+        count=np.ones(len(user), dtype=np.int64) if count is None else count,
+        bound=bound_in(rows.bound),
+    )
+
+
+def pack_shard(shard: Shard) -> bytes:
+    """The whole shard in few bytes, for a step that comes later."""
+    columns = {"users": shard.users, "items": shard.items, "rows": pa.array(shard.rows_per_user())}
+    columns |= {"item": pa.array(shard.item), "count": pa.array(shard.count)}
+    return pack(columns, {BOUND: shard.bound.to_json().encode()})
+
+
+def unpack_shard(data: bytes) -> Shard:
+    """Inverse of `pack_shard`."""
+    columns, metadata = unpack(data)
+    rows, item, count = (np.asarray(columns[name]) for name in ("rows", "item", "count"))
+    return Shard(columns["users"], columns["items"], np.append(0, np.cumsum(rows)), item, count, bound_in(metadata))
+
+
+def repack(chunks: Iterable[bytes]) -> bytes:
+    """The chunks of one shard as one: each pair once, and names that repeat themselves as codes.
+
+    It costs what `gather` costs, so it is for shards whose group would else be too large.
+    """
+    rows = _united(chunks)
+    user, item, count = _consolidate(rows.user, rows.item, rows.count)
+    columns = {"user": pa.DictionaryArray.from_arrays(pa.array(user), rows.users)}
+    if 2 * len(rows.items) <= len(item):
+        columns["item"] = pa.DictionaryArray.from_arrays(pa.array(item), rows.items)
+    else:
+        columns["item"] = rows.items.take(pa.array(item))
+    if count is not None:
+        columns["count"] = pa.array(count)
+    return pack(columns, rows.bound)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The rows of several chunks: distinct names, and the index of each row's name among them."""
+
+    users: Names
+    user: np.ndarray
+    items: Names
+    item: np.ndarray
+    count: np.ndarray | None  # None: one each
+    bound: dict[bytes, bytes]
+
+
+def _united(chunks: Iterable[bytes]) -> _Rows:
+    """The rows of the chunks in their order, and the bound that they all carry, as metadata."""
     parts = [unpack(chunk) for chunk in chunks]
-    bounds = {bound_in(metadata) for _, metadata in parts}
-    if len(bounds) > 1:
+    if len({bound_in(metadata) for _, metadata in parts}) > 1:
         raise InputError(
             "contributions that were bounded by different steps were flattened into one collection; "
             "flatten first, then bound"
         )
     columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
-    (users, user_code), (items, item_code) = in_threads(unite, columns)
-    order = canonical_order(items, hash64(items))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    (users, user), (items, item) = in_threads(unite, columns)
     count = None
     if any("count" in held for held, _ in parts):
         count = np.concatenate([_counts(held) for held, _ in parts])
-    user_code, item_code, count = _consolidate(user_code, rank[item_code], count)
-    return Shard(
-        users=users,
-        items=items.take(pa.array(order)),
-        offsets=np.searchsorted(user_code, np.arange(len(users) + 1)).astype(np.int64),
-        item=item_code,
-        count=np.ones(len(user_code), dtype=np.int64) if count is None else count,
-        bound=bounds.pop(),
-    )
+    return _Rows(users, user, items, item, count, parts[0][1])
 
 
 def _consolidate(

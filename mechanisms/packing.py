@@ -14,10 +14,14 @@ import pyarrow as pa
 from headcount.mechanisms.names import string_buffers
 
 
-def to_ipc(batch: pa.RecordBatch) -> bytes:
-    """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent)."""
+def to_ipc(batch: pa.RecordBatch, compress: bool = False) -> bytes:
+    """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent).
+
+    `compress` is for what would make one large group; elsewhere it costs more time than the bytes that it saves.
+    """
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 

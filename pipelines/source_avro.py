@@ -23,6 +23,7 @@ from headcount.pipelines.source_files import guarded, open_bytes, reading
 
 KIND = "Avro"
 ROWS_PER_BATCH = 2**18  # each row is a Python dict on its way
+BYTES_PER_BATCH = 2**26  # of blocks: bounds the memory where names are long
 
 _ID_KINDS: dict[str, type] = {"string": str, "enum": str, "int": int, "long": int}
 
@@ -60,13 +61,15 @@ def _values(path: str, columns: Columns) -> Iterator[list[list[Any]]]:
     """
     with open_bytes(path) as file:
         values: list[list[Any]] = [[] for _ in columns.names]
+        size = 0
         for block in fastavro.block_reader(file):
+            size += block.bytes_.getbuffer().nbytes
             records = list(block)
             for name, column in zip(columns.names, values, strict=True):
                 column += [record[name] for record in records]
-            if len(values[0]) >= ROWS_PER_BATCH:
+            if len(values[0]) >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
                 yield values
-                values = [[] for _ in columns.names]
+                values, size = [[] for _ in columns.names], 0
         if values[0]:
             yield values
 
