@@ -109,6 +109,13 @@ def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: i
     return np.where(np.repeat(leave_out, np.diff(offsets)), units - hits, hits)
 
 
+def squared_norms(shard: Shard) -> np.ndarray:
+    """The squared l2 norm of each user's counts, exactly."""
+    wide = len(shard.count) > 0 and int(shard.count.max()) ** 2 * len(shard.count) > INT64_MAX
+    count = shard.count.astype(object) if wide else shard.count  # Python's integers: slower, and they never wrap
+    return run_sums(count * count, shard.offsets[:-1])
+
+
 def _scaled_l1(shard: Shard, bound: int, limit: int) -> np.ndarray:
     norm = np.repeat(shard.totals(), shard.rows_per_user())
 
@@ -119,9 +126,7 @@ def _scaled_l1(shard: Shard, bound: int, limit: int) -> np.ndarray:
 
 
 def _scaled_l2(shard: Shard, bound: int, limit: int) -> np.ndarray:
-    wide = len(shard.count) > 0 and int(shard.count.max()) ** 2 * len(shard.count) > INT64_MAX
-    count = shard.count.astype(object) if wide else shard.count  # Python's integers: slower, and they never wrap
-    square = np.repeat(run_sums(count * count, shard.offsets[:-1]), shard.rows_per_user())
+    square = np.repeat(squared_norms(shard), shard.rows_per_user())
 
     def exactly(row: int) -> int:
         return math.isqrt((int(shard.count[row]) * limit) ** 2 // int(square[row]))

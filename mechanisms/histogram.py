@@ -53,6 +53,9 @@ from headcount.mechanisms.steps import (
     step_subkeys,
 )
 
+# From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
+_MANY_ROWS = 4096
+
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
@@ -126,9 +129,7 @@ class Histogram:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.plan.bound.words()})
-        noise = MechanismStep.of_plan("noise and threshold" if self.domain is None else "noise", self.plan)
-        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, (bounding, noise))
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, mechanism_steps(self.plan))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, count, stddev, sorted by item, of contribution batches."""
@@ -151,11 +152,7 @@ def unbounded_histogram(
 
     Each user counts with a uniform sample of at most `bound` events, of which at most `max_per_item` on one item.
     """
-    steps: tuple[Step, ...] = (RandClipStep(bound),)
-    if max_per_item is not None:
-        if check_bound("max_per_item", max_per_item) > bound:
-            raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}")
-        steps += (LimitPerItemStep(max_per_item),)
+    steps = unknown_domain_steps(bound, max_per_item)
     plan = calibrate_unknown_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
     arrow_type(item_type)
     return Histogram("UnboundedHistogram", steps, plan, None, item_type)
@@ -173,10 +170,29 @@ def bounded_histogram(
 
     Each user's counts are scaled down to a norm of `bound`: l1 for Laplace noise, l2 for Gaussian.
     """
-    noise = public_noise(noise)
-    steps: tuple[Step, ...] = (ClipNormStep(bound, 1 if noise == "laplace" else 2),)
-    plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
+    steps = public_domain_steps(bound, noise)
+    plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, public_noise(noise))
     return Histogram("BoundedHistogram", steps, plan, public_domain(domain, item_type), item_type)
+
+
+def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ...]:
+    """How contributions to items that come from the data are bounded: by a sample, so that counts stay whole."""
+    if max_per_item is None:
+        return (RandClipStep(bound),)
+    if check_bound("max_per_item", max_per_item) > bound:
+        raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}")
+    return RandClipStep(bound), LimitPerItemStep(max_per_item)
+
+
+def public_domain_steps(bound: int, noise: str) -> tuple[Step, ...]:
+    """How contributions to public items are bounded: scaled down, in the norm that the noise asks for."""
+    return (ClipNormStep(bound, 1 if public_noise(noise) == "laplace" else 2),)
+
+
+def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:
+    """The parts of the guarantee of a histogram with this plan."""
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
+    return bounding, MechanismStep.of_plan("noise" if plan.threshold is None else "noise and threshold", plan)
 
 
 def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Names | None) -> bytes:
@@ -266,7 +282,8 @@ def by_partition(counts: pa.RecordBatch, partitions: int) -> Iterator[tuple[int,
     """Cuts released rows into output partitions by a hash of the item: public, and the same for any sharding."""
     home = shard_of(hash64(counts.column("item")), partitions)
     for partition in range(partitions):
-        yield partition, to_ipc(counts.filter(pa.array(home == partition)))
+        rows = counts.filter(pa.array(home == partition))
+        yield partition, to_ipc(rows, compress=rows.num_rows > _MANY_ROWS)
 
 
 def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from headcount.mechanisms.errors import ParameterError
 _TEXT, _NUMBER = b"s", b"i"
 _ITEM_HEAD = np.dtype([("kind", "S1"), ("item", "<i8"), ("sum", "<i8"), ("sign", "<i8")])
 _USER_HEAD = np.dtype([("kind", "S1"), ("item_kind", "S1"), ("user", "<i8"), ("rows", "<i8")])
+_DRAW_HEAD = np.dtype([("draw", "<i8"), ("length", "<i8")])
 _BATCH = 1 << 16  # lanes encoded and hashed at a time, which bounds the memory for copies
 
 
@@ -79,6 +80,17 @@ def user_lane_ids(
             _pieces(item_offsets[offsets], item_text),
         ],
     )
+
+
+def decision_lane_ids(lane_key: bytes, table: bytes, draws: int) -> npt.NDArray[np.uint64]:
+    """The lanes of one decision, numbered from 0, together with the whole table that it looks at, as a (draws, 2) array.
+
+    Encoding: the number of the draw, length of the table in bytes; the table.
+    """
+    head = np.empty(draws, dtype=_DRAW_HEAD)
+    head["draw"], head["length"] = np.arange(draws), len(table)
+    copies = pa.array([table] * draws, pa.large_binary())
+    return _digests(lane_key, b"headcount.draws", head, [copies])
 
 
 def lane_sum(ids: npt.NDArray[np.uint64]) -> int:

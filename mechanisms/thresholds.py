@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import decimal
+import functools
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -160,6 +161,7 @@ def _exactly_enough(spread: Spread, delta: float) -> contextlib.AbstractContextM
     return decimal.localcontext(decimal.Context(prec=digits))
 
 
+@functools.lru_cache(maxsize=16)
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """The least standard deviation of Gaussian noise that is (epsilon, delta) private at l2 distance 1.
 

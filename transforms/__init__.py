@@ -10,9 +10,11 @@ that ended. Each transform states its own `guarantee()` before anything runs.
 
 from headcount.mechanisms.budget import Budget as Budget
 from headcount.mechanisms.budget import Zcdp as Zcdp
+from headcount.mechanisms.chosen import ChosenBound as ChosenBound
 from headcount.mechanisms.contribution_bound import Bound as Bound
 from headcount.mechanisms.keys import KeyEnvironment as KeyEnvironment
 from headcount.mechanisms.keys import KeyFile as KeyFile
+from headcount.mechanisms.keys import KeySecret as KeySecret
 from headcount.mechanisms.keys import Release as Release
 from headcount.mechanisms.relation import Relation as Relation
 from headcount.transforms import coders as coders
@@ -20,9 +22,11 @@ from headcount.transforms.bounding import ClipNorm as ClipNorm
 from headcount.transforms.bounding import LimitItems as LimitItems
 from headcount.transforms.bounding import LimitPerItem as LimitPerItem
 from headcount.transforms.bounding import RandClip as RandClip
+from headcount.transforms.bounds import ChooseBound as ChooseBound
 from headcount.transforms.contributions import Contributions as Contributions
 from headcount.transforms.counts import NoisyCount as NoisyCount
 from headcount.transforms.counts import NoisyIntCount as NoisyIntCount
+from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
 from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram

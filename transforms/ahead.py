@@ -38,7 +38,12 @@ class Ahead(beam.DoFn):
         if len(self._pending) > 1:  # one at work and one to hand on: more would only take memory
             yield from self._pending.popleft().result()
 
-    def finish_bundle(self) -> Iterator[WindowedValue]:
+    def finish_bundle(self) -> Iterator[WindowedValue | beam.pvalue.TaggedOutput]:
         while self._pending:
-            for result in self._pending.popleft().result():
-                yield WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])
+            yield from map(_in_global_window, self._pending.popleft().result())
+
+
+def _in_global_window(result: Any) -> WindowedValue | beam.pvalue.TaggedOutput:
+    if isinstance(result, beam.pvalue.TaggedOutput):
+        return beam.pvalue.TaggedOutput(result.tag, _in_global_window(result.value))
+    return WindowedValue(result, GlobalWindow().max_timestamp(), [GlobalWindow()])

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.batches import gather
 from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.steps import (
     ClipNormStep,
@@ -29,17 +28,7 @@ from headcount.mechanisms.steps import (
 from headcount.transforms.ahead import Ahead
 from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
 from headcount.transforms.releases import full_label, release_for
-
-DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
-
-
-def check_shards(shards: int | None) -> int:
-    """The number of shards to use: the one given, or the default."""
-    if shards is None:
-        return DEFAULT_SHARDS
-    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1 << 16:
-        raise ParameterError(f"shards must be an integer from 1 to {1 << 16}, got {shards!r}")
-    return shards
+from headcount.transforms.user_shards import UserShards, check_shards
 
 
 class Bounded(beam.PTransform):
@@ -68,8 +57,7 @@ class Bounded(beam.PTransform):
         label = full_label(rows)
         return (
             as_contributions(rows)  # record batches
-            | "SplitByUser" >> beam.ParDo(_SplitByUser(self._shards)).with_output_types(tuple[int, bytes])
-            | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
+            | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
             | "Bound"
             >> beam.ParDo(_Bound(self._steps, release, label, self._shards)).with_output_types(ContributionBatch)
         )
@@ -101,14 +89,6 @@ class LimitPerItem(Bounded):
 
     def __init__(self, count: int, release: Release | None = None, shards: int | None = None) -> None:
         super().__init__([LimitPerItemStep(count)], release, shards)
-
-
-class _SplitByUser(Ahead):
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-
-    def compute(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        return split_by_user(batch, self._shards)
 
 
 class _Bound(Ahead):

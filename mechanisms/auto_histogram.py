@@ -1,0 +1,133 @@
+"""A private histogram whose bound is chosen privately first: the user gives a budget, and nothing else.
+
+Guarantee: user-level (epsilon, delta)-differential privacy for the whole budget. The choice takes a stated share of it, and
+the release gets the rest; both look at the same data, so their costs add up (basic composition).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from fractions import Fraction
+
+import pyarrow as pa
+
+from headcount.mechanisms.bounds import (
+    choose_bound,
+    choose_public_domain,
+    choose_unknown_domain,
+    default_share,
+    split_budget,
+)
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.chosen import Choice, ChosenBound
+from headcount.mechanisms.contribution_bound import Bound
+from headcount.mechanisms.domain import arrow_type, only_domain, public_domain
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.histogram import Histogram, mechanism_steps, public_domain_steps, unknown_domain_steps
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.names import Names
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import Step, promise_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """What was chosen, the noise that it leads to, and the whole guarantee in its numbers. All of it is public."""
+
+    chosen: ChosenBound
+    plan: NoisePlan
+    guarantee: Guarantee
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoRelease:
+    """A choice, and the release that follows it."""
+
+    budget: Budget
+    choice: Choice
+    release_budget: Budget
+    relation: Relation
+    public: bool
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        what = "noise" if self.public else "noise and threshold"
+        details = {"calibrated for": "the bound that is chosen"}
+        return self._whole(MechanismStep(what, self.release_budget.epsilon, self.release_budget.delta, details))
+
+    def steps(self, chosen: ChosenBound) -> tuple[Step, ...]:
+        """The bounding at the chosen bound."""
+        if self.public:
+            return public_domain_steps(chosen.bound, chosen.noise)
+        return unknown_domain_steps(chosen.bound, chosen.max_per_item or None)
+
+    def decided(self, chosen: ChosenBound) -> Decided:
+        """All that follows from the choice."""
+        bound = promise_of(self.steps(chosen), Bound(), "")
+        calibrate = calibrate_public_domain if self.public else calibrate_unknown_domain
+        plan = calibrate(self.release_budget, bound, self.relation, chosen.noise)
+        return Decided(chosen, plan, self._whole(*mechanism_steps(plan)))
+
+    def _whole(self, *steps: MechanismStep) -> Guarantee:
+        choice = self.choice
+        first = MechanismStep("choice of the bound", choice.budget.epsilon, choice.budget.delta, choice.details())
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, (first, *steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoHistogram:
+    """A whole private histogram as a value, like `Histogram`, with a choice in place of the bound."""
+
+    name: str
+    auto: AutoRelease
+    domain: Names | None
+    item_type: type
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.auto.guarantee()
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        label, batches = self.name if label is None else label, list(batches)
+        held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
+        chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")
+        plan = self.auto.decided(chosen).plan
+        return Histogram(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
+            batches, release, label
+        )
+
+
+def auto_unbounded_histogram(
+    budget: Budget,
+    objective: str = "error",
+    method: str = "auto",
+    share: float | Fraction | None = None,
+    max_per_item: int | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> AutoHistogram:
+    """Algorithm 3 with a bound, and unless given a cap on one item and the noise, that are chosen for the objective."""
+    costs, rest = split_budget(budget, default_share(objective) if share is None else share, method)
+    choice = choose_unknown_domain(costs, rest, relation, method, objective, noise, max_per_item)
+    arrow_type(item_type)
+    return AutoHistogram("UnboundedHistogram", AutoRelease(budget, choice, rest, relation, False), None, item_type)
+
+
+def auto_bounded_histogram(
+    budget: Budget,
+    domain: Iterable[str] | Iterable[int],
+    method: str = "auto",
+    share: float | Fraction | None = None,
+    noise: str = "laplace",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> AutoHistogram:
+    """Algorithm 1 with a bound that is chosen for the lowest error."""
+    names = public_domain(domain, item_type)
+    costs, rest = split_budget(budget, default_share("error") if share is None else share, method)
+    choice = choose_public_domain(costs, rest, relation, len(names), noise, method)
+    return AutoHistogram("BoundedHistogram", AutoRelease(budget, choice, rest, relation, True), names, item_type)

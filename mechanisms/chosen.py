@@ -1,0 +1,70 @@
+"""What a private choice of a bound is, and what it gives: the same few things for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from headcount.mechanisms.batches import Shard
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.randomness import Lanes
+
+
+class ChosenBound(NamedTuple):
+    """The bounds and the noise that were chosen; public, since the choice is paid for.
+
+    `max_per_item` 0 stands for no cap on one item (a Beam row has no better word for it that all runners know).
+    """
+
+    bound: int
+    max_per_item: int
+    noise: str
+
+
+class Choice(Protocol):
+    """One method to choose a bound privately, from a table of integers to which every user adds.
+
+    Tables of shards of users and of shards of items add up, entry by entry, to the table that `choose` looks at: how the
+    data are sharded changes nothing.
+    """
+
+    @property
+    def name(self) -> str:
+        """The method's name."""
+
+    @property
+    def budget(self) -> Budget:
+        """What the choice costs."""
+
+    @property
+    def by_item(self) -> bool:
+        """Whether items have a part in the table."""
+
+    @property
+    def entries(self) -> int:
+        """The length of the table."""
+
+    @property
+    def draws(self) -> int:
+        """The lanes that it draws from."""
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """What the users of a shard add to the table."""
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """What the users of a shard add to their items, by item shard."""
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """What the items of an item shard add to the table."""
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
+        """The private choice."""
+
+    def ends(self) -> tuple[ChosenBound, ChosenBound]:
+        """The smallest and the largest bound that can be chosen."""
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form: part of its randomness."""
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""

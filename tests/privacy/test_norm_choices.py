@@ -1,0 +1,207 @@
+"""The choices from users' norms on their worst neighbours, exactly, and the mutations that these tests catch."""
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.mechanisms import tail_choice
+from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.quantile_choice import QuantileChoice
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.selection import probabilities
+from headcount.mechanisms.tail_choice import TailChoice
+
+EPSILON = 0.1
+UNIT = 1 << 20  # of a weight
+
+
+def quantile(name, relation=Relation.ADD_REMOVE, items=20):
+    return QuantileChoice(Budget(EPSILON), Budget(0.9), relation, items, name)
+
+
+def tail(name, relation=Relation.ADD_REMOVE, items=20, sparsity=9):
+    delta = 1e-3 if name == "dp-gd" else 0.0
+    return TailChoice(Budget(EPSILON, delta), Budget(0.9, 1e-6), relation, items, sparsity, name, users=1000)
+
+
+def table(choice, users):
+    """The table of users, each a list of counts on distinct items."""
+    total = [0] * choice.entries
+    if users:
+        rows = [(f"u{u}", f"i{i}", n) for u, counts in enumerate(users) for i, n in enumerate(counts)]
+        names, items, counts = zip(*rows, strict=True)
+        batch = pa.RecordBatch.from_pydict({"user": names, "item": items, "count": pa.array(counts, pa.int64())})
+        total = choice.user_table(gather(chunk for _, chunk in split_by_user(batch, 1)))
+    return total
+
+
+def log_ratio(choice, before, after):
+    one, other = (np.log(probabilities(choice.exponents(t))) for t in (before, after))
+    return float(np.abs(one - other).max())
+
+
+ORDINARY = [[1]] * 300 + [[2, 1]] * 200 + [[5, 5, 5]] * 150 + [[40]] * 60 + [[300, 7]] * 20
+STRANGERS = {
+    "nobody": [],
+    "tiny": [[1]],
+    "dense": [[1] * 90_000],
+    "huge": [[10**9]],
+    "wide": [[3] * 81],
+}
+CHOICES = [
+    *[(quantile, name) for name in ("quantile-rank", "quantile-gem")],
+    *[(tail, name) for name in ("em", "gem", "m-quantile")],
+]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(("make", "name"), CHOICES)
+def test_no_stranger_costs_more_than_epsilon(make, name, relation):
+    choice = make(name, relation)
+    tables = {who: table(choice, ORDINARY + stranger) for who, stranger in STRANGERS.items()}
+    others = ["nobody"] if relation is Relation.ADD_REMOVE else [who for who in STRANGERS if who != "nobody"]
+    worst = max(log_ratio(choice, tables[one], tables[other]) for one in others for other in tables if one != other)
+    assert worst <= EPSILON + 1e-12
+
+
+users = st.lists(st.lists(st.integers(1, 2000), min_size=1, max_size=30), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=60)
+@given(users, st.lists(st.integers(1, 10**7), min_size=1, max_size=60), st.sampled_from(CHOICES))
+def test_random_neighbours_keep_epsilon(held, stranger, kind):
+    make, name = kind
+    for relation in Relation:
+        choice = make(name, relation)
+        other = held[:-1] if relation is Relation.REPLACE else held
+        assert log_ratio(choice, table(choice, held), table(choice, [*other, stranger])) <= EPSILON + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "crowd", "stranger"),
+    [
+        (quantile, "quantile-rank", [[2]] * 20 + [[10**6]] * 20, [10**6]),
+        (tail, "em", [[2]] * 100 + [[10**5] * 9] * 20, [10**5] * 9),
+        (tail, "m-quantile", [[2]] * 50 + [[10**6]] * 60, [10**6]),
+    ],
+)
+def test_a_choice_by_rank_nearly_uses_epsilon_up(make, name, crowd, stranger):
+    """At the lowest bound too many users are above, and at all others too few: one more is further off, or closer."""
+    choice = make(name)
+    spent = log_ratio(choice, table(choice, crowd), table(choice, [*crowd, stranger]))
+    assert 0.95 * EPSILON < spent <= EPSILON + 1e-12
+
+
+def test_the_weight_of_a_dense_user_is_capped():
+    choice = tail("em", sparsity=9)
+    before, after = table(choice, ORDINARY), table(choice, [*ORDINARY, [1] * 90_000])
+    assert sum(after) - sum(before) == 3 * UNIT
+
+
+def test_an_uncapped_weight_is_caught(monkeypatch):
+    """As the paper has it: a user with 90,000 items has a weight of 300, a hundred times what epsilon pays for."""
+    capped = TailChoice.cap
+    uncapped = tail("em")
+    before = table(uncapped, ORDINARY)
+    monkeypatch.setattr(TailChoice, "cap", property(lambda self: 2**62))
+    after = table(uncapped, [*ORDINARY, [1] * 90_000])
+    monkeypatch.setattr(TailChoice, "cap", capped)
+    assert sum(after) - sum(before) == 300 * UNIT
+    assert log_ratio(uncapped, before, after) > 10 * EPSILON
+
+
+@pytest.mark.parametrize("name", ["quantile-gem", "gem"])
+def test_the_one_sided_form_is_refused_for_replacing(name):
+    """A user with many events for one with few: all losses move one way, a large and a small user both: the widest."""
+    make = quantile if "quantile" in name else tail
+    two_sided, one_sided = make(name, Relation.REPLACE), make(name, Relation.ADD_REMOVE)
+    assert two_sided.exponents(table(two_sided, ORDINARY)) != one_sided.exponents(table(one_sided, ORDINARY))
+
+
+# Output perturbation: Algorithm 2.
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_perturbed_optimum_moves_by_no_more_than_its_sensitivity(relation):
+    choice = dataclasses.replace(tail("output-perturbation", relation), users=10**9, grid=(1, 1000, 100_000))
+    most = Fraction(choice.cap, UNIT) / choice.strong_convexity
+    places = {who: choice.crossing(table(choice, ORDINARY + stranger)) for who, stranger in STRANGERS.items()}
+    gaps = [abs(one - other) for one in places.values() for other in places.values()]
+    assert 0 < max(gaps) <= most
+
+
+def test_the_sensitivity_of_the_optimum_is_reached():
+    """Where the crossing lies inside a bin, another full weight moves it by all of sqrt(s)/L: a quarter would be caught."""
+    choice = dataclasses.replace(tail("output-perturbation", items=2), users=10**9, grid=(1, 1000, 100_000))
+    crowd = [[100] * 9] * 40
+    moved = choice.crossing(table(choice, [*crowd, [100] * 9])) - choice.crossing(table(choice, crowd))
+    most = Fraction(choice.cap, UNIT) / choice.strong_convexity
+    assert moved == most
+
+
+def test_an_uncapped_optimum_is_caught(monkeypatch):
+    choice = dataclasses.replace(tail("output-perturbation", items=2), users=10**9, grid=(1, 1000, 100_000))
+    most = Fraction(choice.cap, UNIT) / choice.strong_convexity
+    crowd = [[100] * 9] * 40
+    monkeypatch.setattr(TailChoice, "cap", property(lambda self: 2**62))
+    moved = choice.crossing(table(choice, [*crowd, [1] * 90_000])) - choice.crossing(table(choice, crowd))
+    assert moved > 20 * most
+
+
+def test_the_perturbed_bound_is_clamped(monkeypatch):
+    choice = tail("output-perturbation")
+    for noise in (-(2**40), 2**40):
+        monkeypatch.setattr(tail_choice, "discrete_laplace", lambda lanes, scale, noise=noise: np.array([noise]))
+        assert 1 <= choice.choose(table(choice, ORDINARY), None).bound <= choice.grid[-1]
+
+
+def test_the_perturbing_noise_covers_the_rounded_sensitivity(monkeypatch):
+    choice, seen = tail("output-perturbation"), []
+
+    def spy(lanes, scale):
+        seen.append(scale)
+        return np.array([0])
+
+    monkeypatch.setattr(tail_choice, "discrete_laplace", spy)
+    choice.choose(table(choice, ORDINARY), None)
+    parts = Fraction(choice.cap * 1024, UNIT) / choice.strong_convexity
+    assert seen == [math.ceil(parts) / Fraction(1, 10)]
+
+
+# DP gradient descent: C_DPSGD.
+
+
+def test_the_descent_draws_gaussian_noise_for_all_its_steps(monkeypatch):
+    choice, seen = tail("dp-gd"), []
+
+    def spy(lanes, sigma):
+        seen.append(sigma)
+        return np.zeros(16, dtype=np.int64)
+
+    monkeypatch.setattr(tail_choice, "discrete_gaussian", spy)
+    choice.choose(table(choice, ORDINARY), None)
+    from dp_accounting.dp_event import GaussianDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant()
+    accountant.compose(SelfComposedDpEvent(GaussianDpEvent(float(seen[0] / choice.cap)), 16))
+    delta = accountant.get_delta(EPSILON)
+    assert 0.98 * 1e-3 < delta <= 1e-3
+
+
+def test_the_descent_needs_a_delta():
+    with pytest.raises(ValueError, match="delta above 0"):
+        TailChoice(Budget(EPSILON), Budget(0.9, 1e-6), Relation.ADD_REMOVE, 20, 9, "dp-gd")
+
+
+def test_replacing_leaves_more_users_above_the_bound():
+    """u is twice as large, so is the rank: with the rank of adding, the bound would be too high."""
+    assert quantile("quantile-rank", items=90).rank == 100
+    assert quantile("quantile-rank", Relation.REPLACE, items=90).rank == 200

@@ -1,0 +1,180 @@
+"""A bound that is chosen at run time: the pipeline equals the pure function, whatever the method and however it is cut."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.auto_histogram import auto_bounded_histogram, auto_unbounded_histogram
+from headcount.mechanisms.bounds import choose_bound, choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.errors import ParameterError
+from headcount.transforms import BoundedHistogram, Budget, ChooseBound, Relation, UnboundedHistogram
+
+BUDGET = Budget(1, 1e-6)
+DOMAIN = [f"i{n}" for n in range(40)]
+UNKNOWN = [
+    {},
+    {"objective": "items", "relation": Relation.REPLACE},
+    {"max_per_item": 2, "noise": "laplace"},
+    {"bound_method": "em", "bound_share": 0.3},
+    {"bound_method": "gem"},
+]
+PUBLIC = [
+    {},
+    {"noise": "gaussian"},
+    *[{"bound_method": name} for name in ("quantile-rank", "quantile-gem")],
+    *[
+        {"bound_method": name, "noise": "gaussian", "relation": Relation.REPLACE}
+        for name in ("em", "gem", "dp-gd", "output-perturbation", "m-quantile")
+    ],
+]
+
+
+def _rows(n: int = 12_000) -> list[tuple[str, str]]:
+    random = np.random.default_rng(3)
+    users, items = random.zipf(1.4, n) % 1500, (random.pareto(1, n) * 3).astype(int) % 300
+    return [(f"u{u}", f"i{i}") for u, i in zip(users, items, strict=True)]
+
+
+def _batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+    users, items = zip(*rows, strict=True)
+    return contribution_batch(pa.array(users), pa.array(items))
+
+
+def _pure(parameters: dict) -> dict:
+    names = {"bound_method": "method", "bound_share": "share"}
+    return {names.get(name, name): value for name, value in parameters.items()}
+
+
+def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_release):
+    rows, release = _rows(), make_release()
+    expected = {}
+    for n, parameters in enumerate(UNKNOWN):
+        expected[f"U{n}"] = auto_unbounded_histogram(BUDGET, **_pure(parameters)).run([_batch(rows)], release, f"U{n}")
+    for n, parameters in enumerate(PUBLIC):
+        histogram = auto_bounded_histogram(BUDGET, DOMAIN, **_pure(parameters))
+        expected[f"P{n}"] = histogram.run([_batch(rows)], release, f"P{n}")
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        source = pipeline | beam.Create(rows)
+        common = {"release": release, "partitions": 1, "shards": 5}
+        results = [
+            *[(f"U{n}", UnboundedHistogram(BUDGET, **p, **common)) for n, p in enumerate(UNKNOWN)],
+            *[(f"P{n}", BoundedHistogram(BUDGET, DOMAIN, **p, **common)) for n, p in enumerate(PUBLIC)],
+        ]
+        named = [source | name >> t | f"Name{name}" >> beam.Map(_named, name) for name, t in results]
+        return named | beam.Flatten()
+
+    found = dict(collect(build))
+    assert {name: counts.to_pylist() for name, counts in expected.items()} == found
+    assert sum(bool(rows) for rows in found.values()) > len(PUBLIC)
+
+
+def _named(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list]:
+    return name, partition[1].to_pylist()
+
+
+def test_order_batches_shards_and_repeats_change_nothing(collect, make_release):
+    rows, release = _rows(), make_release()
+    expected = auto_unbounded_histogram(BUDGET).run([_batch(rows)], release, "Auto").to_pylist()
+    assert expected
+    shuffled = [rows[n] for n in np.random.default_rng(1).permutation(len(rows))]
+    for shards, options in ((1, ()), (13, ()), (4, ("--direct_runner_bundle_repeat=2",))):
+
+        def build(pipeline: beam.Pipeline, shards: int = shards) -> beam.PCollection:
+            auto = UnboundedHistogram(BUDGET, release=release, shards=shards, partitions=1)
+            return pipeline | beam.Create(shuffled) | "Auto" >> auto
+
+        ((_, counts),) = collect(build, *options)
+        assert counts.to_pylist() == expected
+
+
+def test_the_decision_tells_what_was_chosen_and_what_it_cost(collect, make_release):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        auto = UnboundedHistogram(BUDGET, release=make_release()).with_decision()
+        return (pipeline | beam.Create(_rows()) | auto).decision
+
+    (decided,) = collect(build)
+    choice, bounding, noise = decided.guarantee.mechanisms
+    assert (decided.guarantee.epsilon, decided.guarantee.delta) == (1, 1e-6)
+    assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 0.9, 1e-6)
+    assert decided.plan.bound.l1 == decided.chosen.bound
+    assert str(decided.chosen.bound) in str(bounding.details)
+
+
+def test_choosing_alone_equals_the_pure_function(collect, make_release):
+    rows, release = _rows(), make_release()
+    cost, later = Budget(0.1), Budget(0.9, 1e-6)
+    joint = choose_unknown_domain(cost, later, Relation.ADD_REMOVE)
+    norm = choose_public_domain(cost, later, Relation.ADD_REMOVE, 2)
+    held = [row for row in rows if row[1] in ("i1", "i2")]
+    expected = {
+        choose_bound([_batch(rows)], joint, release, "Joint"),
+        choose_bound([_batch(held)], norm, release, "Norm"),
+    }
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        source = pipeline | beam.Create(rows)
+        one = source | "Joint" >> ChooseBound(cost, later, release=release, shards=3)
+        two = source | "Norm" >> ChooseBound(cost, later, ["i1", "i2"], release=release, shards=3)
+        return (one, two) | beam.Flatten()
+
+    assert set(collect(build)) == expected
+
+
+def test_without_rows_a_bound_is_chosen_all_the_same(collect, make_release):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        nothing = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
+        return (nothing | UnboundedHistogram(BUDGET, release=make_release()).with_decision()).decision
+
+    (decided,) = collect(build)
+    assert decided.chosen.bound >= 1
+
+
+def test_another_table_draws_other_bits(make_release):
+    """At an epsilon of 1e-9 the choice is uniform over 24 bounds. Shared bits would give 38 tables one and the same; that
+    38 independent draws see five bounds or fewer has a probability below C(24, 5) (5/24)^38 < 1e-20."""
+    choice = choose_unknown_domain(Budget(1e-9), Budget(1, 1e-6), Relation.ADD_REMOVE, "em")
+    release = make_release()
+    tables = [_batch([(f"u{u}", "i") for u in range(40 * n)]) for n in range(1, 39)]
+    assert len({choose_bound([table], choice, release, "C") for table in tables}) > 5
+    assert len({choose_bound([tables[0]], choice, release, "C") for _ in range(10)}) == 1
+
+
+def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
+    guarantee = UnboundedHistogram(Budget(2, 1e-8), objective="items").guarantee()
+    choice, noise = guarantee.mechanisms
+    assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
+    assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
+    assert choice.details["bounds"] == "1 to 10000"
+    assert choice.details["candidates"] == 342
+
+
+def test_only_the_descent_takes_a_part_of_delta():
+    guarantee = BoundedHistogram(Budget(1, 1e-6), DOMAIN, noise="gaussian", bound_method="dp-gd").guarantee()
+    assert [step.delta for step in guarantee.mechanisms] == [1e-7, 9e-7]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: UnboundedHistogram(BUDGET, 5, objective="items"), "is for bound='auto'"),
+        (lambda: UnboundedHistogram(BUDGET, 5, bound_share=0.5), "is for bound='auto'"),
+        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5, bound_method="em"), "is for bound='auto'"),
+        (lambda: UnboundedHistogram(BUDGET, bound_share=1.0), "between 0 and 1, got 1.0"),
+        (lambda: UnboundedHistogram(BUDGET, objective="fun"), "'error' or 'items', got 'fun'"),
+        (lambda: UnboundedHistogram(BUDGET, bound_method="quantile-rank"), "got 'quantile-rank'"),
+        (lambda: UnboundedHistogram(BUDGET, bound_method="em", noise="gaussian"), "take the method 'joint'"),
+        (lambda: UnboundedHistogram(Budget(1)), "delta above 0"),
+        (lambda: BoundedHistogram(BUDGET, DOMAIN, bound_method="gem"), "got 'gem'"),
+        (lambda: BoundedHistogram(Budget(1), DOMAIN, noise="gaussian"), "needs a delta"),
+        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5).with_decision(), "leave out with_decision"),
+        (lambda: UnboundedHistogram(BUDGET, "many"), "got 'many'"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()

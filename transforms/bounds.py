@@ -1,0 +1,199 @@
+"""The private choice of a bound as a transform (paper 000: Algorithms 2 and 4, Lemma 4.2, Theorem 4.3, and beyond).
+
+One pass over the users feeds every candidate at once: each shard of users adds up a table of some hundred integers, and
+where items matter sends what they need to shards of items, which add up the same table. Only tables reach the one worker
+that chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.auto_histogram import AutoRelease, Decided
+from headcount.mechanisms.batches import gather, pack_shard, unpack_shard
+from headcount.mechanisms.bounds import (
+    add_tables,
+    choice_subkey,
+    choose_public_domain,
+    choose_unknown_domain,
+    decide,
+    encode_table,
+)
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.chosen import Choice, ChosenBound
+from headcount.mechanisms.domain import public_domain
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
+from headcount.transforms.ahead import Ahead
+from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.domain import OnlyDomain
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+
+
+class ChooseBound(beam.PTransform):
+    """The bound that suits the users' contributions best, chosen privately: one `ChosenBound` for a later release.
+
+    Guarantee: user-level (epsilon, delta)-differential privacy of the choice alone, for `budget` under `relation`. A release of
+    the same data costs its own budget besides; `release_budget` is that one, which the choice is made for. With a public
+    `domain` the bound is a norm that counts are scaled to. Methods: "joint" (bound, cap on one item and noise together, for
+    the `objective` "error" or "items"), "em" and "gem" (the paper's Algorithm 4, with `kappa`) for items that come from the
+    data; "quantile-rank" and "quantile-gem" for a domain with Laplace noise; "em", "gem", "dp-gd", "output-perturbation"
+    and "m-quantile" for one with Gaussian noise.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        release_budget: Budget,
+        domain: Iterable[str] | Iterable[int] | None = None,
+        method: str = "auto",
+        objective: str = "error",
+        noise: str = "auto",
+        max_per_item: int | None = None,
+        kappa: float = 2,
+        sparsity: int | None = None,
+        users: int = 100_000,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._relation = Relation.parse(relation)
+        self._domain = None if domain is None else public_domain(domain, item_type)
+        self._release, self._shards = release, check_shards(shards)
+        self._choice: Choice
+        if self._domain is None:
+            self._choice = choose_unknown_domain(
+                budget, release_budget, self._relation, method, objective, noise, max_per_item, kappa
+            )
+        else:
+            size = len(self._domain)
+            self._choice = choose_public_domain(
+                budget, release_budget, self._relation, size, noise, method, sparsity, users
+            )
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        budget = self._choice.budget
+        step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self._choice.details())
+        return Guarantee(budget.epsilon, budget.delta, self._relation, (step,))
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
+        check_whole(rows)
+        contributions = as_contributions(rows)
+        if self._domain is not None:
+            contributions = contributions | "OnlyDomain" >> OnlyDomain(self._domain)
+        shards = contributions | "UserShards" >> UserShards(self._shards)
+        release = release_for(rows.pipeline, self._release)
+        return choose(shards, self._choice, release, self._shards, full_label(rows), keep=False).chosen
+
+
+class Chosen(NamedTuple):
+    """The one `ChosenBound`, and if they are kept, the shards of users that it was chosen from, gathered and packed."""
+
+    chosen: beam.PCollection
+    shards: beam.PCollection
+
+
+def choose(
+    shards: beam.PCollection, choice: Choice, release: Release, number: int, label: str, keep: bool = True
+) -> Chosen:
+    """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness."""
+    tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_outputs(
+        "tables", "items", main="shards"
+    )
+    empty = shards.pipeline | "EmptyTable" >> beam.Create([(0, encode_table([0] * choice.entries))], reshuffle=False)
+    tables = [empty, tabled.tables]  # (0, table)
+    if choice.by_item:
+        tables.append(
+            tabled.items  # (item shard, chunk)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(tuple[int, bytes])
+        )
+    chosen = (
+        tables
+        | "AllTables" >> beam.Flatten()
+        | "GatherTables" >> beam.GroupByKey()
+        | "Decide" >> beam.ParDo(_Decide(choice, release, label)).with_output_types(ChosenBound)
+    )
+    return Chosen(chosen, tabled.shards)
+
+
+class BoundAsDecided(beam.PTransform):
+    """Packed shards of users, bounded as was decided; `label` names the bounding, as that of `Bounded` does."""
+
+    def __init__(
+        self, auto: AutoRelease, decided: beam.PCollection[Decided], release: Release, number: int, label: str
+    ) -> None:
+        super().__init__()
+        self._decided = decided
+        self._bound = _BoundAsDecided(auto, release, label, number)
+
+    def expand(self, shards: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+        decided = beam.pvalue.AsSingleton(self._decided)
+        return shards | "Bound" >> beam.ParDo(self._bound, decided).with_output_types(ContributionBatch)
+
+
+@beam.typehints.with_output_types(tuple[int, bytes])
+class _Tabulate(Ahead):
+    """(shard, chunks) -> tables, what items need by item shard, and if kept the packed shard."""
+
+    def __init__(self, choice: Choice, item_shards: int, keep: bool) -> None:
+        self._choice, self._item_shards, self._keep = choice, item_shards, keep
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        shard = gather(chunks)
+        yield beam.pvalue.TaggedOutput("tables", (0, encode_table(self._choice.user_table(shard))))
+        for chunk in self._choice.item_chunks(shard, self._item_shards):
+            yield beam.pvalue.TaggedOutput("items", chunk)
+        if self._keep:
+            yield number, pack_shard(shard)
+
+
+class _TabulateItems(beam.DoFn):
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+        yield 0, encode_table(self._choice.item_table(group[1]))
+
+
+class _Decide(beam.DoFn):
+    """Fetches the key on the worker, so that it is never part of the pipeline."""
+
+    def __init__(self, choice: Choice, release: Release, label: str) -> None:
+        self._choice, self._release, self._label = choice, release, label
+
+    def setup(self) -> None:
+        self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[ChosenBound]:
+        yield decide(self._choice, add_tables(group[1]), self._subkey)
+
+
+class _BoundAsDecided(beam.DoFn):
+    def __init__(self, auto: AutoRelease, release: Release, label: str, number: int) -> None:
+        self._auto, self._release, self._label = auto, release, label
+        self._provenance = provenance(label, release.id, number)
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
+        number, shard = packed
+        steps = self._auto.steps(decided.chosen)
+        subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
+        yield bound_shard(unpack_shard(shard), steps, subkeys, self._provenance).to_batch(number)
