@@ -18,7 +18,6 @@ from headcount.pipelines.generate import generate
 
 _SHOWN = 20
 _BAR = 24
-_BOUND = 10
 _SEED = 1
 
 
@@ -43,28 +42,29 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     print(f"{log}: a synthetic log of {args.rows:,} rows, heavy users who repeat themselves")
     flags = [
         *("--input", str(log), "--user", "user", "--item", "item"),
-        *("--epsilon", "1", "--delta", "1e-8", "--bound", str(_BOUND)),
+        *("--epsilon", "1", "--delta", "1e-8"),
         *("--output", str(result), "--overwrite"),
     ]
     started = time.monotonic()
     histogram.run(*options.parse(histogram.COMMAND, flags))
     elapsed = time.monotonic() - started
     print()
-    print(table(_largest(result), _truth(log)))
+    report = json.loads((result / "report.json").read_text())
+    print(table(_largest(result), _truth(log), report["chosen"]["bound"]))
     print()
-    print("\n".join(json.loads((result / "report.json").read_text())["guarantee"]["words"]))
+    print("\n".join(report["guarantee"]["words"]))
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")
     return 0
 
 
-def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int]) -> str:
+def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int], bound: int) -> str:
     """Noisy counts (item, count, stddev) with bars, and the true number of rows beside them."""
     lines = [
         f"The {len(noisy)} largest noisy counts, with two standard deviations of the noise.",
         "The true rows stand beside them because this is a demo with made-up users: never publish them.",
-        f"Counts lie below the truth as every user counts for {_BOUND} rows at most.",
+        f"Counts lie below the truth as every user counts for {bound} rows at most, which the job chose by itself.",
         "",
         f"{'item':<12} {'noisy count':>12} {'+-':>6}  {'':<{_BAR}} {'true rows':>10}",
     ]

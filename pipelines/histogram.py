@@ -9,8 +9,8 @@ from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.steps import MAX_BOUND
 from headcount.pipelines import options, report
+from headcount.pipelines.bound_options import add_choice, bound_or_auto, check_choice
 from headcount.pipelines.command import Command
 from headcount.pipelines.domain import read_domain
 from headcount.pipelines.job import Plan, run_job
@@ -23,39 +23,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = options.add_budget(parser)
     group.add_argument(
         "--bound",
-        type=options.whole_number(most=MAX_BOUND),
-        metavar="C",
-        help="events of one user that count at most (up to 1000000000); with --domain, the norm that they are scaled to",
-    )
-    group.add_argument(
-        "--max-per-item",
-        type=options.whole_number(),
-        metavar="c",
-        help="events of one user that count at most on one item",
-    )
-    group.add_argument(
-        "--noise",
-        choices=("auto", "laplace", "gaussian"),
+        type=bound_or_auto,
         default="auto",
-        help="auto takes the one with the lower threshold, and laplace with --domain (default: %(default)s)",
+        metavar="auto|C",
+        help="events of one user that count at most (up to 1000000000); with --domain, the norm that they are scaled to; "
+        "auto chooses it privately (default: %(default)s)",
     )
     group.add_argument(
-        "--domain",
-        metavar="FILE",
-        help="the items to count, one per line, if they are public; all of them are released",
+        "--bound-share",
+        type=options.number,
+        metavar="S",
+        help="share of epsilon that choosing the bound takes (default: 0.1, or 0.05 with --objective items)",
     )
+    add_choice(group)
     options.add_output(parser)
     options.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon", "--bound")
+    options.require(args, "--epsilon")
     budget = options.make_budget(args)
-    if args.domain is not None and args.max_per_item is not None:
-        raise ParameterError(f"--max-per-item {args.max_per_item} is of no use with --domain: leave it out")
-    if args.max_per_item is not None and args.max_per_item > args.bound:
-        raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
+    check_choice(args)
+    if args.bound != "auto":
+        for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
+            if given is not None:
+                raise ParameterError(f"{flag} {given} is for --bound auto, got --bound {args.bound}: leave one out")
+        if args.bound_method != "auto":
+            raise ParameterError(
+                f"--bound-method {args.bound_method} is for --bound auto, got --bound {args.bound}: leave one out"
+            )
+        if args.max_per_item is not None and args.max_per_item > args.bound:
+            raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
     if args.domain is None and budget.delta == 0:
         raise ParameterError(
             "--delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"
@@ -68,41 +67,37 @@ def make_transform(
     """The transform that the flags ask for."""
     common = {
         "bound": args.bound,
+        "noise": args.noise,
         "relation": Relation.parse(args.relation),
         "release": release,
         "item_type": item_type,
         "shards": shards,
         "partitions": args.output_files,
+        "bound_method": args.bound_method,
+        "bound_share": args.bound_share,
     }
     budget = options.make_budget(args)
     if args.domain is None:
-        return UnboundedHistogram(budget, max_per_item=args.max_per_item, noise=args.noise, **common)
+        objective = args.objective or "error"
+        return UnboundedHistogram(budget, max_per_item=args.max_per_item, objective=objective, **common)
     items = read_domain(args.domain, item_type, args.max_item_bytes)
-    return BoundedHistogram(budget, items, noise=args.noise, **common)
+    return BoundedHistogram(budget, items, **common)
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
-    noise: NoisePlan = transform.plan
-    parameters = {
-        "user": args.user,
-        "item": args.item,
-        "count": args.count,
-        "item_type": item_type.__name__,
-        "drop_null": args.drop_null,
-        "max_item_bytes": args.max_item_bytes,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
-        "relation": args.relation,
+    chosen = not isinstance(transform.plan, NoisePlan)
+    parameters = options.shared_parameters(args, item_type) | {
         "bound": args.bound,
         "max_per_item": args.max_per_item,
-        "noise": noise.kind,
+        "noise": transform.plan.kind if isinstance(transform.plan, NoisePlan) else args.noise,
+        "objective": (args.objective or "error") if chosen and args.domain is None else None,
+        "bound_method": args.bound_method if chosen else None,
+        "bound_share": args.bound_share,
         "public_domain": args.domain is not None,
-        "format": args.format,
-        "output_files": args.output_files,
     }
-    return Plan(transform, transform.guarantee(), parameters)
+    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
@@ -122,7 +117,7 @@ COMMAND = Command(
     run=run,
     example=(
         "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --epsilon 1 --delta 1e-8 --bound 10 --output out/"
+        "      --epsilon 1 --delta 1e-8 --output out/"
     ),
     takes_beam_flags=True,
 )

@@ -7,35 +7,43 @@ import dataclasses
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.job.utils import dict_to_struct
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.randomness import Release
-from headcount.pipelines import failures, memory, options, progress, report, sinks, sources, storage
+from headcount.pipelines import bigquery, failures, memory, options, progress, report, sink_bigquery, sinks, sources
 from headcount.pipelines.signals import Signals, Stopped
 from headcount.transforms.contributions import Contributions
+from headcount.transforms.histogram import CountsAndDecision
 
-_BYTES_PER_SHARD = 8 << 20  # of input files, which are compressed: a shard stays below 32 MB
+_BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
+_FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What a command computes from the events, and what it promises.
 
-    `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier.
-    `parameters` are the public ones, for the report.
+    `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
+    decision that the job came to, which then goes into the report.
+    `parameters` are the public ones, for the report; `files` begins the names of the files.
     """
 
     transform: beam.PTransform
     guarantee: Guarantee
     parameters: report.Parameters
+    files: str = "counts"
 
 
 def run_job(
@@ -58,26 +66,31 @@ def run_job(
         if runner is not None:
             inputs = inputs.absolute()
         types = sources.column_types(inputs, args.user, args.item, args.count, options.item_type(args))
-        plan = make_plan(release, types.item, args.shards or shards_for(inputs.bytes))
-        content = report.make_report(command, release.id, plan.guarantee, plan.parameters)
-        target = sinks.Target(storage.normal(args.output), release.id, args.output_files, args.format, args.overwrite)
-        sinks.prepare(target)
+        plan = make_plan(
+            release, types.item, args.shards or shards_for(inputs.decoded(types), shared=runner is not None)
+        )
+        sink: Any = sink_bigquery if bigquery.is_table(args.output) else sinks
+        target = sink.make_target(
+            args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
+        )
+        sink.prepare(target)
         columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
             with progress.Progress(sys.stderr):
-                pipeline = beam.Pipeline(options=beam_options)
-                _ = (
+                pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
+                result = (
                     pipeline
                     | "Read" >> sources.ReadEvents(inputs, args.user, args.item, args.count, types)
                     | "Name" >> beam.ParDo(_Name(columns))  # batches with the columns of the files
                     | "Contributions" >> _contributions(args)
-                    | _label(command) >> plan.transform  # (k, rows)
-                    | "Output" >> sinks.WriteOutput(target, content)
+                    | _label(command) >> plan.transform
                 )
+                rows, content = _reported(result, command, release.id, plan)
+                _ = rows | "Output" >> sinks.WriteOutput(target, content, sink.commit)
                 finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
         except BaseException as error:
             signals.ignore()
-            sinks.abandon(target)
+            sink.abandon(target)
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
             message = failures.input_error(error)
@@ -85,10 +98,23 @@ def run_job(
                 raise InputError(message) from error
             raise
     if finished:
-        print(f"wrote {args.output} (release {release.id})")
+        chosen = report.chosen_words(sink.read_report(target))
+        print("\n".join([*([chosen] if chosen else []), f"wrote {args.output} (release {release.id})"]))
     else:
-        print(f"submitted; {args.output} is complete when report.json is there (release {release.id})")
+        print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
     return 0
+
+
+def _reported(
+    result: beam.PCollection | CountsAndDecision, command: str, release_id: str, plan: Plan
+) -> tuple[beam.PCollection, bytes | beam.PCollection[bytes]]:
+    """The rows of a command's transform, and the report on them: known now, or once the job has decided."""
+    if not isinstance(result, CountsAndDecision):
+        return result, report.make_report(command, release_id, plan.guarantee, plan.parameters)
+    written = result.decision | "Report" >> beam.Map(
+        report.decided_report, command, release_id, plan.parameters
+    ).with_output_types(bytes)
+    return result.counts, written
 
 
 def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]:
@@ -102,10 +128,19 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
     return given, standard.runner
 
 
-def shards_for(size: int) -> int:
-    """How many shards of users for this many bytes of input files."""
+def _local_runner(beam_options: PipelineOptions) -> FnApiRunner:
+    """The runner in this process, whose worker processes get Beam's options: by itself it leaves them without."""
+    given = beam_options.get_all_options(drop_default=True)
+    # Numbers as text: the message knows floats alone, and no flag takes a 2.0 for a 2.
+    options = {f"beam:option:{name}:v1": str(value) if type(value) is int else value for name, value in given.items()}
+    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=dict_to_struct(options))
+    return FnApiRunner(provision_info=ExtendedProvisionInfo(provision))
+
+
+def shards_for(size: int, shared: bool = False) -> int:
+    """How many shards of users for this many bytes of input, without compression; more if several workers share them."""
     wanted = -(-size // _BYTES_PER_SHARD)
-    return min(max(wanted, _FEWEST_SHARDS), _MOST_SHARDS)
+    return min(max(wanted, _FEWEST_TO_SHARE if shared else _FEWEST_SHARDS), _MOST_SHARDS)
 
 
 def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:

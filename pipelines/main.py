@@ -24,6 +24,9 @@ from headcount.pipelines.signals import Stopped
 # Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {
     "histogram": "headcount.pipelines.histogram:COMMAND",
+    "bound": "headcount.pipelines.bound:COMMAND",
+    "count": "headcount.pipelines.count:COMMAND",
+    "explain-yaml": "headcount.pipelines.yaml_provider:COMMAND",
     "generate": "headcount.pipelines.tools:GENERATE",
     "key": "headcount.pipelines.tools:KEY",
     "demo": "headcount.pipelines.demo:COMMAND",

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, Release, ephemeral_key
+from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
 from headcount.mechanisms.relation import Relation
 from headcount.pipelines.command import Command
 
@@ -95,7 +95,8 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "--input",
         action="append",
         metavar="GLOB",
-        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip; may be repeated",
+        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, s3:// or hdfs://; "
+        "or bigquery://project.dataset.table; may be repeated",
     )
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
     group.add_argument("--item", metavar="COLUMN", help="the column to count")
@@ -139,7 +140,11 @@ def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the result goes."""
     group = parser.add_argument_group("what to write")
-    group.add_argument("--output", metavar="DIR", help="the directory of the result, which is made")
+    group.add_argument(
+        "--output",
+        metavar="DIR",
+        help="the directory of the result, or bigquery://project.dataset.table, which is made",
+    )
     group.add_argument("--format", choices=FORMATS, default="parquet", help="default: %(default)s")
     group.add_argument("--overwrite", action="store_true", help="replace an earlier output of Headcount")
     group.add_argument(
@@ -157,6 +162,11 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     source = group.add_mutually_exclusive_group()
     source.add_argument("--key-file", metavar="FILE", help="key file (see: headcount key), on every worker")
     source.add_argument("--key-env", metavar="NAME", help="environment variable of the workers with the key")
+    source.add_argument(
+        "--key-secret",
+        metavar="RESOURCE",
+        help="Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N",
+    )
     group.add_argument(
         "--release-id", metavar="ID", help="only to repeat a release of the same input: its id (and its key)"
     )
@@ -167,6 +177,23 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="shards of users (default: by the size of the input)",
     )
+
+
+def shared_parameters(args: argparse.Namespace, item_type: type) -> dict[str, str | int | float | bool | None]:
+    """The public parameters that every job has, for its report."""
+    return {
+        "user": args.user,
+        "item": args.item,
+        "count": args.count,
+        "item_type": item_type.__name__,
+        "drop_null": args.drop_null,
+        "max_item_bytes": args.max_item_bytes,
+        "epsilon": args.epsilon,
+        "delta": args.delta,
+        "relation": args.relation,
+        "format": args.format,
+        "output_files": args.output_files,
+    }
 
 
 def item_type(args: argparse.Namespace) -> type | None:
@@ -199,23 +226,31 @@ def is_on_this_machine(runner: str | None) -> bool:
 
 def make_release(args: argparse.Namespace, runner: str | None) -> Release:
     """The release of `add_release`. The object names where the key lies and never holds it."""
-    if args.key_file is None and args.key_env is None:
+    source = _key_source(args)
+    if source is None:
         if args.release_id is not None:
             raise ParameterError(
                 f"--release-id {args.release_id!r} repeats a release, which needs the key of that release: "
-                "give --key-file or --key-env"
+                "give --key-secret, --key-file or --key-env"
             )
         if not is_on_this_machine(runner):
             raise ParameterError(
-                f"the runner {runner} needs a key that its workers can reach: give --key-env or --key-file"
+                f"the runner {runner} needs a key that its workers can reach: give --key-secret, --key-env or --key-file"
             )
         return Release(ephemeral_key())
-    source = KeyFile(args.key_file) if args.key_file is not None else KeyEnvironment(args.key_env)
     if is_on_this_machine(runner):
         source.fetch()  # a bad key is told now and not by a worker
     elif isinstance(source, KeyFile):
         source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
     return Release(source, args.release_id)
+
+
+def _key_source(args: argparse.Namespace) -> KeySource | None:
+    if args.key_file is not None:
+        return KeyFile(args.key_file)
+    if args.key_env is not None:
+        return KeyEnvironment(args.key_env)
+    return KeySecret(args.key_secret) if args.key_secret is not None else None
 
 
 def _unknown_to_beam(flags: Sequence[str]) -> list[str]:

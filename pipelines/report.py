@@ -1,7 +1,8 @@
 """What a job says of itself: report.json beside the result, and `--explain` before there is one.
 
 The report is part of what is published. It holds the promise and public parameters only: no rows, bytes,
-shards, dropped rows, timings, file lists or key source. So it is complete before the job starts.
+shards, dropped rows, timings, file lists or key source. It is complete before the job starts, but for what the job
+chooses itself, at a cost that the promise states.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import platform
 import statistics
 from collections.abc import Mapping
 from importlib import metadata
+from typing import Protocol
 
+from headcount.mechanisms.auto_histogram import AutoRelease
 from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.pipelines.sinks import REPORT_MARK
 
@@ -28,7 +32,30 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES}
 
 
-def make_report(command: str, release_id: str, guarantee: Guarantee, parameters: Parameters) -> bytes:
+class Decision(Protocol):
+    """What a job has chosen, and what it therefore promises."""
+
+    @property
+    def chosen(self) -> ChosenBound:
+        """The chosen bound."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The whole promise, in the numbers of the choice."""
+
+
+def decided_report(decision: Decision, command: str, release_id: str, parameters: Parameters) -> bytes:
+    """The content of report.json where the job chose the bound."""
+    return make_report(command, release_id, decision.guarantee, parameters, decision.chosen)
+
+
+def make_report(
+    command: str,
+    release_id: str,
+    guarantee: Guarantee,
+    parameters: Parameters,
+    chosen: ChosenBound | None = None,
+) -> bytes:
     """The content of report.json; parameters that are None were not given and are left out."""
     content = {
         REPORT_MARK: metadata.version("headcount"),
@@ -38,6 +65,8 @@ def make_report(command: str, release_id: str, guarantee: Guarantee, parameters:
         "parameters": {name: value for name, value in parameters.items() if value is not None},
         "versions": versions(),
     }
+    if chosen is not None:
+        content["chosen"] = {name: value for name, value in chosen._asdict().items() if value}
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -67,12 +96,31 @@ def expected_error(plan: NoisePlan) -> ExpectedError:
     return ExpectedError(plan.stddev, _half_width(plan) * unit, threshold, even, sure)
 
 
-def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
-    """The promise and what it costs, in words, before anything is read."""
+def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:
+    """The promise and what it costs, in words, before anything is read; where the bound is chosen, at both ends."""
+    lines = [guarantee.words().rstrip()]
+    if isinstance(plan, NoisePlan):
+        lines += ["", *_expected(plan)]
+    else:
+        for end in plan.choice.ends():
+            lines += ["", f"if a bound of {end.bound:,} is chosen:", *_expected(plan.decided(end).plan)]
+    lines += ["", "bounding users lowers the counts besides: what they did beyond the bound does not count"]
+    return "\n".join(lines)
+
+
+def chosen_words(content: bytes) -> str | None:
+    """What a report says was chosen, for a person; None if nothing was."""
+    chosen = json.loads(content).get("chosen")
+    if chosen is None:
+        return None
+    cap = f", at most {chosen['max_per_item']:,} on one item" if "max_per_item" in chosen else ""
+    return f"chosen: a bound of {chosen['bound']:,}{cap}, with {chosen['noise']} noise"
+
+
+def _expected(plan: NoisePlan) -> list[str]:
+    """Noise and threshold in words."""
     error = expected_error(plan)
     lines = [
-        guarantee.words().rstrip(),
-        "",
         f"noise: {plan.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy counts are within {error.half_width:,.4g} of the bounded count",
     ]
@@ -84,8 +132,7 @@ def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
             f"a bounded count of {error.even_count:,} is released with a chance of 50 %,"
             f" one of {error.sure_count:,} with 99.9 %",
         ]
-    lines.append("bounding users lowers the counts besides: what they did beyond the bound does not count")
-    return "\n".join(lines)
+    return lines
 
 
 def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:

@@ -29,6 +29,7 @@ def test_every_flag():
         *("--epsilon", "1", "--delta", "1e-8", "--relation", "replace", "--noise", "gaussian"),
         *("--bound", "10", "--max-per-item", "2", "--domain", "d.txt", "--output", "out", "--format", "avro"),
         *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
+        *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
     )
     assert beam_flags == []
@@ -37,6 +38,7 @@ def test_every_flag():
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
         **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
+        **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
     }
 
@@ -79,7 +81,7 @@ def test_refusals_name_the_flag_and_the_value(flags, words):
 
 def test_missing_flags_are_named():
     assert refused("--bound", "10") == "missing --epsilon"
-    assert refused("--delta", "1e-8") == "missing --epsilon, --bound"
+    assert refused("--delta", "1e-8") == "missing --epsilon"
 
 
 def test_delta_may_be_zero_with_a_domain():
@@ -163,9 +165,10 @@ def test_a_bad_key_is_refused_before_a_local_run(tmp_path):
 
 
 def test_shards_follow_the_size_of_the_input():
-    assert shards_for(0) == shards_for(32 << 20) == 4
-    assert shards_for(800 << 20) == 100
+    assert shards_for(0) == shards_for(64 << 20) == 4
+    assert shards_for(1600 << 20) == 100
     assert shards_for(1 << 50) == 4096
+    assert shards_for(0, shared=True) == 32
 
 
 def domain(content, item_type=str):

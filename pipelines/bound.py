@@ -1,0 +1,135 @@
+"""`headcount bound`: the private choice of a bound alone, for a release that is made later."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.chosen import ChosenBound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.relation import Relation
+from headcount.pipelines import options
+from headcount.pipelines.bound_options import add_choice, check_choice
+from headcount.pipelines.command import Command
+from headcount.pipelines.domain import read_domain
+from headcount.pipelines.job import Plan, run_job
+from headcount.transforms.bounds import ChooseBound
+from headcount.transforms.histogram import CountsAndDecision
+
+
+class ChosenAlone(NamedTuple):
+    """What was chosen, and what choosing it promises."""
+
+    chosen: ChosenBound
+    guarantee: Guarantee
+
+
+class ChooseRow(beam.PTransform):
+    """Contributions -> the choice as the one row of an output, and as the decision for its report."""
+
+    def __init__(self, choose: ChooseBound, files: int) -> None:
+        super().__init__()
+        self._choose = choose
+        self._files = files
+
+    def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
+        chosen = contributions | "ChooseBound" >> self._choose
+        rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
+        decision = chosen | "WithGuarantee" >> beam.Map(ChosenAlone, self._choose.guarantee())
+        return CountsAndDecision(rows, decision)
+
+
+def _to_row(chosen: ChosenBound, files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    row = pa.RecordBatch.from_pylist([chosen._asdict()])
+    return ((k, row if k == 0 else row.slice(1)) for k in range(files))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--for-epsilon", type=options.number, metavar="E", help="the epsilon of the release that the bound is for"
+    )
+    group.add_argument(
+        "--for-delta", type=options.number, default=0.0, metavar="D", help="the delta of that release (default: 0)"
+    )
+    add_choice(group)
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon", "--for-epsilon")
+    check_choice(args)
+    if args.delta and args.bound_method != "dp-gd":
+        raise ParameterError(f"--delta {args.delta} is of use to --bound-method dp-gd only: leave it out")
+    if args.domain is None and args.for_delta == 0:
+        raise ParameterError(
+            "--for-delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"
+        )
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> ChooseBound:
+    """The transform that the flags ask for."""
+    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    return ChooseBound(
+        options.make_budget(args),
+        Budget(args.for_epsilon, args.for_delta),
+        domain,
+        method=args.bound_method,
+        objective=args.objective or "error",
+        noise=args.noise,
+        max_per_item=args.max_per_item,
+        relation=Relation.parse(args.relation),
+        release=release,
+        item_type=item_type,
+        shards=shards,
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    parameters = options.shared_parameters(args, item_type) | {
+        "for_epsilon": args.for_epsilon,
+        "for_delta": args.for_delta,
+        "objective": (args.objective or "error") if args.domain is None else None,
+        "bound_method": args.bound_method,
+        "max_per_item": args.max_per_item,
+        "noise": args.noise,
+        "public_domain": args.domain is not None,
+    }
+    return Plan(ChooseRow(transform, args.output_files), transform.guarantee(), parameters, files="bound")
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(make_transform(args, None, options.item_type(args) or str, None).guarantee().words())
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="bound",
+    help="Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount bound --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-8 --output bound/"
+    ),
+    takes_beam_flags=True,
+)

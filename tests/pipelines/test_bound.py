@@ -1,0 +1,116 @@
+"""Bounds that are chosen, from the command line: `headcount histogram` without --bound, and `headcount bound`."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness import write_key_file
+from headcount.pipelines import bound, histogram, options
+from headcount.pipelines.main import main
+
+SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
+FILE = "counts-00000-of-00001.csv"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """20,000 rows of users of very different size on ten common items and many rare ones; a key and a domain."""
+    directory = tmp_path_factory.mktemp("bound")
+    generator = np.random.default_rng(3)
+    item, user = generator.geometric(0.3, 20_000), generator.zipf(1.3, 20_000) % 3000
+    columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item]}
+    pq.write_table(pa.table(columns), directory / "events.parquet")
+    write_key_file(directory / "key")
+    (directory / "domain.txt").write_text("\n".join(f"i{n}" for n in range(1, 20)) + "\n")
+    return directory
+
+
+def run(command, place, out, *flags):
+    key = ["--key-file", place / "key", "--release-id", "r", "--format", "csv"]
+    words = [command, "--input", place / "events.parquet", *key, "--output", out, *flags]
+    assert main([str(word) for word in words]) == 0
+    return json.loads((out / "report.json").read_text())
+
+
+def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
+    report = run("histogram", place, tmp_path / "a", *SHAPE)
+    said = capsys.readouterr().out
+    assert f"chosen: a bound of {report['chosen']['bound']}" in said
+    choice, bounding, noise = report["guarantee"]["mechanisms"]
+    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 1e-6)
+    assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.1, 0.9, 1e-6)
+    assert f"{report['chosen']['bound']} events" in bounding["details"]["a user adds at most"]
+    assert report["parameters"]["bound"] == "auto"
+    again = run("histogram", place, tmp_path / "b", *SHAPE, "--shards", 9, "--direct_runner_bundle_repeat=2")
+    assert again == report
+    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+
+
+def test_share_method_and_objective_are_passed_on(place, tmp_path):
+    flags = ["--objective", "items", "--noise", "laplace", "--max-per-item", 1]
+    report = run("histogram", place, tmp_path / "items", *SHAPE, *flags)
+    assert report["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
+    assert report["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
+    assert report["chosen"]["noise"] == "laplace" and report["chosen"].get("max_per_item", 1) == 1
+    report = run("histogram", place, tmp_path / "gem", *SHAPE, "--bound-method", "gem", "--bound-share", 0.25)
+    assert report["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
+    assert [step["epsilon"] for step in report["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
+
+
+def test_a_public_domain_without_a_bound(place, tmp_path):
+    report = run("histogram", place, tmp_path / "out", *SHAPE, "--noise", "gaussian", "--domain", place / "domain.txt")
+    assert report["chosen"]["noise"] == "gaussian"
+    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 20
+
+
+def test_the_bound_alone(place, tmp_path, capsys):
+    shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
+    report = run("bound", place, tmp_path / "out", *shape, "--output-files", 2)
+    chosen = report["chosen"]
+    assert f"chosen: a bound of {chosen['bound']}" in capsys.readouterr().out
+    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (0.1, 0)
+    header, row = (tmp_path / "out" / "bound-00000-of-00002.csv").read_text().splitlines()
+    assert header.replace('"', "") == "bound,max_per_item,noise"
+    assert row.replace('"', "") == f"{chosen['bound']},{chosen.get('max_per_item', 0)},{chosen['noise']}"
+    assert len((tmp_path / "out" / "bound-00001-of-00002.csv").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "words"),
+    [
+        (histogram, ["--bound", "5", "--objective", "items"], ["--objective items", "--bound 5"]),
+        (histogram, ["--bound", "5", "--bound-share", "0.2"], ["--bound-share 0.2", "--bound 5"]),
+        (histogram, ["--bound", "5", "--bound-method", "em"], ["--bound-method em", "--bound 5"]),
+        (histogram, ["--bound", "some"], ["--bound", "'some'"]),
+        (histogram, ["--objective", "fun"], ["--objective", "'fun'"]),
+        (histogram, ["--objective", "items", "--domain", "d"], ["--objective items", "--domain"]),
+        (bound, [], ["missing --for-epsilon"]),
+        (bound, ["--for-epsilon", "1"], ["--for-delta must be positive"]),
+        (bound, ["--for-epsilon", "1", "--for-delta", "1e-6", "--delta", "1e-7"], ["--delta 1e-07", "dp-gd"]),
+    ],
+)
+def test_refusals_name_the_flags(command, flags, words):
+    base = ["--epsilon", "1", *(["--delta", "1e-6"] if command is histogram else [])]
+    with pytest.raises(ParameterError) as error:
+        command.check(options.parse(command.COMMAND, [*base, *flags])[0])
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_explain_gives_the_shares_and_both_ends(capsys):
+    assert main(["histogram", *SHAPE, "--explain", "--noise", "laplace"]) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "choice of the bound: epsilon = 0.1",
+        "bounds 1 to 10000",
+        "if a bound of 1 is chosen",
+        "of 10,000 is",
+    ):
+        assert words in said
+    assert (
+        main(["bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"]) == 0
+    )
+    assert "(epsilon = 0.1, delta = 0)" in capsys.readouterr().out
