@@ -27,7 +27,7 @@ setup(
         "dp-accounting>=0.6,<0.7",
     ],
     extras_require={
-        "gcp": ["apache-beam[gcp]"],
+        "gcp": ["apache-beam[gcp]", "google-cloud-secret-manager>=2.20,<3", "google-crc32c>=1.5,<2"],
         "aws": ["apache-beam[aws]"],
         "hadoop": ["apache-beam[hadoop]"],
         "yaml": ["apache-beam[yaml]"],

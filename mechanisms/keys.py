@@ -2,14 +2,15 @@
 
 The key (256 bits) belongs to the owner of the data: whoever has it together with an output can take the
 noise off. So it is guarded like the raw data and never travels: a pipeline carries a *key source*, which says
-where the process that draws the noise finds the key. No object of this module holds key bytes, so none can be
-pickled or printed.
+where the process that draws the noise finds the key. No key source holds key bytes, so none can be pickled or
+printed.
 """
 
 from __future__ import annotations
 
 import atexit
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ KEY_BYTES = 32
 
 _HEX_KEY = re.compile(rb"[0-9a-fA-F]{64}")
 _RELEASE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SECRET = re.compile(r"(projects/[a-z0-9.:-]+/secrets/[A-Za-z0-9_-]{1,255}/versions/)([A-Za-z0-9_-]+)")
 _LONGEST_FILE = 1024  # a key file has 65 bytes; white space around the key is allowed
 _MAKE_ONE = "make a key file with `headcount key FILE`"
 
@@ -112,6 +114,62 @@ class KeyEnvironment:
         return _parse_key(os.fsencode(value), f"environment variable {self.name}")
 
 
+@dataclasses.dataclass(frozen=True)
+class KeySecret:
+    """One version of a secret in Google's Secret Manager, named projects/P/secrets/S/versions/N, of 64 hexadecimal digits.
+
+    The version is a number. Which one `latest` or an alias means changes when someone adds a version: a step that
+    runs again would then draw other noise for the same count, and a release could not be repeated.
+    """
+
+    resource: str
+
+    def __post_init__(self) -> None:
+        for part in self.resource.split("/"):
+            _refuse_key_as_name(part, "resource name of the key's secret")
+        found = _SECRET.fullmatch(self.resource)
+        if not found:
+            raise ParameterError(
+                f"the key's secret must be named as in projects/P/secrets/S/versions/N, got {self.resource!r}"
+            )
+        if not re.fullmatch(r"[1-9][0-9]*", found[2]):
+            raise ParameterError(
+                f"the key's secret needs a version by its number, as in {found[1]}1, got {found[2]!r}: another key could "
+                "come under that name while the job runs, and then one count would get two different noises"
+            )
+
+    def fetch(self) -> bytes:
+        """The key, by the rights of this process; refuses a secret that it cannot read or that is not a key."""
+        return _parse_key(_secret_payload(self.resource), f"secret {self.resource!r}")
+
+
+@functools.cache  # a version never changes, and a worker has many steps and threads that ask
+def _secret_payload(resource: str) -> bytes:
+    """The content of a secret's version, as it was when it was stored."""
+    # Imported only here: it takes a second, and only the extra brings it.
+    try:
+        import google_crc32c
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
+        from google.cloud import secretmanager_v1
+    except ImportError:
+        raise ParameterError(
+            f"secret {resource!r} cannot be read: Google's libraries are not installed where the noise is drawn; "
+            "install headcount[gcp] there"
+        ) from None
+    try:
+        with secretmanager_v1.SecretManagerServiceClient() as client:
+            payload = client.access_secret_version(name=resource).payload
+    except (GoogleAPIError, GoogleAuthError) as error:
+        raise ParameterError(
+            f"secret {resource!r} cannot be read: {error}; the account that draws the noise needs the role "
+            "roles/secretmanager.secretAccessor on it"
+        ) from None
+    if google_crc32c.value(payload.data) != payload.data_crc32c:
+        raise ParameterError(f"secret {resource!r} arrived damaged: its content does not match its checksum; try again")
+    return bytes(payload.data)
+
+
 def _write_fresh_key(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         os.fchmod(descriptor, 0o600)
@@ -176,7 +234,7 @@ class Release:
         if not callable(getattr(key_source, "fetch", None)):
             # The value is not echoed: it may be the key.
             raise ParameterError(
-                f"a release takes a key source such as KeyFile or KeyEnvironment, got a {type(key_source).__name__}"
+                f"a release takes a key source such as KeyFile, KeyEnvironment or KeySecret, got a {type(key_source).__name__}"
             )
         if id is None:
             id = secrets.token_hex(16)
