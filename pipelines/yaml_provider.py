@@ -1,0 +1,269 @@
+"""Headcount's transforms in Beam YAML: factories whose parameters are plain values, as they stand in a pipeline file.
+
+`deploy/yaml/providers.yaml` lists them by the names that a pipeline file uses. `headcount explain-yaml` prints what the
+steps of a pipeline file promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
+from apache_beam.runners.runner import PipelineRunner
+from apache_beam.typehints import schemas
+
+from headcount import transforms
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.contributions import MAX_ITEM_BYTES
+from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.keys import Release, ephemeral_key
+from headcount.pipelines import failures, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.domain import read_domain
+from headcount.transforms.contributions import Contributions
+from headcount.transforms.releases import in_expansion_service
+
+_BUDGET = ("epsilon", "delta")
+_MADE_HERE = ("budget", "release", "partitions")  # parameters of transforms that a pipeline file does not give
+_ITEM_TYPES = {"str": str, "int": int}
+_FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
+_QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
+
+
+class Step(beam.PTransform):
+    """One of Headcount's transforms on rows with a schema, configured by plain values; gives rows with a schema.
+
+    The parameters are those of `Contributions`, of the budget, of the release (as on the command line) and of the
+    transform itself, whose own defaults hold for what is left out or null.
+    """
+
+    def __init__(self, transform: Callable[..., Any], config: Mapping[str, Any]) -> None:
+        super().__init__()
+        given = {name: value for name, value in config.items() if value is not None}
+        columns = _parameters(Contributions)
+        own = {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
+        release = [name for name in vars(_release_parser().parse_args([])) if name not in own]
+        _refuse_unknown(transform.__name__, given, [*columns, *_BUDGET, *own, *release])
+        required = ["epsilon", *(name for name, parameter in own.items() if parameter.default is parameter.empty)]
+        missing = [name for name in required if name not in given]
+        if missing:
+            raise ParameterError(f"missing {', '.join(missing)}")
+        _check_texts(given, ["user", "item", "count", *release])
+        if not isinstance(given.get("drop_null", False), bool):
+            raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
+        self._transform = transform
+        self._contributions = Contributions(**_those(given, columns))
+        names = {"user": "user", "item": "item"} | _those(given, ("user", "item", "count"))
+        self._columns = list(names.values())
+        self._budget = Budget(**{name: _number(name, value) for name, value in _those(given, _BUDGET).items()})
+        self._arguments = _arguments(_those(given, own), given.get("max_item_bytes", MAX_ITEM_BYTES))
+        flags = [f"--{name.replace('_', '-')}={value}" for name, value in _those(given, release).items()]
+        self._release = _in_yaml(_release_parser().parse_args, flags)
+        self._guarantee: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
+
+    def default_label(self) -> str:
+        return self._transform.__name__
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self._guarantee
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        _check_columns(rows, self._columns)
+        release = self._make_release(rows.pipeline)
+        return rows | "Contributions" >> self._contributions | self._make(release)  # rows item, count, stddev
+
+    def _make_release(self, pipeline: beam.Pipeline) -> Release:
+        if isinstance(pipeline.runner, _NoRunner):  # the real key may be on the workers alone
+            return Release(ephemeral_key())
+        runners = [pipeline.options.view_as(StandardOptions).runner, type(pipeline.runner).__name__]
+        if in_expansion_service():
+            runners = ["behind this expansion service"]  # which is not told what its client runs on
+        remote = next((runner for runner in runners if not options.is_on_this_machine(runner)), None)
+        release: Release = _in_yaml(options.make_release, self._release, remote)
+        return release
+
+    def _make(self, release: Release | None) -> Any:
+        return self._transform(self._budget, release=release, **self._arguments)
+
+
+def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
+    def make(**config: Any) -> Step:
+        return Step(transform, config)
+
+    make.__name__, make.__doc__ = transform.__name__, transform.__doc__
+    return make
+
+
+# A further transform is one line here and one in providers.yaml.
+UnboundedHistogram = _factory(transforms.UnboundedHistogram)
+BoundedHistogram = _factory(transforms.BoundedHistogram)
+
+
+def _parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(transform).parameters)
+
+
+def _those(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
+
+
+def _release_parser() -> options.Parser:
+    """The command line's own parser of key source and release id: what it learns is known here at once."""
+    parser = options.Parser(add_help=False)
+    options.add_release(parser)
+    return parser
+
+
+def _in_yaml(call: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function of the command line, with the flags in its refusals spelled as parameters."""
+    try:
+        return call(*args)
+    except ParameterError as error:
+        message = _FLAG.sub(lambda flag: flag.group(1).replace("-", "_"), str(error))
+        raise ParameterError(message) from None
+
+
+def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> None:
+    for parameter in given:
+        if parameter not in known:
+            near = difflib.get_close_matches(str(parameter), known, n=1, cutoff=0.75)
+            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+            raise ParameterError(f"unknown parameter {parameter!r} of {name}; {hint}")
+
+
+def _check_texts(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name, value in _those(given, names).items():
+        if not isinstance(value, str):  # it is not echoed: it may be the key
+            raise ParameterError(f"{name} must be a text, got a value of type {type(value).__name__}: {_QUOTE}")
+
+
+def _number(name: str, value: Any) -> float:
+    """YAML takes 1e-8 for text, as it wants a point in such numbers; people do not."""
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float | str):
+            return options.number(str(value))
+    except argparse.ArgumentTypeError:
+        pass
+    raise ParameterError(f"{name} must be a number, got {value!r}")
+
+
+def _arguments(given: dict[str, Any], max_item_bytes: int) -> dict[str, Any]:
+    """The transform's own parameters, with types and files for the words that stand for them."""
+    item_type = given.get("item_type", "str")
+    if item_type not in ("str", "int"):
+        raise ParameterError(f"item_type must be str or int, got {item_type!r}")
+    arguments = dict(given)
+    if "item_type" in given:
+        arguments["item_type"] = _ITEM_TYPES[item_type]
+    domain = given.get("domain")
+    if isinstance(domain, str):
+        arguments["domain"] = _in_yaml(read_domain, domain, _ITEM_TYPES[item_type], max_item_bytes)
+    elif domain is not None:
+        _check_domain(domain, item_type)
+    return arguments
+
+
+def _check_domain(domain: Any, item_type: str) -> None:
+    if not isinstance(domain, list):
+        raise ParameterError(f"domain must be a list of items or the path of a file of them, got {domain!r}")
+    for number, item in enumerate(domain, start=1):
+        if not isinstance(item, _ITEM_TYPES[item_type]) or isinstance(item, bool):
+            hint = _QUOTE if item_type == "str" else "item_type says int"
+            raise ParameterError(f"domain: item {number} is of type {type(item).__name__}, not {item_type}: {hint}")
+
+
+def _check_columns(rows: beam.PCollection, columns: Sequence[str]) -> None:
+    """Refuses rows whose schema lacks a column; rows without a schema are looked at when they come."""
+    try:
+        fields = [name for name, _ in schemas.named_fields_from_element_type(rows.element_type)]
+    except TypeError:
+        return
+    for column in columns:
+        if column not in fields:
+            raise InputError(f"no column {column!r}; the rows have {', '.join(map(repr, fields))}")
+
+
+class _NoRunner(PipelineRunner):
+    """That of a pipeline which is only looked at."""
+
+
+class _Promises(PipelineVisitor):
+    """The steps of Headcount in a pipeline, with what each promises."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Guarantee] = {}
+
+    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
+        if isinstance(transform_node.transform, Step):
+            self.found[transform_node.full_label] = transform_node.transform.guarantee()
+
+
+def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
+    """What each of Headcount's steps promises, by its label, in the pipeline of a file with these variables (JSON).
+
+    The pipeline is put together and not run. (Some of Beam's readers look into a file for its columns then.)
+    """
+    try:
+        import jinja2
+        import yaml
+        from apache_beam.yaml.main import build_pipeline_components_from_argv
+    except ImportError:  # workers and other commands do without it
+        raise ParameterError("Beam YAML needs the extra headcount[yaml]: pip install 'headcount[yaml]'") from None
+    try:
+        flags = [f"--yaml_pipeline_file={file}", f"--jinja_variables={jinja_variables}"]
+        beam_options, build, _ = build_pipeline_components_from_argv(flags)
+    except (OSError, jinja2.TemplateError, yaml.YAMLError) as error:
+        raise ParameterError(f"{file} cannot be read: {error}") from None
+    pipeline = beam.Pipeline(_NoRunner(), beam_options)
+    build(pipeline)
+    steps = _Promises()
+    pipeline.visit(steps)
+    return steps.found
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the pipeline file")
+    parser.add_argument(
+        "--jinja-variables", type=_json, default="{}", metavar="JSON", help="what the file is given when it runs"
+    )
+
+
+def _json(text: str) -> str:
+    try:
+        json.loads(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an object in JSON, got {text!r}") from None
+    return text
+
+
+def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    try:
+        found = promises(args.file, args.jinja_variables)
+    except Exception as error:  # Beam wraps what a step refuses, and adds where it stands
+        message = failures.input_error(error)
+        if message is None or isinstance(error, HeadcountError):
+            raise
+        raise InputError(message) from error
+    if not found:
+        raise InputError(f"{args.file} has no step of Headcount")
+    print("\n\n".join(f"{label}\n{guarantee.words()}" for label, guarantee in found.items()))
+    return 0
+
+
+COMMAND = Command(
+    name="explain-yaml",
+    help="Print what the steps of a Beam YAML pipeline promise, without running it.",
+    add_arguments=_add_arguments,
+    run=_run,
+    example="headcount explain-yaml pipeline.yaml",
+)

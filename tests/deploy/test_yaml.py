@@ -1,0 +1,304 @@
+"""Headcount in Beam YAML: the example as its reader runs it, the parameters, and where the key is not."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.external import ExternalTransform
+from apache_beam.yaml import main as beam_yaml
+
+from headcount import transforms
+from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
+from headcount.pipelines import options, yaml_provider
+from headcount.transforms import Budget, Release
+from tests.key_search import Careless, found_in_graph
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "yaml"
+PROMISE = {"epsilon": 1, "delta": 1e-6, "bound": 3}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of 20,000 rows, of which a bound of 10 cuts some, and of which some items are rare."""
+    random = np.random.default_rng(5)
+    user = (random.pareto(1, 20_000) * 300).astype(int) % 3_000
+    item = (random.pareto(1, 20_000) * 3).astype(int) % 300
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table({"user": [f"u{u}" for u in user], "item": [f"{i:03}" for i in item]}), path)
+    return path
+
+
+def _variables(log: Path, output: Path, release: Release | None = None) -> str:
+    variables = {"input": str(log), "output": str(output)}
+    if release is not None:
+        variables |= {"key_file": str(release.key_source.path), "release_id": release.id}
+    return f"--jinja_variables={json.dumps(variables)}"
+
+
+def _run_example(*flags: str) -> None:
+    beam_yaml.run([f"--yaml_pipeline_file={FOLDER / 'example.yaml'}", "--runner=FnApiRunner", *flags])
+
+
+def _rows(directory: Path, name: str) -> list[tuple[Any, ...]]:
+    (path,) = directory.glob(f"{name}*")
+    strings = pyarrow.csv.ConvertOptions(column_types={"item": pa.string()})
+    return [tuple(row.values()) for row in pyarrow.csv.read_csv(path, convert_options=strings).to_pylist()]
+
+
+def _pipeline_yaml(steps: str) -> str:
+    return f"providers: [{{include: {FOLDER / 'providers.yaml'}}}]\npipeline: {{type: chain, transforms: [{steps}]}}"
+
+
+def _build(text: str, *flags: str) -> beam.Pipeline:
+    beam_options, build = beam_yaml.build_pipeline_components_from_yaml(text, [*flags])
+    pipeline = beam.Pipeline(options=beam_options)
+    build(pipeline)
+    return pipeline
+
+
+class _Inside(beam.PTransform):
+    """A transform in Python, nested as a step of YAML is, so that its full label is the same."""
+
+    def __init__(self, transform: beam.PTransform) -> None:
+        super().__init__()
+        self._inner = transform
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        return rows | self._inner
+
+
+def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_release, collect):
+    release = make_release("yaml")
+    _run_example(_variables(log, tmp_path / "counts.csv", release))
+    table = pq.read_table(log)
+    histogram = transforms.UnboundedHistogram(Budget(1, 1e-8), bound=10, release=release)
+    expected = collect(lambda pipeline: pipeline | beam.Create(table.to_batches()) | "Count" >> _Inside(histogram))
+    rows = _rows(tmp_path, "counts.csv")
+    assert sorted(rows) == sorted(map(tuple, expected))
+    assert 5 < len(rows) < len(table["item"].unique()), "some items are released and some are not"
+    _run_example(_variables(log, tmp_path / "other"))
+    assert _rows(tmp_path, "other") != rows, "without a key every run is a release of its own"
+
+
+def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_release, collect):
+    release = make_release("domain")
+    (tmp_path / "domain.txt").write_text("1\n2\n3\n")
+    elements = [{"who": f"u{k}", "what": 1 + k % 2, "times": 2} for k in range(40)]
+    config = {"user": "who", "item": "what", "count": "times", "epsilon": 1, "bound": 2, "item_type": "int"}
+    config |= {"domain": str(tmp_path / "domain.txt"), "key_file": str(release.key_source.path), "release_id": "domain"}
+    steps = [
+        {"type": "Create", "config": {"elements": elements}},
+        {"type": "HeadcountBoundedHistogram", "config": config},
+        {"type": "WriteToJson", "config": {"path": str(tmp_path / "out"), "num_shards": 1}},
+    ]
+    text = _pipeline_yaml(", ".join(map(json.dumps, steps)))
+    beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
+    (path,) = tmp_path.glob("out*")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    histogram = transforms.BoundedHistogram(Budget(1), [1, 2, 3], bound=2, item_type=int, release=release)
+    expected = collect(
+        lambda pipeline: (
+            pipeline
+            | beam.Create([(row["who"], row["what"], row["times"]) for row in elements])
+            | "BoundedHistogram" >> _Inside(histogram)
+        )
+    )
+    assert sorted(row["item"] for row in rows) == [1, 2, 3]
+    counts = {row["item"]: (row["count"], row["stddev"]) for row in rows}
+    for item, count, stddev in expected:
+        assert counts[item] == pytest.approx((count, stddev), rel=1e-9)  # JSON is written with ten digits
+
+
+def test_the_providers_file_lists_every_factory():
+    (provider,) = yaml.safe_load((FOLDER / "providers.yaml").read_text())
+    made = (
+        value
+        for value in vars(yaml_provider).values()
+        if inspect.isfunction(value) and "_factory." in value.__qualname__
+    )
+    module = yaml_provider.__name__
+    assert provider["transforms"] == {f"Headcount{make.__name__}": f"{module}.{make.__name__}" for make in made}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"itme": "query"}, "unknown parameter 'itme' of UnboundedHistogram; did you mean item\\?"),
+        ({"key": "ab" * 32}, "unknown parameter 'key' of UnboundedHistogram; it takes user, item, .* release_id"),
+        ({"partitions": 2}, "unknown parameter 'partitions'"),
+        ({"domain": ["a"]}, "unknown parameter 'domain' of UnboundedHistogram"),
+        ({"epsilon": None}, "missing epsilon"),
+        ({"epsilon": "one"}, "epsilon must be a number, got 'one'"),
+        ({"epsilon": True}, "epsilon must be a number, got True"),
+        ({"epsilon": -1}, "epsilon must be .* got -1"),
+        ({"delta": 0}, "needs a delta above 0"),
+        ({"bound": "ten"}, "bound must be .* got 'ten'"),
+        ({"user": 7}, "user must be a text, got a value of type int: put it in quotes"),
+        ({"user": "item"}, "must be different columns"),
+        ({"drop_null": "no"}, "drop_null must be true or false, got 'no'"),
+        ({"max_item_bytes": 0}, "max_item_bytes must be a positive integer, got 0"),
+        ({"item_type": "float"}, "item_type must be str or int, got 'float'"),
+        ({"noise": "loud"}, "noise must be .* got 'loud'"),
+        ({"relation": "none"}, "relation must be .* got 'none'"),
+        ({"key_file": "a", "key_env": "B"}, "key_env: not allowed with argument key_file"),
+        ({"release_id": 2030}, "release_id must be a text, got a value of type int"),
+    ],
+)
+def test_wrong_parameters_are_refused(config, message):
+    with pytest.raises(ParameterError, match=message) as refused:
+        yaml_provider.UnboundedHistogram(**(PROMISE | config))
+    assert "--" not in str(refused.value), "these are parameters of a file, not flags"
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (None, "missing domain"),
+        (["a", True], "domain: item 2 is of type bool, not str: put it in quotes"),
+        ({"a": 1}, "domain must be a list of items or the path of a file"),
+        ("nowhere.txt", "^domain 'nowhere.txt' cannot be read"),
+        ([], "domain is empty"),
+    ],
+)
+def test_wrong_domains_are_refused(domain, message):
+    with pytest.raises(ParameterError, match=message):
+        yaml_provider.BoundedHistogram(epsilon=1, bound=1, domain=domain)
+
+
+def test_what_is_left_out_or_null_is_the_transforms_own_default():
+    step = yaml_provider.UnboundedHistogram(**PROMISE, max_per_item=None, noise=None)
+    assert step.guarantee() == transforms.UnboundedHistogram(Budget(1, 1e-6), bound=3).guarantee()
+    other = yaml_provider.UnboundedHistogram(**PROMISE, max_per_item=1, relation="replace")
+    expected = transforms.UnboundedHistogram(Budget(1, 1e-6), bound=3, max_per_item=1, relation="replace")
+    assert other.guarantee() == expected.guarantee()
+
+
+def test_a_number_with_an_exponent_is_text_to_yaml_and_a_number_here():
+    config = yaml.safe_load("{epsilon: 1, delta: 1e-8, bound: 3}")
+    assert config["delta"] == "1e-8"
+    assert yaml_provider.UnboundedHistogram(**config).guarantee().delta == 1e-8
+
+
+def _applied(config: dict[str, Any], *flags: str) -> beam.PCollection:
+    pipeline = beam.Pipeline(options=PipelineOptions(list(flags)))
+    rows = pipeline | beam.Create([beam.Row(user="u", item="i")])
+    return rows | yaml_provider.UnboundedHistogram(**(PROMISE | config))
+
+
+def test_a_column_that_the_schema_lacks_is_refused_before_the_run():
+    with pytest.raises(InputError, match="no column 'query'; the rows have 'user', 'item'"):
+        _applied({"item": "query"}, "--runner=FnApiRunner")
+    with pytest.raises(InputError, match="no column 'times'"):
+        _applied({"count": "times"}, "--runner=FnApiRunner")
+
+
+def test_the_result_has_a_schema():
+    assert _applied({}, "--runner=FnApiRunner").element_type is transforms.NoisyCount
+    assert _applied({"item_type": "int"}, "--runner=FnApiRunner").element_type is transforms.NoisyIntCount
+
+
+def test_releases_are_refused_as_on_the_command_line(monkeypatch, tmp_path):
+    monkeypatch.delenv("HEADCOUNT_TEST_KEY", raising=False)
+    with pytest.raises(ParameterError, match="runner FlinkRunner needs a key .* give .*key_env.*key_file"):
+        _applied({}, "--runner=FlinkRunner")
+    _applied({"key_env": "HEADCOUNT_TEST_KEY"}, "--runner=FlinkRunner")  # the workers have it, this process need not
+    with ExternalTransform.outer_namespace("external_1"):  # as a provider of type pythonPackage expands it
+        with pytest.raises(ParameterError, match="behind this expansion service needs a key"):
+            _applied({}, "--runner=FnApiRunner")
+        _applied({"key_env": "HEADCOUNT_TEST_KEY"}, "--runner=FnApiRunner")
+    with pytest.raises(ParameterError, match="HEADCOUNT_TEST_KEY is not set"):
+        _applied({"key_env": "HEADCOUNT_TEST_KEY"}, "--runner=FnApiRunner")
+    with pytest.raises(ParameterError, match="release_id 'r' repeats a release, which needs the key"):
+        _applied({"release_id": "r"}, "--runner=FnApiRunner")
+    with pytest.raises(ParameterError, match="looks like a key itself") as refused:
+        _applied({"key_file": "ab" * 32}, "--runner=FnApiRunner")
+    assert "abab" not in str(refused.value)
+
+
+def test_beam_yaml_shows_the_refusal_with_its_line():
+    text = _pipeline_yaml(
+        "{type: Create, config: {elements: [{user: u, item: i}]}},\n{type: HeadcountUnboundedHistogram}"
+    )
+    with pytest.raises(ValueError, match='"HeadcountUnboundedHistogram" at line 3: missing epsilon'):
+        _build(text, "--runner=FnApiRunner")
+
+
+def test_windows_are_refused():
+    step = (
+        f"{{type: HeadcountUnboundedHistogram, windowing: {{type: fixed, size: 60s}}, config: {json.dumps(PROMISE)}}}"
+    )
+    text = _pipeline_yaml(f"{{type: Create, config: {{elements: [{{user: u, item: i}}]}}}}, {step}")
+    with pytest.raises(ValueError, match="this one is windowed"):
+        _build(text, "--runner=FnApiRunner")
+
+
+def test_the_key_is_neither_in_the_graph_nor_in_the_file(make_release):
+    release = make_release("graph", key=0xAB)
+    config = {"epsilon": 1, "delta": 1e-6, "bound": 3, "key_file": str(release.key_source.path), "release_id": "graph"}
+    create = json.dumps({"type": "Create", "config": {"elements": [{"user": "u", "item": "i"}]}})
+    text = _pipeline_yaml(f"{create}, {json.dumps({'type': 'HeadcountUnboundedHistogram', 'config': config})}")
+    key = release.key_source.fetch()
+    pipeline = _build(text, "--runner=FnApiRunner")
+    assert key.hex() not in text
+    assert found_in_graph(pipeline.to_runner_api(), os.fsencode(release.key_source.path)), "where the key lies"
+    assert not found_in_graph(pipeline.to_runner_api(), key)
+    pipeline | "More" >> beam.Create([1]) | "Careless" >> beam.ParDo(Careless(key))
+    assert found_in_graph(pipeline.to_runner_api(), key), "the search sees what it looks for"
+
+
+def _explain(*argv: str) -> int:
+    args, beam_flags = options.parse(yaml_provider.COMMAND, argv)
+    return yaml_provider.COMMAND.run(args, beam_flags)
+
+
+def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
+    variables = _variables(log, tmp_path / "out").replace("jinja_variables", "jinja-variables")
+    assert _explain(str(FOLDER / "example.yaml"), variables) == 0
+    words = transforms.UnboundedHistogram(Budget(1, 1e-8), bound=10).guarantee().words()
+    assert capsys.readouterr().out == f"Count\n{words}\n"
+    assert list(tmp_path.glob("out*")) == [], "nothing ran"
+    config = PROMISE | {"key_env": "HEADCOUNT_TEST_KEY_OF_THE_WORKERS"}
+    create = "{type: Create, config: {elements: [{user: u, item: i}]}}"
+    step = json.dumps({"type": "HeadcountUnboundedHistogram", "config": config})
+    path = tmp_path / "remote.yaml"
+    path.write_text(_pipeline_yaml(f"{create}, {step}") + "\noptions: {runner: DataflowRunner}")
+    assert _explain(str(path)) == 0, "it needs neither the key nor the runner"
+    assert capsys.readouterr().out.startswith("UnboundedHistogram\nUser-level")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pipeline: [", "pipeline.yaml cannot be read: "),
+        ("pipeline: {{ missing }}", "pipeline.yaml cannot be read: 'missing' is undefined"),
+        ("pipeline: {type: chain, transforms: [{type: Create, config: {elements: [1]}}]}", "has no step of Headcount"),
+        (
+            _pipeline_yaml("{type: Create, config: {elements: [1]}}, {type: HeadcountUnboundedHistogram}"),
+            "^missing epsilon",
+        ),
+    ],
+)
+def test_explain_refuses_in_one_line(tmp_path, text, message):
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text)
+    with pytest.raises(HeadcountError, match=message):
+        _explain(str(path))
+
+
+def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tmp_path):
+    with pytest.raises(ParameterError, match="nowhere.yaml cannot be read"):
+        _explain(str(tmp_path / "nowhere.yaml"))
+    with pytest.raises(ParameterError, match="--jinja-variables must be an object in JSON, got 'x=1'"):
+        _explain("pipeline.yaml", "--jinja-variables", "x=1")
