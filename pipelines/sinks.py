@@ -2,8 +2,13 @@
 
 An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>`
 with names unique to the attempt, and one last step beyond a GroupByKey moves them into place and writes
-report.json at the end; so the commit needs no driver that waits, and any step may run twice. The number of
-files and their names follow from public options alone, and the bytes from the rows alone.
+report.json at the end; so the commit needs no driver that waits, and any step may run twice, also at the same time:
+a commit never removes what another attempt of it put in place. The number of files and their names follow from public
+options alone, and the bytes from the rows alone.
+
+The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found,
+that a move puts the whole file in place or none, and nothing of locks or listings; a listing that lags behind can only
+leave files of an earlier run.
 
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.
@@ -12,14 +17,15 @@ and the first then fails without output.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import io
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import fastavro
@@ -27,17 +33,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import progress, storage
 
 REPORT = "report.json"
+COMPLETE = f"{REPORT} is there"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 
 _EXTENSIONS = "parquet|avro|csv|jsonl"
 _ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
 # fastavro draws a random one by default; the same rows must give the same bytes.
 _AVRO_SYNC_MARKER = hashlib.blake2b(b"headcount", digest_size=16).digest()
+
+
+class Written(NamedTuple):
+    """One file under the temporary name of the attempt that wrote it."""
+
+    k: int
+    name: str
+    digest: bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +80,19 @@ class Target:
         """Whether a file of the output directory can be of a job like this one."""
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
 
+    def checked(self, written: Iterable[Written]) -> list[Written]:
+        """The files of a job in their order, if they are all there."""
+        files = sorted(written)
+        if [file.k for file in files] != list(range(self.files)):
+            raise RuntimeError(f"expected the {self.files} files of the output once each, got {len(files)}")
+        return files
 
-class Written(NamedTuple):
-    """One file under the temporary name of the attempt that wrote it."""
 
-    k: int
-    name: str
-    digest: bytes
+def make_target(
+    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions
+) -> Target:
+    """The target of a command line. The modules of other sinks have the same functions as this one."""
+    return Target(storage.normal(output), release_id, files, format, overwrite, prefix)
 
 
 def prepare(target: Target) -> None:
@@ -79,42 +101,43 @@ def prepare(target: Target) -> None:
         present = _refuse_existing(target)
         if REPORT not in present:
             storage.remove_files(target.directory, present)
-        for other in storage.siblings(target.directory, ".tmp-"):
-            left = storage.names(other)
-            if all(_ATTEMPT.fullmatch(name) for name in left):
-                storage.remove_files(other, left)
-        _probe(target)
+        prepare_temporary(target)
     except ParameterError:
         raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ParameterError(f"cannot write to --output {target.directory!r}: {reason}") from error
+    except Exception as error:  # every storage has its own
+        raise ParameterError(f"cannot write to --output {target.directory!r}: {storage.reason(error)}") from error
+
+
+def prepare_temporary(target: Target) -> None:
+    """Remove the temporary files of earlier runs, and see that there can be new ones."""
+    for other in storage.siblings(target.directory, ".tmp-"):
+        left = storage.names(other)
+        if all(_ATTEMPT.fullmatch(name) for name in left):
+            storage.remove_files(other, left)
+    _probe(target)
 
 
 def commit(target: Target, written: Iterable[Written], report: bytes) -> None:
-    """The last step of a job: move the files into place, then write report.json. It may run again any time.
+    """The last step of a job: move the files into place, then report.json. It may run again, or twice at once.
 
-    While every temporary file is there nothing has been moved, and an old output may be removed. A file that
-    is not there any more must lie in its place, with the bytes that were written.
+    The report of an old output goes first and the new one comes last, so that no report ever stands beside a part of
+    the files. Between the two, files are only put in place: of the attempts of one commit, whose bytes are the same,
+    none undoes what another one did.
     """
-    files = sorted(written)
-    if [file.k for file in files] != list(range(target.files)):
-        raise RuntimeError(f"expected the {target.files} files of the output once each, got {len(files)}")
-    sources = [storage.join(target.temporary, file.name) for file in files]
-    if all(storage.exists(source) for source in sources):
-        _remove_old(target)
-    storage.make_directory(target.directory)
-    for file, source in zip(files, sources, strict=True):
-        place = storage.join(target.directory, f"{target.stem(file.k)}.{target.format}")
-        if storage.exists(source):
-            storage.move(source, place)
-        elif not (storage.exists(place) and _digest(storage.read(place)) == file.digest):
-            raise ParameterError(
-                f"another job removed the files of this one: let one at a time write to {target.directory!r}"
-            )
-    draft = storage.join(target.temporary, f"report.{uuid.uuid4().hex}.json")
-    storage.write(draft, report)
-    storage.move(draft, storage.join(target.directory, REPORT))
+    files = target.checked(written)
+    places = {storage.join(target.directory, f"{target.stem(file.k)}.{target.format}"): file for file in files}
+    if _make_way(target, places, report):
+        storage.make_directory(target.directory)
+        for place, file in places.items():
+            _put(target, file.name, place, file.digest)
+        # The draft is written before the last look at the files: who removes files of a job that failed removes its
+        # drafts before and after, and so no report can come behind.
+        draft = f"report.{uuid.uuid4().hex}.json"
+        storage.write(storage.join(target.temporary, draft), report)
+        for place, file in places.items():
+            if not _holds(place, file.digest):
+                raise _removed_by_another(target)
+        _put(target, draft, storage.join(target.directory, REPORT), _digest(report))
     discard(target)
 
 
@@ -125,11 +148,21 @@ def discard(target: Target) -> None:
 
 
 def abandon(target: Target) -> None:
-    """After a failure: remove the temporary files, and what an interrupted commit had moved."""
+    """After a failure: remove the temporary files, and what an interrupted commit had moved.
+
+    An attempt that is still running somewhere then finds its files gone, and fails.
+    """
     discard(target)
     present = storage.names(target.directory)
     if REPORT not in present and present and all(target.is_ours(name) for name in present):
         storage.remove_files(target.directory, present)
+        discard(target)  # a draft that came since: see `commit`
+        storage.remove_files(target.directory, [name for name in storage.names(target.directory) if name == REPORT])
+
+
+def read_report(target: Target) -> bytes:
+    """The report of a complete output."""
+    return storage.read(storage.join(target.directory, REPORT))
 
 
 def encode(batch: pa.RecordBatch, format: str) -> bytes:
@@ -142,20 +175,28 @@ def encode(batch: pa.RecordBatch, format: str) -> bytes:
 class WriteOutput(beam.PTransform):
     """Write batches (k, rows) for every k in 0..files-1, then commit them with the report.
 
-    The input must lie beyond a barrier after the noise, so that every attempt writes the same rows.
+    The input must lie beyond a barrier after the noise, so that every attempt writes the same rows. The report is known
+    now, or is the one element of a collection, where it tells what the job has chosen.
     """
 
-    def __init__(self, target: Target, report: bytes) -> None:
+    def __init__(
+        self,
+        target: Target,
+        report: bytes | beam.PCollection[bytes],
+        commit: Callable[[Any, Iterable[Written], bytes], None] = commit,
+    ) -> None:
         super().__init__()
         self._target = target
         self._report = report
+        self._commit = commit
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        report = self._report if isinstance(self._report, bytes) else beam.pvalue.AsSingleton(self._report)
         return (
             batches
             | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest))
             | "Gather" >> beam.GroupByKey()
-            | "Commit" >> beam.ParDo(_Commit(self._target, self._report))
+            | "Commit" >> beam.ParDo(_Commit(self._target, self._commit), report)
         )
 
 
@@ -174,13 +215,13 @@ class _WriteFile(beam.DoFn):
 
 
 class _Commit(beam.DoFn):
-    def __init__(self, target: Target, report: bytes) -> None:
+    def __init__(self, target: Target, commit: Callable[[Any, Iterable[Written], bytes], None]) -> None:
         self._target = target
-        self._report = report
+        self._commit = commit
 
-    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes]]]) -> None:
+    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes]]], report: bytes) -> None:
         progress.stage("committing")
-        commit(self._target, [Written(*file) for file in element[1]], self._report)
+        self._commit(self._target, [Written(*file) for file in element[1]], report)
 
 
 def _refuse_existing(target: Target) -> list[str]:
@@ -213,28 +254,73 @@ def _is_our_report(path: str) -> bool:
 
 
 def _probe(target: Target) -> None:
-    """Fail with the reason if the temporary or the output directory cannot be written."""
-    places = [target.temporary]
+    """Fail with the reason if the temporary or the output directory cannot be written.
+
+    Nothing is written to an output that is there: whoever kills the job meanwhile must find it as it was.
+    """
     if storage.is_local(target.directory) and os.path.isdir(target.directory):
-        places.append(target.directory)
-    for place in places:
-        name = f"probe.{uuid.uuid4().hex}.json"
-        try:
-            storage.write(storage.join(place, name), b"")
-        finally:
-            storage.remove_files(place, [name])
+        if not os.access(target.directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    name = f"probe.{uuid.uuid4().hex}.json"
+    try:
+        storage.write(storage.join(target.temporary, name), b"{}\n")
+    finally:
+        storage.remove_files(target.temporary, [name])
 
 
-def _remove_old(target: Target) -> None:
-    """Make way for the new output: first report.json, so that a half-removed output is no output."""
-    present = storage.names(target.directory)
-    if REPORT in present:
+def _is_committed(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
+    """Whether another attempt has ended this very commit: its report and its bytes are there."""
+    return _holds(storage.join(target.directory, REPORT), _digest(report)) and all(
+        _holds(place, file.digest) for place, file in places.items()
+    )
+
+
+def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
+    """Remove the report of an old output, then those of its files that the new one does not replace.
+
+    False if another attempt has ended this very commit. One that does so between the last look and the removal loses
+    its report until this attempt writes the same one.
+    """
+    old = storage.join(target.directory, REPORT)
+    if storage.exists(old):
+        if _is_committed(target, places, report):
+            return False
         if not target.overwrite:
             raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
-        storage.remove(storage.join(target.directory, REPORT))
-    for name in present:
-        if target.is_ours(name):
+        storage.remove(old)
+    for name in storage.names(target.directory):
+        if target.is_ours(name) and storage.join(target.directory, name) not in places:
             storage.remove(storage.join(target.directory, name))
+    return True
+
+
+def _put(target: Target, name: str, place: str, digest: bytes) -> None:
+    """Move a temporary file to its place; it is as good if another attempt has put the same bytes there."""
+    source = storage.join(target.temporary, name)
+    if storage.exists(source):
+        try:
+            storage.move(source, place)
+            return
+        except OSError:
+            if storage.exists(source):
+                raise
+    if not _holds(place, digest):
+        raise _removed_by_another(target)
+
+
+def _removed_by_another(target: Target) -> ParameterError:
+    return ParameterError(f"another job removed the files of this one: let one at a time write to {target.directory!r}")
+
+
+def _holds(path: str, digest: bytes) -> bool:
+    """Whether there is a file of these bytes at this path."""
+    try:
+        content = storage.read(path)
+    except Exception:  # every storage has its own for a file that is missing
+        if storage.exists(path):
+            raise
+        return False
+    return _digest(content) == digest
 
 
 def _digest(content: bytes) -> bytes:

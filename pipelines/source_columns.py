@@ -44,11 +44,15 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class ColumnTypes:
-    """What the ids of all files must be: each column str or int, as it was found in `file`."""
+    """What the ids of all files must be: each column str or int, as it was found in `file`.
+
+    `decoded` is how many bytes the columns of that file are without compression, where its footer says so, else 0.
+    """
 
     user: type
     item: type
     file: str
+    decoded: int = 0
 
     @property
     def ids(self) -> tuple[type, type]:

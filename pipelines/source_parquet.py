@@ -7,6 +7,7 @@ nearly every user of a row group is another one).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -24,8 +25,8 @@ from headcount.pipelines.source_columns import (
     found_types,
     id_kind,
 )
-from headcount.pipelines.source_files import guarded, open_bytes, reading
-from headcount.pipelines.storage import is_local
+from headcount.pipelines.source_files import guarded, reading
+from headcount.pipelines.storage import is_local, open_ranges
 
 KIND = "Parquet"
 ROWS_PER_TASK = 2_000_000
@@ -113,7 +114,7 @@ def _pieces(rows: int, size: int) -> int:
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     with reading(path, KIND):
         local = is_local(path)
-        source = pa.OSFile(path, "r") if local else pa.PythonFile(open_bytes(path), mode="r")
+        source = pa.OSFile(path, "r") if local else pa.PythonFile(open_ranges(path), mode="r")
     with source:
         with reading(path, KIND):
             file = pq.ParquetFile(
@@ -129,7 +130,15 @@ def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
     check_names(path, columns, schema.names)
     found = {name: schema.field(name).type for name in columns.names}
     kinds = {name: id_kind(found[name]) for name in columns.names}
-    return found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
+    types = found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
+    return dataclasses.replace(types, decoded=_decoded(file.metadata, columns))
+
+
+def _decoded(metadata: pq.FileMetaData, columns: Columns) -> int:
+    """The bytes of the columns without compression (but still encoded)."""
+    places = [k for k in range(metadata.num_columns) if metadata.schema.column(k).path in columns.names]
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return sum(group.column(k).total_uncompressed_size for group in groups for k in places)
 
 
 def _word(found: pa.DataType) -> str:

@@ -1,8 +1,8 @@
-"""The way in: files of events as a collection of Arrow batches.
+"""The way in: files of events, or tables of BigQuery, as a collection of Arrow batches.
 
 Which kind a file is follows from its name: .parquet, .avro, .csv, and .jsonl, .ndjson or .json for JSON
-lines; the text formats also compressed, as in .csv.gz. All files of a job are of one kind and agree on their
-columns.
+lines; the text formats also compressed, as in .csv.gz. A table is bigquery://project.dataset.table. All files of a job
+are of one kind and agree on their columns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines import progress, source_avro, source_csv, source_json, source_parquet
+from headcount.pipelines import (
+    bigquery,
+    progress,
+    source_avro,
+    source_bigquery,
+    source_csv,
+    source_json,
+    source_parquet,
+)
 from headcount.pipelines.source_columns import Columns, ColumnTypes
-from headcount.pipelines.storage import is_local
+from headcount.pipelines.storage import filesystem, is_local, reason
 
 __all__ = [
     "ColumnTypes",
@@ -44,12 +53,12 @@ _FORMATS = {
     ".json": "json",
 }
 _TEXT_FORMATS = ("csv", "json")
-_EXTRAS = {"gs": "gcp", "s3": "aws", "hdfs": "hadoop"}
+_TEXT_GROWTH = 6  # what compressed text usually is without
 
 
 @dataclasses.dataclass(frozen=True)
 class InputFile:
-    """One file and its size in bytes."""
+    """One file, or one table, and its size in bytes."""
 
     path: str
     size: int
@@ -67,6 +76,13 @@ class Inputs:
         """The size of all files together, as they lie there."""
         return sum(file.size for file in self.files)
 
+    def decoded(self, types: ColumnTypes) -> int:
+        """About the size of all files without compression: as the first one tells, or is usual for text."""
+        first = self.files[0]
+        if types.decoded and first.size:
+            return round(self.bytes * types.decoded / first.size)
+        return self.bytes * (_TEXT_GROWTH if _is_compressed(first.path) else 1)
+
     def absolute(self) -> Inputs:
         """The same files by paths that also hold for workers, which have another working directory."""
         paths = [os.path.abspath(file.path) if is_local(file.path) else file.path for file in self.files]
@@ -76,11 +92,12 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What one worker reads at a time: a file, or some row groups of a Parquet file."""
+    """What one worker reads at a time: a file, some row groups of a Parquet file, or a stream of a table."""
 
     path: str
     format: str
     groups: source_parquet.Groups | None = None
+    stream: source_bigquery.Stream | None = None
 
 
 def expand_inputs(patterns: Sequence[str]) -> Inputs:
@@ -89,7 +106,7 @@ def expand_inputs(patterns: Sequence[str]) -> Inputs:
         raise ParameterError("no input files were given")
     found: dict[str, InputFile] = {}
     for pattern in patterns:
-        for file in _match_local(pattern) if is_local(pattern) else _match_remote(pattern):
+        for file in _match(pattern):
             found.setdefault(os.path.abspath(file.path) if is_local(file.path) else file.path, file)
     files = sorted(found.values(), key=lambda file: file.path)
     first = files[0]
@@ -107,11 +124,11 @@ def column_types(
 ) -> ColumnTypes:
     """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts.
 
-    The output shows the type of the items, so it must not come from rows: Parquet and Avro have it in the schema, while
-    text files hold strings unless `item_type` says int.
+    The output shows the type of the items, so it must not come from rows: tables, Parquet and Avro have it in the schema,
+    while text files hold strings unless `item_type` says int.
     """
     types = _found_types(inputs, Columns(user, item, count), item_type or str)
-    declared = item_type or (types.item if inputs.format in ("parquet", "avro") else str)
+    declared = item_type or (str if inputs.format in _TEXT_FORMATS else types.item)
     if types.item is not declared and types.file:
         words = {str: "strings", int: "integers"}
         raise InputError(
@@ -127,6 +144,8 @@ def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTyp
         return source_parquet.types(path, columns)
     if inputs.format == "avro":
         return source_avro.types(path, columns)
+    if inputs.format == "bigquery":
+        return source_bigquery.types(path, columns)
     if inputs.format == "csv":
         return source_csv.types(path, columns)
     return source_json.types((file.path for file in inputs.files), columns, item_type)
@@ -149,6 +168,8 @@ def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[p
         return source_parquet.read(task.path, columns, types, task.groups)
     if task.format == "avro":
         return source_avro.read(task.path, columns, types)
+    if task.stream is not None:
+        return source_bigquery.read(task.path, columns, task.stream)
     if task.format == "csv":
         return source_csv.read(task.path, columns)
     return source_json.read(task.path, columns, types)
@@ -170,7 +191,9 @@ class ReadEvents(beam.PTransform):
         self._types = types or column_types(inputs, user, item, count)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
-        if self._inputs.bytes < SPLIT_BYTES:  # too little to be spread over workers
+        if self._inputs.format == "bigquery":
+            tasks = begin | "Tasks" >> beam.Create(self._streams(begin.pipeline.options))
+        elif self._inputs.bytes < SPLIT_BYTES:  # too little to be spread over workers
             tasks = begin | "Tasks" >> beam.Create(
                 [Task(file.path, self._inputs.format) for file in self._inputs.files], reshuffle=False
             )
@@ -184,6 +207,14 @@ class ReadEvents(beam.PTransform):
                 | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
             )
         return tasks | "Batches" >> beam.ParDo(_Read(self._columns, self._types))
+
+    def _streams(self, options: PipelineOptions) -> list[Task]:
+        """The tasks of reading tables. Here and not in a worker: a step that ran again would open another snapshot."""
+        return [
+            Task(file.path, self._inputs.format, stream=stream)
+            for file in self._inputs.files
+            for stream in source_bigquery.split(file.path, file.size, self._columns, self._types, options)
+        ]
 
 
 @beam.typehints.with_input_types(tuple[int, InputFile])
@@ -216,6 +247,12 @@ def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:
     return tasks
 
 
+def _match(pattern: str) -> list[InputFile]:
+    if bigquery.is_table(pattern):
+        return [InputFile(pattern, source_bigquery.size(pattern))]
+    return _match_local(pattern) if is_local(pattern) else _match_remote(pattern)
+
+
 def _match_local(pattern: str) -> list[InputFile]:
     """Local files by the shell's rules: Beam's own matching walks the whole tree and knows no relative patterns."""
     if os.path.isdir(pattern):
@@ -232,32 +269,30 @@ def _match_local(pattern: str) -> list[InputFile]:
 
 
 def _match_remote(pattern: str) -> list[InputFile]:
-    scheme = FileSystems.get_scheme(pattern)
-    try:
-        FileSystems.get_filesystem(pattern)
-    except (ValueError, BeamIOError):
-        if scheme in _EXTRAS:
-            extra = f"headcount[{_EXTRAS[scheme]}]"
-            raise ParameterError(f"{pattern!r} needs the extra {extra}: pip install '{extra}'") from None
-        raise ParameterError(f"no filesystem is known for {scheme}://, got {pattern!r}") from None
+    """Files by Beam's matching, with their sizes, by one listing."""
+    filesystem(pattern)
     try:
         matched = FileSystems.match([pattern])[0].metadata_list
-    except Exception as error:  # each filesystem has its own; all are about the place, none about content
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"{pattern!r} cannot be listed: {cause[:300]}") from None
+    except Exception as error:  # every storage has its own
+        raise InputError(f"{pattern!r} cannot be listed: {reason(error)}") from None
     files = [InputFile(file.path, file.size_in_bytes) for file in matched if not file.path.endswith("/")]
     if not files:
         raise InputError(f"no file matches {pattern!r}")
     return files
 
 
+def _is_compressed(path: str) -> bool:
+    return CompressionTypes.detect_compression_type(path.lower()) != CompressionTypes.UNCOMPRESSED
+
+
 def _format(path: str) -> str:
+    if bigquery.is_table(path):
+        return "bigquery"
     name = path.lower()
-    compression = CompressionTypes.detect_compression_type(name)
-    if compression != CompressionTypes.UNCOMPRESSED:
+    if _is_compressed(path):
         name = os.path.splitext(name)[0]
     format = _FORMATS.get(os.path.splitext(name)[1])
-    if format is None or (compression != CompressionTypes.UNCOMPRESSED and format not in _TEXT_FORMATS):
+    if format is None or (_is_compressed(path) and format not in _TEXT_FORMATS):
         raise InputError(
             f"{path}: unknown kind of file; the names of input files end in {', '.join(_FORMATS)}, "
             "those of text also in .gz and the like after it"

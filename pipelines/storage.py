@@ -1,18 +1,26 @@
-"""The few file operations of the sink, over local disks and every filesystem that Beam knows.
+"""The few file operations of sources and sinks, over local disks and every filesystem that Beam knows.
 
 Local directories are listed with `os`: Beam's own listing walks the whole tree and takes names for patterns.
-Object stores have no directories; there a directory is the set of files under its name.
+Object stores have no directories; there a directory is the set of files under its name. Their objects appear whole or
+not at all, when they are closed; a move is a copy and a delete.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import os
 import re
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
 
 from headcount.mechanisms.errors import ParameterError
+
+_RANGE_BYTES = 1 << 16
+
+# The extra that brings a scheme, and the module by which we see that it is installed.
+_EXTRAS = {"gs": ("gcp", "google.cloud.storage"), "s3": ("aws", "boto3"), "hdfs": ("hadoop", "hdfs")}
 
 
 def is_local(path: str) -> bool:
@@ -20,20 +28,48 @@ def is_local(path: str) -> bool:
     return FileSystems.get_scheme(path) is None
 
 
+def require_extra(path: str, extra: str, module: str) -> None:
+    """Refuse a path whose libraries are not installed."""
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        raise ParameterError(f"{path!r} needs the extra headcount[{extra}]: pip install 'headcount[{extra}]'")
+
+
+def filesystem(path: str) -> FileSystem:
+    """Beam's filesystem of a path that is not local; refuses one that is not known, not installed or not set up."""
+    scheme = FileSystems.get_scheme(path)
+    if scheme in _EXTRAS:
+        require_extra(path, *_EXTRAS[scheme])
+    elif all(known.scheme() != scheme for known in FileSystem.get_all_subclasses()):
+        raise ParameterError(
+            f"no filesystem is known for {scheme}://, got {path!r}; there are gs://, s3:// and hdfs://"
+        )
+    try:
+        return FileSystems.get_filesystem(path)
+    except (ValueError, BeamIOError) as error:  # a flag of Beam that is missing, such as --hdfs_host
+        raise ParameterError(f"{path!r} cannot be reached: {reason(error)}") from None
+
+
+def reason(error: BaseException) -> str:
+    """What a storage library says, as one line. All it can tell is about a place, not about content."""
+    words = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+    return " ".join(words.split())[:300]
+
+
 def normal(path: str) -> str:
     """The one spelling of the output directory: absolute if local, without a slash at the end."""
     if is_local(path):
         return os.path.abspath(path)
-    try:
-        FileSystems.get_filesystem(path)
-    except ValueError:
-        raise ParameterError(
-            f"no filesystem is known for --output {path!r}; the extras headcount[gcp], headcount[aws] and "
-            "headcount[hadoop] bring gs://, s3:// and hdfs://"
-        ) from None
+    filesystem(path)
     if re.search(r"[*?\[\]]", path):
         raise ParameterError(f"--output must be a plain path without wildcards, got {path!r}")
-    return path.rstrip("/")
+    directory = path.rstrip("/")
+    if not re.fullmatch(r"[^:]+://[^/]+/.+", directory):
+        raise ParameterError(f"--output must name a directory, such as {directory}/out, got {path!r}")
+    return directory
 
 
 def join(directory: str, name: str) -> str:
@@ -45,6 +81,8 @@ def names(directory: str) -> list[str]:
     """What lies in a directory, sorted; nothing if there is none. Deeper names keep their path."""
     if is_local(directory):
         return sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    if filesystem(directory).has_dirs() and not exists(directory):
+        return []  # where there are directories, to list one that is missing is an error
     prefix = f"{directory}/"
     found = FileSystems.match([f"{prefix}**"])[0].metadata_list
     return sorted(file.path.removeprefix(prefix) for file in found)
@@ -59,6 +97,10 @@ def siblings(path: str, infix: str) -> list[str]:
         found = [other for other in os.listdir(parent) if other.startswith(name + infix)]
         paths = sorted(os.path.join(parent, other) for other in found)
         return [other for other in paths if os.path.isdir(other) and not os.path.islink(other)]
+    if filesystem(path).has_dirs():
+        if not exists(path.rpartition("/")[0]):
+            return []
+        return sorted(entry.path for entry in FileSystems.match([f"{path}{infix}*"])[0].metadata_list)
     files = FileSystems.match([f"{path}{infix}**"])[0].metadata_list
     start = len(path) + len(infix)
     return sorted({file.path[: file.path.index("/", start)] for file in files if "/" in file.path[start:]})
@@ -66,6 +108,8 @@ def siblings(path: str, infix: str) -> list[str]:
 
 def exists(path: str) -> bool:
     """Whether there is a file (locally also: a directory) at this path."""
+    if FileSystems.get_scheme(path) == "hdfs":
+        return _exists_hdfs(path)
     return bool(FileSystems.exists(path))
 
 
@@ -75,8 +119,27 @@ def read(path: str) -> bytes:
         return bytes(file.read())
 
 
+def open_ranges(path: str) -> io.BufferedIOBase:
+    """A file that is not local, for reads here and there: little more is fetched than what is asked for.
+
+    Beam's own buffers fetch 16 MiB at a time; of a Parquet file with many columns that is most of it.
+    """
+    if FileSystems.get_scheme(path) == "gs":
+        from apache_beam.io.gcp import gcsio
+
+        client = gcsio.GcsIO(pipeline_options=filesystem(path)._pipeline_options)
+        return client.open(path, "rb", read_buffer_size=_RANGE_BYTES)
+    file = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    if isinstance(file, io.BufferedReader):
+        return io.BufferedReader(file.detach(), _RANGE_BYTES)
+    return file
+
+
 def write(path: str, content: bytes) -> None:
     """Write one file; local parent directories are made."""
+    if not content and FileSystems.get_scheme(path) == "s3":
+        _write_empty_s3(path)
+        return
     with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         file.write(content)
 
@@ -98,8 +161,8 @@ def move(source: str, target: str) -> None:
     try:
         FileSystems.rename([source], [target])
     except BeamIOError:
-        # Some filesystems do not replace; a target that was there must go first.
-        if not (exists(source) and exists(target)):
+        # HDFS alone does not replace. Nowhere else may a target go before the source is in its place.
+        if is_local(source) or not filesystem(source).has_dirs() or not (exists(source) and exists(target)):
             raise
         remove(target)
         FileSystems.rename([source], [target])
@@ -112,7 +175,7 @@ def remove(path: str) -> None:
             os.remove(path)
         except FileNotFoundError:
             pass
-    elif exists(path):
+    else:
         try:
             FileSystems.delete([path])
         except BeamIOError:
@@ -127,5 +190,27 @@ def remove_files(directory: str, files: list[str]) -> None:
     if is_local(directory):
         if os.path.isdir(directory) and not os.listdir(directory):
             os.rmdir(directory)
-    elif FileSystems.get_filesystem(directory).has_dirs() and exists(directory) and not names(directory):
+    elif filesystem(directory).has_dirs() and exists(directory) and not names(directory):
         FileSystems.delete([directory])
+
+
+def _exists_hdfs(path: str) -> bool:
+    """Whether HDFS has this file or directory; Beam's own answer is no where the server failed to answer."""
+    from hdfs import HdfsError
+
+    found = filesystem(path)
+    try:
+        found._hdfs_client.status(found._parse_url(path)[1])
+    except HdfsError as error:
+        if error.exception == "FileNotFoundException":
+            return False
+        raise
+    return True
+
+
+def _write_empty_s3(path: str) -> None:
+    """An object of no bytes, which Beam's own uploads cannot make: S3 refuses an upload of no parts."""
+    from apache_beam.io.aws import s3io
+
+    bucket, key = s3io.parse_s3_path(path)
+    s3io.S3IO(options=filesystem(path)._options).client.client.put_object(Bucket=bucket, Key=key, Body=b"")

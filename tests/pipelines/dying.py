@@ -1,0 +1,50 @@
+"""Jobs that are killed, for test_killed.py: each line of input is a job, each line of output how it ended.
+
+A job runs in a child that is forked after Beam has been imported, so that many of them cost little. It is killed (-9) just
+before its n-th change to the files under a path, or some seconds after its start.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+from headcount.pipelines import main
+
+_CHANGES = {"os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate"}
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def die_at(change: int, under: str) -> None:
+    """From now on count the changes to files under this path, and die just before this one."""
+    left = change
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal left
+        if event in _CHANGES or (event == "open" and arguments[2] & _WRITING):
+            if str(arguments[0]).startswith(under):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def run(words: list[str], under: str, change: int | None, seconds: float | None) -> None:
+    """One job, in this process, whose end is its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if change is not None:
+        die_at(change, under)
+    if seconds is not None:
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    os._exit(main.main(words))
+
+
+if __name__ == "__main__":
+    main.load("histogram")
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(**json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
