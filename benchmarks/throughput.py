@@ -9,41 +9,17 @@ shown time is the least of the repeats, the ratio that of the two shown; memory 
 from __future__ import annotations
 
 import argparse
-import csv
-import os
 import shutil
-import sys
-import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-
-
-def run(command: list[str]) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak megabytes of a command; its failure is ours."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    start = time.monotonic()
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    child = os.posix_spawn(
-        command[0],
-        command,
-        environment,
-        file_actions=[(os.POSIX_SPAWN_DUP2, quiet, 1), (os.POSIX_SPAWN_DUP2, quiet, 2)],
-    )
-    os.close(quiet)
-    _, status, usage = os.wait4(child, 0)
-    if status:
-        raise SystemExit(f"failed with status {status}: {' '.join(command)}")
-    return time.monotonic() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+from _shared import DATA, OUT, event_log, headcount, plain_job, private_job, run, write_csv
 
 
 def jobs(path: Path, out: Path, user: str, item: str, bound: int) -> dict[str, list[str]]:
     """The commands to compare, by name."""
-    headcount = [sys.executable, "-m", "headcount.pipelines.main", "histogram", "--input", str(path)]
-    headcount += ["--user", user, "--item", item, "--epsilon", "1", "--delta", "1e-8", "--bound", str(bound)]
     return {
-        "plain": [sys.executable, str(HERE / "plain_count.py"), str(path), str(out / "plain"), item],
-        "private": [*headcount, "--output", str(out / "private"), "--overwrite"],
+        "plain": plain_job(path, out / "plain", item),
+        "private": headcount(private_job(path, out / "private", user, item, bound)),
     }
 
 
@@ -105,17 +81,14 @@ def main() -> None:
     parser.add_argument("--item", default="item")
     parser.add_argument("--bound", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=HERE / "out")
+    parser.add_argument("--data", type=Path, default=DATA, help="where generated logs are kept (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     files = {args.input.name: args.input} if args.input else {}
     for rows in [] if args.input else args.rows:
         for law in args.laws:
-            path = args.out / f"{law}-{rows}.parquet"
-            if not path.exists():
-                generate = [sys.executable, "-m", "headcount.pipelines.main", "generate", "--law", law]
-                run([*generate, "--rows", str(rows), "--seed", "1", "--output", str(path)])
-            files[f"{law} {rows}"] = path
+            files[f"{law} {rows}"] = event_log(law, rows, args.data)
     lines = []
     for name, path in files.items():
         for line in compare(name, path, args):
@@ -124,10 +97,7 @@ def main() -> None:
             lines.append(line)
             print("  ".join(f"{value:>12}" for value in line.values()), flush=True)
     plot(lines, args.out / "throughput.png")
-    with open(args.out / "throughput.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0].keys())
-        writer.writeheader()
-        writer.writerows(lines)
+    write_csv(lines, args.out / "throughput.csv")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,45 @@
+"""Paper 000, appendix C.4: Figure 4, the total of one item with the bias of the cap taken out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.debiased_count import debiased_count
+from headcount.mechanisms.histogram import bounded_histogram
+from headcount.mechanisms.keys import Release
+
+ITEM = "item"
+
+
+@dataclasses.dataclass(frozen=True)
+class Debiased:
+    """Relative errors of one item's total: capped alone, and debiased."""
+
+    clipped: float
+    debiased: float
+
+
+def poisson_users(users: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
+    """Counts of one item that are Poisson with mean 1 on average; the means are a Dirichlet(alpha) vector times users."""
+    means = rng.gamma(alpha, size=users)
+    return rng.poisson(means * users / means.sum())
+
+
+def measure(counts: np.ndarray, cap: int, release: Release) -> Debiased:
+    """One release of each kind at epsilon 1: of so many users the noise hardly shows.
+
+    The number of users is public, as in the paper, since users without the item have no rows to be counted by.
+    """
+    held = np.flatnonzero(counts)
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(held), dtype=np.int32)), pa.array([ITEM]))
+    batch = contribution_batch(pa.array(held), item, pa.array(counts[held]))
+    total = int(counts.sum())
+    clipped = bounded_histogram(Budget(1.0), [ITEM], cap).run([batch], release)
+    plan = debiased_count(Budget(1.0), ITEM, cap, users=len(counts))
+    debiased = plan.run([batch], release)
+    return Debiased(*(abs(rows.column("count")[0].as_py() / total - 1) for rows in (clipped, debiased)))
