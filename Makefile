@@ -1,6 +1,7 @@
 # make demo   sets up and runs the main job on a synthetic event log, and shows its result
 # make test   sets up and runs all checks: lint, types, tests
-# make test-flink   runs jobs on a real Flink cluster on this machine; needs Java (11 or 17) and Maven
+# make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
+#                   Beam's Prism runner if Go is installed
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,9 +25,11 @@ types: $(VENV)/development
 unit: $(VENV)/development
 	$(BIN)/python -m pytest -n 2 --ignore=tests/runners tests
 
-# On one cluster, one after the other.
+# One after the other. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
-	$(BIN)/python -m pytest tests/runners
+	@command -v java > /dev/null || { echo "make test-flink needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
+	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
+	$(BIN)/python -m pytest -rs tests/runners
 
 $(VENV)/runtime: requirements.txt setup.py
 	$(PYTHON) -m venv $(VENV)

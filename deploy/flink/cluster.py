@@ -34,12 +34,19 @@ TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
-_CANCEL_SECONDS = 60
+_CANCEL_SECONDS = 180
 _OPENED = ("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time", "util", "util.concurrent")
 _JAVA_FLAGS = [
     *("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
 ]
+
+# Job manager and job server run little code, most of it once: compiling that well takes longer than running it.
+_SERVER_FLAGS = ["-Xmx768m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+
+# Workers outlive a task by this much, for the next one of their job: each has a start of Python and Beam behind it. A
+# worker that died is taken for alive as long, so that a failed job must not start again before.
+_WORKER_SECONDS, _RESTART_SECONDS = 5, 6
 
 # The pools of a task manager in MB, besides the managed memory that Flink sorts in: they must all be set, since no
 # script of a Flink distribution computes them, and the limits of its Java process must fit them.
@@ -49,7 +56,7 @@ _TASK_HEAP, _FRAMEWORK, _TASK_DIRECT, _NETWORK, _METASPACE, _OVERHEAD = 896, 128
 # The cluster's own pages
 
 
-def _rest(address: str, path: str, method: str = "GET") -> Any:
+def ask(address: str, path: str, method: str = "GET") -> Any:
     """What the job manager answers; OSError if it does not."""
     local = urllib.parse.urlsplit(address).hostname in ("localhost", "127.0.0.1")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if local else []))
@@ -57,8 +64,8 @@ def _rest(address: str, path: str, method: str = "GET") -> Any:
         return json.loads(answer.read() or b"{}")
 
 
-def _jobs(address: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = _rest(address, "/jobs/overview")["jobs"]
+def jobs_of(address: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask(address, "/jobs/overview")["jobs"]
     return sorted(found, key=lambda job: job["start-time"])
 
 
@@ -66,13 +73,13 @@ def _cancel(address: str, prefix: str) -> list[str]:
     """Cancel the jobs whose name starts so, wait for their end, and tell their names."""
 
     def running() -> list[dict[str, Any]]:
-        return [job for job in _jobs(address) if job["name"].startswith(prefix) and job["state"] not in _ENDED]
+        return [job for job in jobs_of(address) if job["name"].startswith(prefix) and job["state"] not in _ENDED]
 
     names = []
     for job in running():
         names.append(job["name"])
         with contextlib.suppress(urllib.error.HTTPError):  # it ended meanwhile
-            _rest(address, f"/jobs/{job['jid']}?mode=cancel", "PATCH")
+            ask(address, f"/jobs/{job['jid']}?mode=cancel", "PATCH")
     if names and not wait(lambda: not running(), _CANCEL_SECONDS):
         raise Problem(f"the cluster at {address} does not end the jobs {', '.join(names)}")
     return names
@@ -111,10 +118,10 @@ def _start(args: argparse.Namespace, state: State) -> None:
         end([state.processes.pop(name) for name in list(state.processes)])  # what is left of an earlier cluster
         rest = free_port()
         content.update(flink=f"http://localhost:{rest}", own=True, managers=args.task_managers)
-        _write_config(state.directory, rest, free_port(), args.memory)
+        _write_config(state.directory, rest, free_port(), args)
         config = ["--configDir", str(state.directory / "conf")]
         content["manager"] = [java, *_JAVA_FLAGS, *_task_limits(), *classpath, TASK_MANAGER, *config]
-        state.launch("job-manager", [java, *_JAVA_FLAGS, "-Xmx768m", *classpath, JOB_MANAGER, *config])
+        state.launch("job-manager", [java, *_JAVA_FLAGS, *_SERVER_FLAGS, *classpath, JOB_MANAGER, *config])
     if content["own"]:
         for number in range(content["managers"]):
             if f"task-manager-{number}" not in state.processes:
@@ -127,7 +134,7 @@ def _start(args: argparse.Namespace, state: State) -> None:
         ports = ["--job-port", str(port), "--artifact-port", str(free_port()), "--expansion-port", "-1"]
         master = urllib.parse.urlsplit(content["flink"]).netloc
         places = ["--flink-master", master, "--artifacts-dir", str(state.directory / "tmp" / "artifacts")]
-        state.launch("job-server", [java, *_JAVA_FLAGS, "-Xmx768m", *server, *places, *ports])
+        state.launch("job-server", [java, *_JAVA_FLAGS, *_SERVER_FLAGS, *server, *places, *ports])
     state.require_answer(lambda: is_open(content["job_endpoint"]), "Beam's job server")
 
 
@@ -144,7 +151,7 @@ def _job_server(java: str, classpath: list[str], state: State) -> list[str]:
 
 def _managers(address: str) -> int:
     try:
-        return int(_rest(address, "/overview")["taskmanagers"])
+        return int(ask(address, "/overview")["taskmanagers"])
     except OSError:
         return 0
 
@@ -162,7 +169,7 @@ def _task_limits() -> list[str]:
     ]
 
 
-def _write_config(directory: Path, rest: int, rpc: int, managed: int) -> None:
+def _write_config(directory: Path, rest: int, rpc: int, args: argparse.Namespace) -> None:
     """config.yaml of job and task managers."""
     temporary = directory / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -182,7 +189,7 @@ def _write_config(directory: Path, rest: int, rpc: int, managed: int) -> None:
         "taskmanager.memory.framework.off-heap.size": f"{_FRAMEWORK}m",
         "taskmanager.memory.task.heap.size": f"{_TASK_HEAP}m",
         "taskmanager.memory.task.off-heap.size": f"{_TASK_DIRECT}m",
-        "taskmanager.memory.managed.size": f"{managed}m",
+        "taskmanager.memory.managed.size": f"{args.memory}m",
         "taskmanager.memory.network.min": f"{_NETWORK}m",
         "taskmanager.memory.network.max": f"{_NETWORK}m",
         "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE}m",
@@ -190,9 +197,9 @@ def _write_config(directory: Path, rest: int, rpc: int, managed: int) -> None:
         "taskmanager.memory.jvm-overhead.max": f"{_OVERHEAD}m",
         "io.tmp.dirs": temporary,
         # Noise and sampling follow from the key, so that a job that starts again gives the same rows.
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 3,
-        "restart-strategy.fixed-delay.delay": "3 s",
+        "restart-strategy.type": "fixed-delay" if args.restarts else "none",
+        "restart-strategy.fixed-delay.attempts": args.restarts,
+        "restart-strategy.fixed-delay.delay": f"{_RESTART_SECONDS} s",
         # A lost task manager must be known as such before the job starts again, or it is sent there once more.
         "heartbeat.interval": 500,
         "heartbeat.rpc-failure-threshold": 2,
@@ -216,7 +223,7 @@ def submit(args: argparse.Namespace, state: State) -> int:
     name = f"headcount-{state.content.get('token', 'own')}-{secrets.token_hex(4)}"
     log = str(state.directory / "logs" / "workers.log") if state.content.get("own") else None
     command = [sys.executable, "-m", "headcount.pipelines.main", args.words[0]]
-    command += _beam_flags(endpoint, args.parallelism or state.content.get("managers", 1), name, log)
+    command += beam_flags(endpoint, args.parallelism or state.content.get("managers", 1), name, log)
     client = subprocess.Popen(command + args.words[1:])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: client.send_signal(number))
@@ -224,16 +231,26 @@ def submit(args: argparse.Namespace, state: State) -> int:
     if status != 0 and address is not None:
         with contextlib.suppress(OSError):  # no cluster, no job
             _cancel(address, name)
+    if status == 1:
+        logs = f"in {state.directory / 'logs'}" if state.content.get("own") else "of the cluster"
+        print(
+            f"flink.sh: the job failed and left no output; the logs {logs} tell more. If a task manager was lost, call "
+            "start, which replaces it; then submit again",
+            file=sys.stderr,
+        )
     return status if status >= 0 else 128 - status
 
 
-def _beam_flags(endpoint: str, parallelism: int, name: str, log: str | None) -> list[str]:
-    """Beam's flags of a job. Those that come later on the command line win."""
+def beam_flags(endpoint: str, parallelism: int, name: str, log: str | None) -> list[str]:
+    """Beam's flags of a job; with a log for its workers, of one on our own cluster. Later ones on the command line win."""
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     environment = {"command": str(BOOT), "env": {"PATH": path, **({"HEADCOUNT_WORKER_LOG": log} if log else {})}}
+    kept = [f"--environment_cache_millis={1000 * _WORKER_SECONDS}"] if log else []
     return [
         *("--runner=FlinkRunner", f"--job_endpoint={endpoint}", f"--job_name={name}", f"--parallelism={parallelism}"),
         *("--environment_type=PROCESS", f"--environment_config={json.dumps(environment)}"),
+        "--experiments=disable_logging_submission_environment",  # that is a run of pip, for a file that nobody reads
+        *kept,
     ]
 
 
@@ -248,7 +265,7 @@ def status(args: argparse.Namespace, state: State) -> int:
     print(f"{'Flink':<16} {address}\n{'job server':<16} {state.content.get('job_endpoint')}")
     try:
         print(f"{'task managers':<16} {_managers(address)}")
-        for job in _jobs(address):
+        for job in jobs_of(address):
             print(f"{job['name']:<30} {job['state']:<10} {job['duration'] / 1000:.1f} s")
     except OSError:
         print(f"{address} does not answer")
@@ -262,6 +279,8 @@ def stop(args: argparse.Namespace, state: State) -> int:
         if not state.processes:
             print("not running")
             return 0
+        server = state.processes.pop("job-server", None)  # first, or it may submit one more
+        end([server] if server else [])
         # On somebody's own cluster, only jobs that were submitted from here.
         prefix = "" if state.content.get("own") else f"headcount-{state.content['token']}-"
         with contextlib.suppress(OSError):  # no cluster, no jobs
@@ -285,6 +304,13 @@ def main(argv: Sequence[str]) -> int:
     one.add_argument(
         "--memory", type=_positive, default=1024, metavar="MB", help="that each of them sorts in (default: 1024)"
     )
+    one.add_argument(
+        "--restarts",
+        type=_whole,
+        default=3,
+        metavar="N",
+        help="how often a failed job starts again (default: 3; 0: never)",
+    )
     one.add_argument("--job-server-jar", metavar="JAR", help="a job server of your own, instead of the one fetched")
     one.set_defaults(run=start)
     one = commands.add_parser("submit", help=submit.__doc__, parents=[master], allow_abbrev=False)
@@ -306,10 +332,14 @@ def main(argv: Sequence[str]) -> int:
         return 128 + signal.SIGINT
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+def _whole(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
 
 
 def _on_sigterm(number: int, frame: object) -> NoReturn:

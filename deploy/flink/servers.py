@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 POM = Path(__file__).resolve().with_name("pom.xml")
-_START_SECONDS, _STOP_SECONDS = 120, 15
+_START_SECONDS, _STOP_SECONDS = 300, 15
 
 
 class Problem(Exception):

@@ -1,0 +1,67 @@
+"""The events that all runners count, what this machine makes of them, and a real Flink cluster."""
+
+import contextlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headcount.mechanisms.randomness import write_key_file
+from tests.runners.harness import Gate, headcount, output, running
+from tests.runners.jobs import JOBS
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key."""
+    directory = tmp_path_factory.mktemp("data")
+    generator = np.random.default_rng(11)
+    for number in range(4):
+        user = generator.integers(1, 4_000, 15_000) * (generator.random(15_000) > 0.1)
+        item = generator.geometric(0.03, 15_000)
+        columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
+        pq.write_table(pa.table(columns), directory / f"events-{number}.parquet")
+    (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
+    write_key_file(directory / "key")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def words_of(data):
+    """words_of(job): the command line of a job of JOBS, all but --output."""
+
+    def words(job):
+        flags = ["--input", data / "events-*.parquet", "--user", "user", "--item", "item", "--format", "csv"]
+        key = ["--key-file", data / "key", "--release-id", "r1"]
+        return [*JOBS[job].format(domain=data / "domain.txt").split(), *flags, *key]
+
+    return words
+
+
+@pytest.fixture(scope="session")
+def here(words_of, tmp_path_factory):
+    """here(job): the files that this machine makes for a job of JOBS, run once."""
+    found = {}
+
+    def files(job):
+        if job not in found:
+            directory = tmp_path_factory.mktemp("here") / "out"
+            headcount(*words_of(job), "--output", directory)
+            found[job] = output(directory)
+        return found[job]
+
+    return files
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """Two task managers; a failed job starts again."""
+    with running(tmp_path_factory.mktemp("flink")) as started:
+        yield started
+
+
+@pytest.fixture
+def gate(data, tmp_path):
+    with contextlib.closing(Gate(data, tmp_path)) as made:
+        yield made
