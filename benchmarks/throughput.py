@@ -2,8 +2,9 @@
 
     python benchmarks/throughput.py --rows 1000000 10000000 30000000
 
-Every job is a process of its own, start-up included, and both kinds take turns, so that a busy machine slows both. The
-shown time is the least of the repeats, the ratio that of the two shown; memory is the peak of the process.
+Every job is a process of its own, start-up included: the plain count, the private one with a given bound, and the one that
+chooses it. They take turns, so that a busy machine slows all of them. The shown time is the least of the repeats, the ratios
+are those of the times shown; memory is the peak of the process.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ def jobs(path: Path, out: Path, user: str, item: str, bound: int) -> dict[str, l
     return {
         "plain": plain_job(path, out / "plain", item),
         "private": headcount(private_job(path, out / "private", user, item, bound)),
+        "auto": headcount(private_job(path, out / "auto", user, item, "auto")),
     }
 
 
 def compare(name: str, path: Path, args: argparse.Namespace) -> list[dict[str, str]]:
-    """One line per job; both take turns, `repeats` times."""
+    """One line per job; they take turns, `repeats` times."""
     out = args.out / "jobs"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -42,6 +44,7 @@ def compare(name: str, path: Path, args: argparse.Namespace) -> list[dict[str, s
             "cpu_seconds": f"{min(cpu for _, cpu, _ in times):.2f}",
             "peak_mb": f"{max(peak for _, _, peak in times):.0f}",
             "times_faster_than_plain": f"{wall['plain'] / wall[job]:.2f}",
+            "times_a_given_bound": f"{wall[job] / wall['private']:.2f}",
         }
         for job, times in seen.items()
     ]

@@ -1,6 +1,6 @@
 """BigQuery on this machine: the part of its REST and gRPC interfaces that Headcount uses, on loopback.
 
-Written after Google's reference of these interfaces: etags and preconditions, job ids that are taken once, load jobs
+Written for these tests, and never compared with Google's own: etags and preconditions, job ids that are taken once, load jobs
 that are done wholly or not at all, read sessions that are snapshots. It has never been compared with the real service.
 """
 

@@ -214,7 +214,7 @@ def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, ove
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_attempts_at_once_load_once(warehouse, monkeypatch, overwrite):
-    for seed in range(12):
+    for seed in range(6):
         found, written = start(warehouse, overwrite)
         warehouse.loads.clear()
         other = written if seed % 2 else write(found)
