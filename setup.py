@@ -34,5 +34,5 @@ setup(
         "pandas": ["pandas>=2"],
         "plot": ["matplotlib>=3.8"],
     },
-    entry_points={"console_scripts": ["headcount = headcount.pipelines.main:main"]},
+    entry_points={"console_scripts": ["headcount = headcount.pipelines.main:run"]},
 )

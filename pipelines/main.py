@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import logging
@@ -14,8 +15,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
+from typing import NoReturn
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
@@ -54,6 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:
         traceback.print_exc()
         return 1
+
+
+def run() -> NoReturn:
+    """Run this process's own command line, and end the process with its status.
+
+    What Python does last is left out: it stops the threads of Beam's client wherever they are, and sometimes then waits
+    for ever for a lock of gRPC that one of them held, after the job has ended and its output is there.
+    """
+    status = main()
+    atexit._run_exitfuncs()  # a key of this process's own is removed
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # nobody reads it any more
+            stream.flush()
+    os._exit(status)
 
 
 @contextmanager
@@ -141,4 +157,4 @@ def _logs(verbose: bool) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -85,20 +85,6 @@ class Cluster:
         os.killpg(leader, signal.SIGKILL)
         wait(lambda: leader not in {group for _, group in living()})
 
-    def workers(self, server: str) -> set[int]:
-        """The Python processes of a task manager: all of its group but itself."""
-        leader = self.state()["processes"][server]["pid"]
-        return {pid for pid, group in living() if group == leader and pid != leader}
-
-    def kill_workers(self, server: str) -> None:
-        """Take only the Python processes of a task manager away."""
-        doomed = self.workers(server)
-        assert doomed, f"{server} has no workers"
-        for pid in doomed:
-            os.kill(pid, signal.SIGKILL)
-        wait(lambda: not doomed & {pid for pid, _ in living()})
-        assert self.state()["processes"][server]["pid"] in {pid for pid, _ in living()}
-
 
 @contextlib.contextmanager
 def running(state: Path, *flags: object, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
@@ -143,6 +129,18 @@ class Gate:
     def open(self) -> None:
         """From now on whoever opens the file reads it; the reader of the pipe stays where it is."""
         os.replace(self._rest, self._pipe)
+
+    def kill_reader(self) -> None:
+        """Take only the worker process away that reads; its task manager stays."""
+        (reader,) = {int(link.parts[2]) for link in Path("/proc").glob("[0-9]*/fd/*") if self._reads(link)}
+        os.kill(reader, signal.SIGKILL)
+        wait(lambda: reader not in {pid for pid, _ in living()})
+
+    def _reads(self, link: Path) -> bool:
+        try:
+            return link.parts[2] != str(os.getpid()) and os.readlink(link) == str(self._pipe)
+        except OSError:  # a process that ended meanwhile
+            return False
 
     def close(self) -> None:
         if self._held is not None:

@@ -89,3 +89,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    os._exit(0)  # Python's own end may wait for ever for a thread of Beam's client

@@ -19,15 +19,17 @@ from tests.runners.harness import DEPLOY, MINUTES, headcount, histogram, output,
 RECORDING = Path(__file__).with_name("recording.py")
 
 
-@pytest.mark.parametrize("lost", ["kill", "kill_workers"])
-@pytest.mark.parametrize("server", ["task-manager-0", "task-manager-1"])
-def test_what_is_lost_is_replaced_and_the_rows_are_the_same(cluster, data, gate, tmp_path, lost, server):
-    """A task manager with its workers, or only these, while one of the two task managers stands in the middle of a file."""
+@pytest.mark.parametrize("lost", ["task-manager-0", "task-manager-1", "worker"])
+def test_what_is_lost_is_replaced_and_the_rows_are_the_same(cluster, data, gate, tmp_path, lost):
+    """Either task manager with its workers, or only the worker that stands in the middle of a file."""
     words = histogram(data, gate.input)
     client = cluster.open(*words, "--output", tmp_path / "there")
     gate.wait(client)
     (job,) = cluster.jobs("RUNNING")
-    getattr(cluster, lost)(server)
+    if lost == "worker":
+        gate.kill_reader()
+    else:
+        cluster.kill(lost)
     gate.open()
     cluster.call("start")
     _, err = client.communicate(timeout=10 * MINUTES)
@@ -56,10 +58,14 @@ def test_no_two_values_of_one_count_reach_a_sink(cluster, data, tmp_path, noise)
     assert (len(values) == len(times)) == (noise == "headcount")
 
 
-@pytest.mark.parametrize(("then", "moments"), [("stop", 2), ("wait", 4)])
-def test_a_client_killed_at_any_moment_leaves_all_or_nothing(cluster, data, tmp_path, then, moments):
-    """At moments that are spread over the life of a job, a little beyond its end: what is on the cluster by then is
-    cancelled by stop, or runs to its end."""
+@pytest.mark.parametrize("then", ["stop", "wait", "nothing"])
+def test_a_client_ended_at_any_moment_leaves_all_or_nothing(cluster, data, tmp_path, then):
+    """At moments that are spread over the life of a job, a little beyond its end, and then the next job clears up.
+
+    What a killed client has on the cluster is cancelled by stop, or runs to its end; one that is asked to end (SIGTERM)
+    leaves nothing to do, also while its job is on the way to the cluster.
+    """
+    number, moments = {"stop": (signal.SIGKILL, 2), "wait": (signal.SIGKILL, 4), "nothing": (signal.SIGTERM, 4)}[then]
     out, words = tmp_path / "out", [*histogram(data), "--output", tmp_path / "out"]
     start = time.monotonic()
     cluster.call("submit", *words)
@@ -71,30 +77,14 @@ def test_a_client_killed_at_any_moment_leaves_all_or_nothing(cluster, data, tmp_
         with contextlib.suppress(subprocess.TimeoutExpired):
             client.wait(moment * life)
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.killpg(client.pid, signal.SIGKILL)
-        client.communicate()
+            client.send_signal(number) if number == signal.SIGTERM else os.killpg(client.pid, number)
+        client.communicate(timeout=5 * MINUTES)
         if then == "stop":
             cluster.call("stop")
             cluster.call("start")
-        else:
+        elif then == "wait":
             wait(cluster.is_idle)
+        assert cluster.is_idle()
         assert not (out / "report.json").exists() or output(out) == whole
     cluster.call("submit", *words, "--overwrite")
     assert output(out) == whole and os.listdir(tmp_path) == ["out"]
-
-
-def test_a_client_stopped_at_any_moment_leaves_no_job(cluster, data, tmp_path):
-    """By SIGTERM, also while its job is on the way to the cluster; it clears up itself."""
-    words = [*histogram(data), "--output", tmp_path / "out"]
-    start = time.monotonic()
-    cluster.call("submit", *words)
-    life = time.monotonic() - start
-    for moment in (np.arange(4) + np.random.default_rng(6).random(4)) / 4:
-        shutil.rmtree(tmp_path / "out", ignore_errors=True)
-        client = cluster.open(*words)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            client.wait(moment * life)
-        client.send_signal(signal.SIGTERM)
-        client.communicate(timeout=5 * MINUTES)
-        assert cluster.is_idle()
-        assert os.listdir(tmp_path) == (["out"] if client.returncode == 0 else [])

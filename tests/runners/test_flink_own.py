@@ -22,17 +22,20 @@ def bare(data, tmp_path_factory):
         yield started
 
 
-@pytest.mark.parametrize("lost", ["kill", "kill_workers"])
+@pytest.mark.parametrize("lost", ["task-manager-0", "worker"])
 def test_without_restarts_a_loss_fails_the_job_and_leaves_nothing(bare, data, gate, tmp_path, lost):
     client = bare.open(*histogram(data, gate.input), "--output", tmp_path / "out")
     gate.wait(client)
     (job,) = bare.jobs("RUNNING")
-    getattr(bare, lost)("task-manager-0")
+    if lost == "worker":
+        gate.kill_reader()
+    else:
+        bare.kill(lost)
     out, err = client.communicate(timeout=10 * MINUTES)
     bare.call("start")
     assert (client.returncode, out) == (1, "")
     assert err.splitlines()[-1].startswith("flink.sh: the job failed and left no output; the logs in ")
-    assert {"kill": "is no longer reachable", "kill_workers": "CANCELLED"}[lost] in err
+    assert {"task-manager-0": "is no longer reachable", "worker": "CANCELLED"}[lost] in err
     assert bare.rest(f"/jobs/{job['jid']}")["state"] == "FAILED"
     assert sorted(os.listdir(tmp_path)) == ["input", "rest.csv"]
 
