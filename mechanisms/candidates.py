@@ -10,7 +10,6 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
@@ -28,13 +27,13 @@ CAPS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """One way to release the histogram: its bounds, its noise, its threshold, and its mean absolute noise."""
+    """One way to release the histogram: its bounds, its noise, its threshold, and its mean absolute noise in whole counts."""
 
     bound: int
     cap: int | None
     noise: str
     threshold: int
-    mean_noise: Fraction
+    mean_noise: int
 
     def chosen(self) -> ChosenBound:
         """The candidate as the result of a choice."""
@@ -101,4 +100,4 @@ def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation
         mean = math.sqrt(2 / math.pi) * sigma
         normal = statistics.NormalDist()
         threshold = max(count - sigma * normal.inv_cdf(share) for count, share in shares)
-    return Candidate(bound, cap, noise, max(1, math.ceil(threshold)), Fraction(math.ceil(16 * mean), 16))
+    return Candidate(bound, cap, noise, max(1, math.ceil(threshold)), math.ceil(mean))

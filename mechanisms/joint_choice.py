@@ -14,7 +14,6 @@ moves, within D of both sides. (Without a <= t the slope at t would not be bound
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -128,7 +127,7 @@ class JointChoice:
 
 def _saved(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
     """The sum of max(0, min(2(H - t), H - a)), in units of 2**-30."""
-    t, a = candidate.threshold, min(math.ceil(NOISE_WEIGHT * candidate.mean_noise), candidate.threshold)
+    t, a = candidate.threshold, min(NOISE_WEIGHT * candidate.mean_noise, candidate.threshold)
     steep = (whole >= t) & (whole < 2 * t - a)  # from t on; beyond 2t - a the other line is lower
     flat = whole >= 2 * t - a
     counts = 2 * int((whole[steep] - t).sum()) + int((whole[flat] - a).sum())
