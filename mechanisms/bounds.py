@@ -121,8 +121,13 @@ def add_tables(tables: Iterable[bytes]) -> list[int]:
 
 def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice) -> bytes:
     """The subkey of a choice, from its label and all that defines it."""
-    cost = {"epsilon": repr(choice.budget.epsilon), "delta": repr(choice.budget.delta)}
-    return subkey(key, release_id, label, {**choice.parameters(), **cost})
+    budgets = [choice.budget, choice.release_budget]
+    shared = {
+        "name": choice.name,
+        "relation": choice.relation.value,
+        "budgets": [[repr(budget.epsilon), repr(budget.delta)] for budget in budgets],
+    }
+    return subkey(key, release_id, label, {"choice": choice.parameters(), **shared})
 
 
 def decide(choice: Choice, table: Sequence[int], subkey: bytes) -> ChosenBound:

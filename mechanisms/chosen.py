@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.relation import Relation
 
 
 class ChosenBound(NamedTuple):
@@ -35,6 +36,14 @@ class Choice(Protocol):
     @property
     def budget(self) -> Budget:
         """What the choice costs."""
+
+    @property
+    def release_budget(self) -> Budget:
+        """The budget of the release that it is made for."""
+
+    @property
+    def relation(self) -> Relation:
+        """What a neighbouring input is."""
 
     @property
     def by_item(self) -> bool:

@@ -53,6 +53,8 @@ from headcount.mechanisms.steps import (
     step_subkeys,
 )
 
+MIXED_USERS = "users are strings in some rows and integers in others; give them one type"
+
 # From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
 _MANY_ROWS = 4096
 
@@ -105,7 +107,7 @@ class Evidence:
         if len({origin.part for origin in self.origins}) < len(self.origins):
             raise InputError("a bounded collection arrives twice, so that every user would count twice; use it once")
         if len({origin.users for origin in self.origins}) > 1:
-            raise InputError("users are strings in some rows and integers in others; give them one type")
+            raise InputError(MIXED_USERS)
         for origin in self.origins:
             if not origin.bound.within(plan.bound):
                 raise InputError(

@@ -26,7 +26,9 @@ from headcount.mechanisms.bounds import (
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.chosen import Choice, ChosenBound
 from headcount.mechanisms.domain import public_domain
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.histogram import MIXED_USERS
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
@@ -107,9 +109,9 @@ def choose(
     shards: beam.PCollection, choice: Choice, release: Release, number: int, label: str, keep: bool = True
 ) -> Chosen:
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness."""
-    tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_outputs(
-        "tables", "items", main="shards"
-    )
+    tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_output_types(
+        tuple[int, bytes], users=str
+    ).with_outputs("tables", "items", "users", main="shards")
     empty = shards.pipeline | "EmptyTable" >> beam.Create([(0, encode_table([0] * choice.entries))], reshuffle=False)
     tables = [empty, tabled.tables]  # (0, table)
     if choice.by_item:
@@ -122,7 +124,14 @@ def choose(
         tables
         | "AllTables" >> beam.Flatten()
         | "GatherTables" >> beam.GroupByKey()
-        | "Decide" >> beam.ParDo(_Decide(choice, release, label)).with_output_types(ChosenBound)
+        | "Decide"
+        >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
+            tuple[int, ChosenBound]
+        )
+        # The barrier: bounding, noise and report all hang on the far side of this GroupByKey, so that a repeated
+        # decision can reach no two of them differently.
+        | "Barrier" >> beam.GroupByKey()
+        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(ChosenBound)
     )
     return Chosen(chosen, tabled.shards)
 
@@ -142,9 +151,8 @@ class BoundAsDecided(beam.PTransform):
         return shards | "Bound" >> beam.ParDo(self._bound, decided).with_output_types(ContributionBatch)
 
 
-@beam.typehints.with_output_types(tuple[int, bytes])
 class _Tabulate(Ahead):
-    """(shard, chunks) -> tables, what items need by item shard, and if kept the packed shard."""
+    """(shard, chunks) -> tables, what items need by item shard, the type of the users, and if kept the packed shard."""
 
     def __init__(self, choice: Choice, item_shards: int, keep: bool) -> None:
         self._choice, self._item_shards, self._keep = choice, item_shards, keep
@@ -156,6 +164,7 @@ class _Tabulate(Ahead):
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, chunks = group
         shard = gather(chunks)
+        yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
         yield beam.pvalue.TaggedOutput("tables", (0, encode_table(self._choice.user_table(shard))))
         for chunk in self._choice.item_chunks(shard, self._item_shards):
             yield beam.pvalue.TaggedOutput("items", chunk)
@@ -180,8 +189,10 @@ class _Decide(beam.DoFn):
     def setup(self) -> None:
         self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[ChosenBound]:
-        yield decide(self._choice, add_tables(group[1]), self._subkey)
+    def process(self, group: tuple[int, Iterable[bytes]], users: list[str]) -> Iterator[tuple[int, ChosenBound]]:
+        if len(set(users)) > 1:  # one person may count as two
+            raise InputError(MIXED_USERS)
+        yield 0, decide(self._choice, add_tables(group[1]), self._subkey)
 
 
 class _BoundAsDecided(beam.DoFn):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.auto_histogram import auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.bounds import choose_bound, choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bounds import choice_subkey, choose_bound, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import BoundedHistogram, Budget, ChooseBound, Relation, UnboundedHistogram
@@ -142,6 +142,31 @@ def test_another_table_draws_other_bits(make_release):
     tables = [_batch([(f"u{u}", "i") for u in range(40 * n)]) for n in range(1, 39)]
     assert len({choose_bound([table], choice, release, "C") for table in tables}) > 5
     assert len({choose_bound([tables[0]], choice, release, "C") for _ in range(10)}) == 1
+
+
+def test_choices_for_different_releases_share_no_bits():
+    """Thresholds at epsilon 1 of adding are those at epsilon 2 of replacing: the rest of the parameters must tell."""
+    subkeys = {
+        choice_subkey(bytes(32), "id", "label", make(Budget(0.1), Budget(epsilon, 1e-6), each))
+        for make in (
+            lambda *budgets: choose_unknown_domain(*budgets, noise="laplace"),
+            lambda *budgets: choose_public_domain(*budgets, domain_size=100, method="quantile-gem"),
+        )
+        for epsilon, each in ((1, Relation.ADD_REMOVE), (2, Relation.REPLACE), (1, Relation.REPLACE))
+    }
+    assert len(subkeys) == 6
+
+
+def test_users_of_two_types_are_refused(collect, make_release):
+    """Each type in a shard of its own, where nothing else would notice: one person could count as two."""
+    batches = [contribution_batch(pa.array(users), pa.array(["i"])) for users in ([5], ["5"])]
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        choose = ChooseBound(Budget(0.1), Budget(0.9, 1e-6), release=make_release(), shards=64)
+        return pipeline | beam.Create(batches) | choose
+
+    with pytest.raises(Exception, match="users are strings in some rows"):
+        collect(build)
 
 
 def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
