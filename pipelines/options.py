@@ -123,7 +123,7 @@ def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         type=number,
         default=0.0,
         metavar="D",
-        help="the probability of losing more; must be positive without --domain (default: 0)",
+        help="the probability of losing more; needed where the items are not given, and for Gaussian noise (default: 0)",
     )
     group.add_argument(
         "--relation",

@@ -197,8 +197,7 @@ class _Decide(beam.DoFn):
 
 class _BoundAsDecided(beam.DoFn):
     def __init__(self, auto: AutoRelease, release: Release, label: str, number: int) -> None:
-        self._auto, self._release, self._label = auto, release, label
-        self._provenance = provenance(label, release.id, number)
+        self._auto, self._release, self._label, self._number = auto, release, label, number
 
     def setup(self) -> None:
         self._key = self._release.key_source.fetch()
@@ -207,4 +206,6 @@ class _BoundAsDecided(beam.DoFn):
         number, shard = packed
         steps = self._auto.steps(decided.chosen)
         subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
-        yield bound_shard(unpack_shard(shard), steps, subkeys, self._provenance).to_batch(number)
+        # The choice is part of where the batch comes from: shards that were bounded differently never meet in one noise step.
+        origin = provenance(f"{self._label} at {tuple(decided.chosen)}", self._release.id, self._number)
+        yield bound_shard(unpack_shard(shard), steps, subkeys, origin).to_batch(number)

@@ -17,7 +17,7 @@ BUCKET = "bucket"
 @contextlib.contextmanager
 def s3_server():
     """An S3 server with one empty bucket: its URL."""
-    boto3 = pytest.importorskip("boto3")
+    import boto3
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -39,7 +39,6 @@ def s3_server():
 @contextlib.contextmanager
 def gcs_server(directory):
     """A Google Cloud Storage server with one empty bucket, and an account of its own for its clients."""
-    pytest.importorskip("google.cloud.storage")
     from gcp_storage_emulator.server import create_server
 
     logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)

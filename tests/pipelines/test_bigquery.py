@@ -15,11 +15,9 @@ from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import bigquery, sink_bigquery, sinks, source_bigquery, sources, storage
 from headcount.pipelines.main import main
 from headcount.pipelines.source_columns import Columns
+from tests.pipelines.bigquery_server import bigquery_server  # noqa: E402
 from tests.pipelines.schedule import Killed, Schedule, countdown
 from tests.pipelines.stores import BUCKET, gcs_server
-
-pytest.importorskip("google.cloud.bigquery_storage_v1")
-from tests.pipelines.bigquery_server import bigquery_server  # noqa: E402
 
 EVENTS, OUTPUT = "bigquery://project.dataset.events", "bigquery://project.dataset.counts"
 SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]

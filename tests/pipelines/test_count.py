@@ -14,7 +14,6 @@ from headcount.mechanisms.debiased_count import debiased_count
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
 from headcount.pipelines.count import read_items
-from headcount.pipelines.main import main
 from headcount.transforms import Budget
 
 SHAPE = ["count", "--user", "who", "--item", "what", "--of", "tea", "--cap", "2", "--epsilon", "1"]
@@ -30,18 +29,6 @@ def events(tmp_path_factory):
     path = tmp_path_factory.mktemp("events") / "events.parquet"
     pq.write_table(table, path)
     return path
-
-
-@pytest.fixture
-def run(capsys):
-    """Runs one command line in this process: (status, standard output, lines of standard error)."""
-
-    def call(*argv):
-        status = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err.splitlines()
-
-    return call
 
 
 def rows(directory):

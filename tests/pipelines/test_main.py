@@ -15,7 +15,7 @@ import pytest
 
 from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import main as module
-from headcount.pipelines.main import COMMANDS, load, main
+from headcount.pipelines.main import COMMANDS, load
 
 CANARY = "canary4711"
 SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
@@ -38,18 +38,6 @@ def key(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("key") / "key")
     write_key_file(path)
     return path
-
-
-@pytest.fixture
-def run(capsys):
-    """Runs one command line in this process: (status, standard output, lines of standard error)."""
-
-    def call(*argv):
-        status = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err.splitlines()
-
-    return call
 
 
 def refused(result, *words):
