@@ -7,8 +7,9 @@ the release gets the rest; both look at the same data, so their costs add up (ba
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,6 +40,14 @@ class Decided:
     chosen: ChosenBound
     plan: NoisePlan
     guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        return self.chosen.sections()
 
 
 @dataclasses.dataclass(frozen=True)

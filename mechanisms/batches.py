@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError
@@ -53,6 +54,18 @@ class Shard:
         """The same users with only the given rows (ascending) and their new counts; a user may be left with none."""
         offsets = np.searchsorted(rows, self.offsets).astype(np.int64)
         return dataclasses.replace(self, offsets=offsets, item=self.item[rows], count=count)
+
+    def with_items(self, names: Names) -> Shard:
+        """The same users with their rows of these items only."""
+        return self._rows_where(pc.is_in(self.items, value_set=names.cast(self.items.type)))
+
+    def without_items(self, names: Names) -> Shard:
+        """The same users without their rows of these items."""
+        return self._rows_where(pc.invert(pc.is_in(self.items, value_set=names.cast(self.items.type))))
+
+    def _rows_where(self, kept: pa.BooleanArray) -> Shard:
+        rows = np.flatnonzero(np.asarray(kept)[self.item])
+        return self.keep(rows, self.count[rows])
 
     def to_batch(self, part: int = 0) -> pa.RecordBatch:
         """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""

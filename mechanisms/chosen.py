@@ -21,6 +21,15 @@ class ChosenBound(NamedTuple):
     max_per_item: int
     noise: str
 
+    def words(self) -> str:
+        """The choice in one line."""
+        cap = f", at most {self.max_per_item:,} on one item" if self.max_per_item else ""
+        return f"chosen: a bound of {self.bound:,}{cap}, with {self.noise} noise"
+
+    def sections(self) -> Mapping[str, Any]:
+        """The choice as a part of a report."""
+        return {"chosen": {name: value for name, value in self._asdict().items() if value}}
+
 
 class Choice(Protocol):
     """One method to choose a bound privately, from a table of integers to which every user adds.

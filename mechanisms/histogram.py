@@ -13,7 +13,7 @@ a pipeline with the same key, id and labels gives exactly their rows.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -97,8 +97,8 @@ class Evidence:
         """The evidence of all item shards and all batches together."""
         return cls(sum(digests) % 2**128, tuple(origins))
 
-    def check(self, plan: NoisePlan) -> None:
-        """Refuses a histogram in which a user may count more than the noise was calibrated for."""
+    def check(self, bound: Bound) -> None:
+        """Refuses a histogram in which a user may count more than the `bound` that the mechanism was calibrated for."""
         if len({origin.bound.label for origin in self.origins}) > 1:
             raise InputError(
                 "contributions that were bounded separately reached one noise step, where a user may count twice; "
@@ -109,9 +109,9 @@ class Evidence:
         if len({origin.users for origin in self.origins}) > 1:
             raise InputError(MIXED_USERS)
         for origin in self.origins:
-            if not origin.bound.within(plan.bound):
+            if not origin.bound.within(bound):
                 raise InputError(
-                    f"the noise was calibrated for contributions bounded by {plan.bound.describe()}, but they are "
+                    f"the noise was calibrated for contributions bounded by {bound.describe()}, but they are "
                     f"bounded by {origin.bound.describe()}; give the noise step the bound of the step before it"
                 )
 
@@ -218,14 +218,24 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
     codes = np.asarray(item.indices).astype(np.int64)
     sums = sum_by_code(codes, np.asarray(batch.column("count")), len(item.dictionary))
     present = np.flatnonzero(sums)
-    items, sums = item.dictionary.take(pa.array(present)), sums[present]
+    return split_sums(item.dictionary.take(pa.array(present)), {"sum": sums[present]}, shards)
+
+
+def split_sums(items: Names, sums: Mapping[str, np.ndarray], shards: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts columns of numbers, one row per item, into (shard, Arrow stream) chunks by a hash of the item."""
     home = shard_of(hash64(items), shards)
     order = np.argsort(home, kind="stable")
-    items, sums, home = items.take(pa.array(order)), sums[order], home[order]
-    cuts = np.searchsorted(home, np.arange(shards + 1))
+    items, columns = items.take(pa.array(order)), {name: values[order] for name, values in sums.items()}
+    cuts = np.searchsorted(home[order], np.arange(shards + 1))
     for shard in np.flatnonzero(np.diff(cuts)):
         rows = slice(cuts[shard], cuts[shard + 1])
-        yield int(shard), pack({"item": items[rows], "sum": pa.array(sums[rows])})
+        numbers = {name: pa.array(values[rows]) for name, values in columns.items()}
+        yield int(shard), pack({"item": items[rows], **numbers})
+
+
+def zero_sums(items: Names, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Chunks that name items and add nothing: items that are public by now are released also if nobody's sample has them."""
+    return split_sums(items, {"sum": np.zeros(len(items), dtype=np.int64)}, shards)
 
 
 def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
@@ -301,16 +311,22 @@ def noisy_counts(
     label: str,
     domain: Names | None = None,
     item_type: type = str,
+    named: Names | None = None,
 ) -> pa.RecordBatch:
-    """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases."""
+    """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases.
+
+    `named` are items that an earlier step has made public, each of which gets a noisy count; no others may be in the batches.
+    """
     key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
     if domain is not None:
         batches = [only_domain(batch, domain) for batch in batches]
     batches = [check_bounded(batch) for batch in batches]
     chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
+    if named is not None:
+        chunks += [chunk for _, chunk in zero_sums(named, 1)]
     histogram, digest = merge_sums(chunks, key, item_type) if chunks else (None, 0)
     evidence = Evidence.of([digest], map(Origin.of, batches))
-    evidence.check(plan)
+    evidence.check(plan.bound)
     if domain is not None:
         histogram = with_absent(histogram, domain, key)
     if histogram is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -29,6 +29,14 @@ class ChosenAlone(NamedTuple):
 
     chosen: ChosenBound
     guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of the report."""
+        return self.chosen.sections()
 
 
 class ChooseRow(beam.PTransform):

@@ -98,8 +98,8 @@ def run_job(
                 raise InputError(message) from error
             raise
     if finished:
-        chosen = report.chosen_words(sink.read_report(target))
-        print("\n".join([*([chosen] if chosen else []), f"wrote {args.output} (release {release.id})"]))
+        decision = report.decision_words(sink.read_report(target))
+        print("\n".join([*([decision] if decision else []), f"wrote {args.output} (release {release.id})"]))
     else:
         print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
     return 0

@@ -14,11 +14,10 @@ import platform
 import statistics
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Protocol
+from typing import Any, Protocol
 
 from headcount.mechanisms.auto_histogram import AutoRelease
 from headcount.mechanisms.calibration import NoisePlan
-from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.pipelines.sinks import REPORT_MARK
 
@@ -33,20 +32,22 @@ def versions() -> dict[str, str]:
 
 
 class Decision(Protocol):
-    """What a job has chosen, and what it therefore promises."""
-
-    @property
-    def chosen(self) -> ChosenBound:
-        """The chosen bound."""
+    """What a job came to, and what it therefore promises. All of it is paid for, and public."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """The whole promise, in the numbers of the choice."""
+        """The whole promise, in the numbers of the decision."""
+
+    def words(self) -> str:
+        """What was decided, in one line."""
+
+    def sections(self) -> Mapping[str, Any]:
+        """The same for a machine: more parts of the report, by name."""
 
 
 def decided_report(decision: Decision, command: str, release_id: str, parameters: Parameters) -> bytes:
-    """The content of report.json where the job chose the bound."""
-    return make_report(command, release_id, decision.guarantee, parameters, decision.chosen)
+    """The content of report.json where the job decided something itself."""
+    return make_report(command, release_id, decision.guarantee, parameters, decision)
 
 
 def make_report(
@@ -54,7 +55,7 @@ def make_report(
     release_id: str,
     guarantee: Guarantee,
     parameters: Parameters,
-    chosen: ChosenBound | None = None,
+    decision: Decision | None = None,
 ) -> bytes:
     """The content of report.json; parameters that are None were not given and are left out."""
     content = {
@@ -65,8 +66,8 @@ def make_report(
         "parameters": {name: value for name, value in parameters.items() if value is not None},
         "versions": versions(),
     }
-    if chosen is not None:
-        content["chosen"] = {name: value for name, value in chosen._asdict().items() if value}
+    if decision is not None:
+        content |= {"decision": decision.words(), **decision.sections()}
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -108,13 +109,10 @@ def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:
     return "\n".join(lines)
 
 
-def chosen_words(content: bytes) -> str | None:
-    """What a report says was chosen, for a person; None if nothing was."""
-    chosen = json.loads(content).get("chosen")
-    if chosen is None:
-        return None
-    cap = f", at most {chosen['max_per_item']:,} on one item" if "max_per_item" in chosen else ""
-    return f"chosen: a bound of {chosen['bound']:,}{cap}, with {chosen['noise']} noise"
+def decision_words(content: bytes) -> str | None:
+    """What a report says was decided, for a person; None if nothing was."""
+    words: str | None = json.loads(content).get("decision")
+    return words
 
 
 def _expected(plan: NoisePlan) -> list[str]:

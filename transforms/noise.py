@@ -24,6 +24,7 @@ from headcount.mechanisms.histogram import (
     sorted_counts,
     sum_items,
     with_absent,
+    zero_sums,
 )
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
@@ -36,7 +37,11 @@ from headcount.transforms.user_shards import item_shards
 
 
 class Noise(beam.PTransform):
-    """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided."""
+    """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided.
+
+    `named` are (k, record batch) with items that an earlier step has made public, each of which gets a noisy count; no others
+    may be in the bounded batches.
+    """
 
     def __init__(
         self,
@@ -46,12 +51,13 @@ class Noise(beam.PTransform):
         release: Release | None,
         shards: int,
         partitions: int | None,
+        named: beam.PCollection | None = None,
     ) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
             raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
         self._plan, self._domain, self._item_type = plan, domain, item_type
-        self._release, self._partitions = release, partitions
+        self._release, self._partitions, self._named = release, partitions, named
         self._shards = item_shards(shards)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
@@ -75,6 +81,11 @@ class Noise(beam.PTransform):
                 [(shard, b"") for shard in range(self._shards)], reshuffle=False
             )
             sums = (sums, every) | "WithEveryShard" >> beam.Flatten()
+        if self._named is not None:
+            named = self._named | "ZeroSums" >> beam.FlatMapTuple(_zero_sums, self._shards).with_output_types(
+                tuple[int, bytes]
+            )
+            sums = (sums, named) | "WithNamed" >> beam.Flatten()
         merged = (
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
@@ -165,13 +176,17 @@ class _AddNoise(beam.DoFn):
     ) -> Iterator[tuple[int, bytes]]:
         plan = _plan(decided)
         evidence = Evidence.of(digests, origins)
-        evidence.check(plan)
+        evidence.check(plan.bound)
         counts = add_noise(from_ipc(histogram), plan, self._subkey(plan), evidence)
         yield from by_partition(counts, self._partitions)
 
 
 def _plan(decided: NoisePlan | Decided) -> NoisePlan:
     return decided.plan if isinstance(decided, Decided) else decided
+
+
+def _zero_sums(_: int, named: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+    return zero_sums(named.column("item"), shards)
 
 
 def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:

@@ -220,9 +220,9 @@ def test_two_bounded_collections_flattened_have_twice_the_sensitivity_and_are_re
 def test_evidence_of_one_origin_passes_and_any_other_does_not():
     plan = unbounded_histogram(Budget(1, 1e-6), 10).plan
     right = Origin(dataclasses.replace(plan.bound, label="X"), "0", "string")
-    Evidence.of([1], [right, dataclasses.replace(right, part="1")]).check(plan)
+    Evidence.of([1], [right, dataclasses.replace(right, part="1")]).check(plan.bound)
     tighter = dataclasses.replace(right, bound=dataclasses.replace(right.bound, l1=9))
-    Evidence.of([1], [tighter]).check(plan)
+    Evidence.of([1], [tighter]).check(plan.bound)
     wrong = {
         "arrives twice": [right, right],
         "may count twice": [right, dataclasses.replace(right, bound=plan.bound, part="1")],
@@ -232,7 +232,7 @@ def test_evidence_of_one_origin_passes_and_any_other_does_not():
     }
     for words, origins in wrong.items():
         with pytest.raises(InputError, match=words):
-            Evidence.of([1], origins).check(plan)
+            Evidence.of([1], origins).check(plan.bound)
 
 
 def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):

@@ -50,13 +50,17 @@ CASES = {
 
 
 class Watch:
-    """The peak memory of the processes that a cluster's task managers started, in bytes, while it is entered."""
+    """The peak memory of the processes that a cluster's task managers start while it is entered, in bytes.
+
+    Those of an earlier job live on for some seconds, with that job's peak: they do not count.
+    """
 
     def __init__(self, cluster):
         self._servers = {
             process["pid"] for name, process in cluster.state()["processes"].items() if name.startswith("task-manager")
         }
         self._ended, self._thread = threading.Event(), threading.Thread(target=self._run)
+        self._earlier = set(self._running())
         self.workers = {}
 
     def __enter__(self):
@@ -67,13 +71,18 @@ class Watch:
         self._ended.set()
         self._thread.join()
 
+    def _running(self):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if os.getpgid(int(pid)) in self._servers - {int(pid)}:
+                    yield pid
+
     def _run(self):
         while not self._ended.wait(0.2):
-            for pid in filter(str.isdigit, os.listdir("/proc")):
-                with contextlib.suppress(OSError, TypeError):  # it ended meanwhile
-                    if os.getpgid(int(pid)) in self._servers - {int(pid)}:
-                        peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-                        self.workers[pid] = int(peak[1]) * 1024
+            for pid in set(self._running()) - self._earlier:
+                with contextlib.suppress(OSError, TypeError):
+                    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+                    self.workers[pid] = int(peak[1]) * 1024
 
 
 @pytest.mark.parametrize("case", CASES)
