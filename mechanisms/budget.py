@@ -46,26 +46,7 @@ class Budget:
         none: `delta=(0, 1)` gives it whole to the second. Rounding is downwards: the parts, in the decimals
         that they print as, never add up to more than the whole.
         """
-        epsilon_shares = _shares("weight", weights)
-        if not any(epsilon_shares) or not all(epsilon_shares):
-            raise ParameterError(f"every weight of a split must be positive, got {weights}")
-        if delta is None:
-            if self.delta > 0 and len(weights) > 1:
-                raise ParameterError(
-                    f"a budget with delta = {self.delta} was split into {len(weights)} parts without saying "
-                    "which gets the delta; give its weights, e.g. delta=(0, 1) for the second part only"
-                )
-            delta = (1,) * len(weights)
-        if len(delta) != len(weights):
-            raise ParameterError(f"a split into {len(weights)} parts got {len(delta)} delta weights: {delta}")
-        delta_shares = _shares("delta weight", delta)
-        if not any(delta_shares):
-            raise ParameterError(f"at least one delta weight must be positive, got {delta}")
-        whole_epsilon, whole_delta = _decimal(self.epsilon), _decimal(self.delta)
-        return tuple(
-            Budget(_round_down(whole_epsilon * e), _round_down(whole_delta * d))
-            for e, d in zip(epsilon_shares, delta_shares, strict=True)
-        )
+        return tuple(Budget(*part) for part in _split(self.epsilon, self.delta, weights, delta))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +60,10 @@ class Zcdp:
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", _positive("rho", self.rho))
         object.__setattr__(self, "delta", _probability("delta", self.delta))
+
+    def split(self, *weights: float, delta: tuple[float, ...] | None = None) -> tuple[Zcdp, ...]:
+        """Parts that together cost this, as `Budget.split`: rho in proportion to `weights`."""
+        return tuple(Zcdp(*part) for part in _split(self.rho, self.delta, weights, delta))
 
     def to_budget(self, delta2: float) -> Budget:
         """The (epsilon, delta + (1 - delta) delta2) that this promises, with the least epsilon for
@@ -195,6 +180,33 @@ def _inner(name: str, value: float) -> float:
 
 def _decimal(number: float) -> Fraction:
     return Fraction(repr(number))
+
+
+def _split(
+    loss: float, delta: float, weights: tuple[float, ...], delta_weights: tuple[float, ...] | None
+) -> list[tuple[float, float]]:
+    """The (loss, delta) of each part, rounded down; see `Budget.split`."""
+    loss_shares = _shares("weight", weights)
+    if not any(loss_shares) or not all(loss_shares):
+        raise ParameterError(f"every weight of a split must be positive, got {weights}")
+    if delta_weights is None:
+        if delta > 0 and len(weights) > 1:
+            raise ParameterError(
+                f"a budget with delta = {delta} was split into {len(weights)} parts without saying "
+                "which gets the delta; give its weights, e.g. delta=(0, 1) for the second part only"
+            )
+        delta_weights = (1,) * len(weights)
+    if len(delta_weights) != len(weights):
+        raise ParameterError(
+            f"a split into {len(weights)} parts got {len(delta_weights)} delta weights: {delta_weights}"
+        )
+    delta_shares = _shares("delta weight", delta_weights)
+    if not any(delta_shares):
+        raise ParameterError(f"at least one delta weight must be positive, got {delta_weights}")
+    return [
+        (_round_down(_decimal(loss) * share), _round_down(_decimal(delta) * delta_share))
+        for share, delta_share in zip(loss_shares, delta_shares, strict=True)
+    ]
 
 
 def _shares(name: str, weights: tuple[float, ...]) -> tuple[Fraction, ...]:

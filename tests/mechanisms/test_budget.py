@@ -90,6 +90,12 @@ TABLE = [
 
 
 class TestZcdp:
+    def test_split(self):
+        parts = Zcdp(1, 1e-6).split(1, 4, delta=(1, 0))
+        assert parts == (Zcdp(0.2, 1e-6), Zcdp(0.8))
+        with pytest.raises(ParameterError, match="without saying"):
+            Zcdp(1, 1e-6).split(1, 4)
+
     @pytest.mark.parametrize(("rho", "delta", "tight", "gaussian"), TABLE)
     def test_reproduces_the_table(self, rho, delta, tight, gaussian):
         epsilon = zcdp_epsilon(rho, delta)
