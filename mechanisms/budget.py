@@ -84,6 +84,29 @@ class Zcdp:
         return cls(zcdp_rho(budget.epsilon, _round_down((whole - own) / (1 - own))), delta)
 
 
+def zcdp_for_names(budget: Zcdp | Budget) -> tuple[Zcdp, Budget]:
+    """The zCDP that a release of items which nobody knew may cost, and what that promises in epsilon and delta.
+
+    A `Zcdp` keeps its delta for the items, and is converted with a second one of the same size. Of a `Budget`, half of delta
+    is for the items and half for the conversion.
+    """
+    if not isinstance(budget, Zcdp | Budget):
+        raise ParameterError(f"the budget must be a Zcdp(rho, delta) or a Budget(epsilon, delta), got {budget!r}")
+    check_delta_for_names(budget.delta)
+    if isinstance(budget, Zcdp):
+        return budget, budget.to_budget(budget.delta)
+    return Zcdp.from_budget(budget, budget.delta / 2), budget
+
+
+def check_delta_for_names(delta: float) -> None:
+    """Refuses a delta with which no item that comes from the data can be named."""
+    if not 0 < delta < 0.5:
+        raise ParameterError(
+            f"naming items that come from the data needs a delta above 0 and below 1/2, got {delta}: which items there are "
+            "cannot be hidden with certainty"
+        )
+
+
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """The least delta that rho-zCDP promises at `epsilon` >= 0.
 

@@ -18,6 +18,8 @@ Neglected: a candidate whose exponent is above the smallest by more than GEOMETR
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import numbers
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.randomness import GEOMETRIC_LIMIT, Lanes, exp_floor
 
 #: Scores are multiples of 1 / GRID.
 GRID = 2**10
@@ -36,8 +38,10 @@ GRID = 2**10
 # With the default tau, the generalised mechanism misses what it promises at most this often.
 _MISSED = 0.05
 
-# Rounds of a rejection sampler that are drawn together: first few, as often some are enough, then more.
-_FIRST_ROUNDS, _MOST_ROUNDS = 16, 1 << 14
+# Upper bounds of 2^48 e^-w for w = 0, 1, ...; the last is 1, for that w and all larger ones. With these, the draws for
+# 16,384 candidates fit the 62 bits that are fast.
+_WEIGHT_BITS = 48
+_UPPER_WEIGHTS = (2**_WEIGHT_BITS, *(exp_floor(w, _WEIGHT_BITS) + 1 for w in range(1, 35)))
 
 # Numerators and denominators up to here are drawn with in int64.
 _LARGEST = 2**62
@@ -124,15 +128,13 @@ def gem_exponents(
 def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:
     """The index c with probability e^-x(c) / sum e^-x, drawn with the words of one lane.
 
-    This is also the law of the largest of -x(c) + Gumbel noise. A round proposes a candidate uniformly, and accepts it
-    with probability e^-(x(c) - min x); the first acceptance is the answer. As many rounds are needed, in the mean, as
-    there are candidates, or fewer. The lane's identity must hold the whole table of losses, so that two tables never share
-    their words.
+    This is also the law of the largest of -x(c) + Gumbel noise. The lane's identity must hold the whole table of losses, so
+    that two tables never share their words.
 
     If x has a range of at most epsilon between neighbours, as above, then besides epsilon-differential privacy this is
     (epsilon^2 / 8)-zCDP.
     """
-    return _select(*_excess(exponents), lanes)
+    return select_by_excess(*_excess(exponents), lanes)
 
 
 def permute_and_flip(exponents: Sequence[Fraction], lanes: Lanes) -> int:
@@ -167,7 +169,7 @@ def gumbel_top(exponents: Sequence[Fraction], k: int, lanes: Lanes) -> list[int]
     excess, denominator = _excess(exponents)
     rest, drawn = np.arange(len(excess)), []
     for _ in range(k):
-        place = _select(excess[rest] - excess[rest].min(), denominator, lanes)
+        place = select_by_excess(excess[rest] - excess[rest].min(), denominator, lanes)
         drawn.append(int(rest[place]))
         rest = np.delete(rest, place)
     return drawn
@@ -225,16 +227,45 @@ def _children(lanes: Lanes, n: int) -> Lanes:
     return Lanes(words[:4].tobytes(), words[4:].reshape(n, 2).astype(np.uint64))
 
 
-def _select(excess: Integers, denominator: int, lanes: Lanes) -> int:
-    """`select` for exponents that are integers over one denominator, the smallest of them 0."""
-    rounds = _FIRST_ROUNDS
+def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
+    """`select` for exponents x that are integers over one denominator, the smallest of them 0: fast for many candidates.
+
+    A candidate has a whole part w = floor(x). One round draws an integer uniformly below the sum of all candidates'
+    upper weights, which are floor(2^48 e^-w) + 1 (for w = 0 just 2^48): it falls to a candidate c with probability
+    proportional to c's upper weight, and its place among those of c is a uniform integer. Read as the first digits of a
+    uniform number R below the upper weight, it passes if R < 2^48 e^-w, with further digits drawn only if these do not
+    settle it; then c is taken with probability e^-(x - w). So a round takes c with probability proportional to
+
+        upper weight * 2^48 e^-w / upper weight * e^-(x - w) = 2^48 e^-x,
+
+    and the first round that takes one has the law of `select`. Fewer than 3 rounds are needed in the mean, however many
+    candidates there are: all are looked at once, by w alone.
+    """
+    if lanes.n != 1:
+        raise ParameterError(f"a selection draws with one lane, got {lanes.n}")
+    bucket = np.minimum(excess // denominator, len(_UPPER_WEIGHTS) - 1).astype(np.int64)
+    sizes = np.bincount(bucket).tolist()
+    ends = list(itertools.accumulate(n * weight for n, weight in zip(sizes, _UPPER_WEIGHTS, strict=False)))
     while True:
-        trials, index = _children(lanes, rounds), np.arange(rounds)
-        proposed = trials.uniform_below(len(excess), index)
-        accepted = np.flatnonzero(trials.bernoulli_exp(excess[proposed], denominator, index))
-        if accepted.size:
-            return int(proposed[accepted[0]])
-        rounds = min(2 * rounds, _MOST_ROUNDS)
+        drawn = int(lanes.uniform_below(ends[-1], [0])[0])
+        found = bisect.bisect_right(ends, drawn)
+        place, digits = divmod(drawn - (ends[found - 1] if found else 0), _UPPER_WEIGHTS[found])
+        candidate = int(np.flatnonzero(bucket == found)[place])
+        whole, rest = divmod(int(excess[candidate]), denominator)
+        if _is_below(digits, whole, lanes) and lanes.bernoulli_exp(np.array([rest], excess.dtype), denominator, [0])[0]:
+            return candidate
+
+
+def _is_below(digits: int, whole: int, lanes: Lanes) -> bool:
+    """Whether a uniform number whose whole part is `digits` is below 2^48 e^-whole."""
+    if whole > GEOMETRIC_LIMIT:
+        return False
+    bits = _WEIGHT_BITS
+    while True:
+        edge = exp_floor(whole, bits)
+        if digits != edge:  # below it by a whole unit, or above what lies within a unit of it
+            return digits < edge
+        digits, bits = digits << 64 | int(lanes.words([0])[0]), bits + 64
 
 
 def _excess(exponents: Sequence[Fraction]) -> tuple[Integers, int]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, Zcdp
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
 from headcount.mechanisms.relation import Relation
@@ -137,6 +137,16 @@ def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
+def add_rho(group: argparse._ArgumentGroup) -> None:
+    """The promise in another form, for commands whose items come from the data and whose noise is Gaussian."""
+    group.add_argument(
+        "--rho",
+        type=number,
+        metavar="R",
+        help="in place of --epsilon: the promise as zCDP, with --delta for the items (half of it, with --epsilon)",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Where the result goes."""
     group = parser.add_argument_group("what to write")
@@ -212,6 +222,16 @@ def make_budget(args: argparse.Namespace) -> Budget:
     """The budget of `add_budget`."""
     require(args, "--epsilon")
     return Budget(epsilon=args.epsilon, delta=args.delta)
+
+
+def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
+    """The budget of `add_budget` and `add_rho`, which is given as one or the other."""
+    if (args.rho is None) == (args.epsilon is None):
+        given = "neither" if args.rho is None else f"--epsilon {args.epsilon} and --rho {args.rho}"
+        raise ParameterError(f"give one of --epsilon and --rho, got {given}")
+    if args.delta == 0:
+        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
 
 
 def is_pinned(runner: str | None) -> bool:

@@ -19,7 +19,7 @@ from scipy import stats
 
 from headcount.mechanisms import selection
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.randomness import GEOMETRIC_LIMIT, Lanes, exp_floor
 from headcount.mechanisms.selection import (
     em_exponents,
     gem_exponents,
@@ -330,9 +330,74 @@ def test_successive_draws_of_a_lane_are_independent(draw, law):
 
 
 def test_one_that_dominates_many_is_found():
-    """Of 20,000 candidates one has all but 1e-9 of the mass: as many rounds, and the largest batches."""
+    """Of 20,000 candidates one has all but 1e-9 of the mass."""
     exponents = [Fraction(31)] * 12_345 + [Fraction(1, 3)] + [Fraction(30)] * 7_654
     assert [select(exponents, make_lane(seed)) for seed in range(3)] == [12_345] * 3
+
+
+def test_weights_are_upper_bounds_that_end_with_one():
+    """So that whatever falls to the last, w = 34 and all above it, is settled by digits that are drawn when needed."""
+    for w, weight in enumerate(selection._UPPER_WEIGHTS):
+        assert exp_floor(w, 48) <= weight <= exp_floor(w, 48) + 1
+    assert (selection._UPPER_WEIGHTS[0], selection._UPPER_WEIGHTS[-1], len(selection._UPPER_WEIGHTS)) == (2**48, 1, 35)
+
+
+def rounded(whole, digits, more):
+    """Whether digits that are drawn on as `more` pass as a number below 2^48 e^-whole, and how many of `more` were read."""
+
+    class Words:
+        read = 0
+
+        def words(self, index):
+            self.read += 1
+            return [more[self.read - 1]]
+
+    lane = Words()
+    return selection._is_below(digits, whole, lane), lane.read
+
+
+def test_a_proposal_at_the_edge_is_settled_by_more_digits():
+    for whole in (1, 20, 33, 34, 40, 60, 100):
+        edge = exp_floor(whole, 48)
+        next_word = exp_floor(whole, 112) - (edge << 64)
+        last_word = exp_floor(whole, 176) - (exp_floor(whole, 112) << 64)
+        if edge:
+            assert rounded(whole, edge - 1, []) == (True, 0)
+        assert rounded(whole, edge, [next_word + 1]) == (False, 1)
+        if next_word:
+            assert rounded(whole, edge, [next_word - 1]) == (True, 1)
+        assert rounded(whole, edge, [next_word, last_word + 1]) == (False, 2)
+        assert rounded(whole, edge, [next_word, last_word - 1]) == (True, 2)
+    assert rounded(0, 2**48 - 1, []) == (True, 0)
+    assert rounded(GEOMETRIC_LIMIT + 1, 0, []) == (False, 0)
+
+
+def test_candidates_that_fall_to_the_last_weight_keep_their_law():
+    """Were the digits taken as read, all above e^-34 would be as likely as e^-34. Here the weights are of 2 bits, so that
+    the last is soon reached: exponents of 3 and more are drawn by digits alone."""
+    short = mutated("_WEIGHT_BITS = 48", "_WEIGHT_BITS = 2", "range(1, 35)", "range(1, 3)")
+    exponents = [Fraction(5, 2), Fraction(3, 2)] * 3 + [Fraction(k, 2) for k in range(16)]
+    check(counts(short["select"], exponents), probabilities(exponents))
+    careless = mutated(
+        "_WEIGHT_BITS = 48",
+        "_WEIGHT_BITS = 2",
+        "range(1, 35)",
+        "range(1, 3)",
+        "_is_below(digits, whole, lanes) and",
+        "",
+    )
+    with pytest.raises(AssertionError):
+        check(counts(careless["select"], exponents), probabilities(exponents))
+
+
+def test_many_candidates_have_the_exact_law():
+    """Ten thousand of them, grouped by their exponents: 2,000 draws, each as cheap as one of few candidates."""
+    exponents = [Fraction(c, 700) for c in range(10_000)]
+    excess, denominator = np.arange(10_000), 700
+    lane = make_lane()
+    drawn = [selection.select_by_excess(excess, denominator, lane) for _ in range(2_000)]
+    seen = np.bincount(np.array(drawn) // 350, minlength=29)
+    check(seen, np.add.reduceat(probabilities(exponents), np.arange(0, 10_000, 350)))
 
 
 def orders(exponents, k):
@@ -403,7 +468,7 @@ def test_arithmetic_beyond_64_bits_draws_the_same(monkeypatch):
 def test_the_same_lanes_draw_the_same_in_every_version():
     """If this fails, a repeated release would choose anew: raise ALGORITHM_VERSION and renew the test."""
     exponents = TABLES["many"]
-    assert [select(exponents, make_lane(seed)) for seed in range(12)] == [5, 61, 88, 67, 25, 6, 4, 8, 9, 22, 14, 0]
+    assert [select(exponents, make_lane(seed)) for seed in range(12)] == [15, 36, 59, 14, 17, 71, 56, 53, 30, 1, 27, 36]
     assert [permute_and_flip(exponents, make_lane(seed)) for seed in range(12)] == [
         90,
         70,
@@ -418,38 +483,37 @@ def test_the_same_lanes_draw_the_same_in_every_version():
         64,
         49,
     ]
-    assert gumbel_top(exponents, 12, make_lane()) == [5, 14, 18, 35, 7, 19, 72, 11, 22, 93, 63, 34]
+    assert gumbel_top(exponents, 12, make_lane()) == [15, 5, 46, 4, 32, 58, 38, 36, 61, 11, 33, 40]
 
 
 # --- mutations: what the checks above must catch ----------------------------------------------------------------
 
 
-def mutated(old, new):
-    """The module's functions with one piece of the source replaced."""
+def mutated(*replaced):
+    """The module's functions with pieces of the source replaced: old, new, old, new, ..."""
     source = inspect.getsource(selection)
-    assert source.count(old) == 1
+    for old, new in zip(replaced[::2], replaced[1::2], strict=True):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
     names = {"__name__": "mutated"}
-    exec(source.replace(old, new), names)
+    exec(source, names)
     return names
 
 
 MUTATIONS = {
-    "every proposal accepted": (
-        "np.flatnonzero(trials.bernoulli_exp(excess[proposed], denominator, index))",
-        "index",
+    "the rest of an exponent is left out": (
+        "_is_below(digits, whole, lanes) and lanes.bernoulli_exp(np.array([rest], excess.dtype), denominator, [0])[0]",
+        "_is_below(digits, whole, lanes)",
         "select",
     ),
-    "the best that is proposed": (
-        "proposed[accepted[0]]",
-        "proposed[accepted[np.argmin(excess[proposed[accepted]])]]",
+    "the first of a bucket": ("np.flatnonzero(bucket == found)[place]", "np.flatnonzero(bucket == found)[0]", "select"),
+    "at most two of a bucket": ("(n * weight for n, weight", "(min(n, 2) * weight for n, weight", "select"),
+    "weights of the next whole part": (
+        "(2**_WEIGHT_BITS, *(exp_floor(w, _WEIGHT_BITS) + 1 for w in range(1, 35)))",
+        "(2**_WEIGHT_BITS, *(exp_floor(w + 1, _WEIGHT_BITS) + 1 for w in range(1, 35)))",
         "select",
     ),
     "numerators without a common denominator": ("n * (denominator // d)", "n", "select"),
-    "the same words in each round": (
-        "np.array([4 + 2 * n])",
-        "np.array([0]))\n    words = np.arange(4 + 2 * n, dtype=np.uint64",
-        "select",
-    ),
     "the first that passes": ("passed[lanes.uniform_below(len(passed), [0])[0]]", "passed[0]", "permute_and_flip"),
     "nobody fails": (
         "np.flatnonzero(coins.bernoulli_exp(excess, denominator, np.arange(len(excess))))",
@@ -470,7 +534,7 @@ def test_mutations_are_caught_by_the_chi_square(old, new, name):
     ("old", "new"),
     [
         ("rest = np.delete(rest, place)", "pass"),  # with replacement
-        ("_select(excess[rest] - excess[rest].min(), denominator, lanes)", "0"),
+        ("select_by_excess(excess[rest] - excess[rest].min(), denominator, lanes)", "0"),
         ("return drawn\n", "return sorted(drawn)\n"),
     ],
 )

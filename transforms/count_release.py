@@ -1,0 +1,256 @@
+"""Counts without a bound on a user's items (paper 003) as transforms: `PrivateCountRelease`, and `TopItems` without counts.
+
+Only the top of each item shard leaves it, and one worker sees the top of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.budget import Budget, Zcdp
+from headcount.mechanisms.count_release import FIRST_EPSILON, CountRelease, Released, count_release
+from headcount.mechanisms.domain import arrow_type
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.frames import make_frame, sum_users, top_rows
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.histogram import Evidence, Origin, by_partition, counts_batch, sorted_counts
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.top_items import TopItems as TopItemsPlan
+from headcount.mechanisms.top_items import ranked, top_items
+from headcount.transforms.bounding import Bounded
+from headcount.transforms.contributions import as_contributions, check_whole
+from headcount.transforms.counts import ToRows
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.ranks import ToRanks
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.user_shards import check_shards, item_shards
+
+# Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
+_TOPS_TOGETHER = 32
+
+
+class _FromFrame(beam.PTransform):
+    """Bounding, sums by item, their top, and what one worker releases of it."""
+
+    def __init__(
+        self,
+        plan: CountRelease | TopItemsPlan,
+        release: Release | None,
+        shards: int | None,
+        partitions: int | None,
+    ) -> None:
+        super().__init__()
+        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        self.plan = plan
+        self._release, self._partitions = release, partitions
+        self._shards = check_shards(shards)
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.plan.guarantee()
+
+    def _released(self, rows: beam.PCollection, empty: pa.RecordBatch) -> tuple[beam.PCollection, beam.PCollection]:
+        """(partition, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
+        check_whole(rows)
+        plan, shards = self.plan, item_shards(self._shards)
+        release, label = release_for(rows.pipeline, self._release), full_label(rows)
+        summed = (
+            as_contributions(rows)
+            | "Bounded" >> Bounded(plan.steps, release, self._shards)  # record batches, each (user, item) pair once
+            | "SumByItem"
+            >> beam.ParDo(_SumByItem(shards))
+            .with_output_types(tuple[int, bytes], origins=Origin)
+            .with_outputs("origins", main="sums")
+        )
+        tops = (
+            summed.sums  # (item shard, packed users and sums)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "Top" >> beam.Map(_top, plan.k_bar + 1, plan.item_type).with_output_types(tuple[int, bytes])
+        )
+        if shards > _TOPS_TOGETHER:
+            tops = (
+                tops
+                | "GroupSome" >> beam.GroupByKey()
+                | "TopOfSome" >> beam.Map(_top, plan.k_bar + 1, plan.item_type).with_output_types(tuple[int, bytes])
+            )
+        # One element at least: the rounds also run if there is nothing, so that nobody can tell.
+        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        done = (
+            (tops | "ToOne" >> beam.MapTuple(_to_one).with_output_types(tuple[int, bytes]), nothing)
+            | "WithNothing" >> beam.Flatten()
+            | "Gather" >> beam.GroupByKey()  # (0, tops)
+            | "Release"
+            >> beam.ParDo(
+                _Release(plan, release, label, self._partitions or shards), beam.pvalue.AsList(summed.origins)
+            )
+            .with_output_types(tuple[int, bytes], decisions=tuple[int, Released])
+            .with_outputs("decisions", main="rows")
+        )
+        every_partition = rows.pipeline | "EveryPartition" >> beam.Create(
+            [(partition, to_ipc(empty)) for partition in range(self._partitions or shards)], reshuffle=False
+        )
+        # The barrier: all that reads what was released hangs on the far side of this GroupByKey (or, for decisions, of one of
+        # their own), so that a repeated step can reach no consumer twice. Nothing else may be taken from `done`.
+        partitions = (
+            (done.rows, every_partition)
+            | "WithEveryPartition" >> beam.Flatten()
+            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
+        )
+        return partitions, done.decisions
+
+
+class PrivateCountRelease(_FromFrame):
+    """How many users have each item, for as many of the largest items as the budget buys (paper 003, corrected).
+
+    Guarantee: user-level delta-approximate rho-zCDP for a `Zcdp(rho, delta)` under `relation`, or (epsilon, delta)-differential
+    privacy for a `Budget(epsilon, delta)`. A user counts for all of its items: there is no bound to choose, and nothing is
+    lost to one. Items are found one by one, the largest first, each at its own cost, and most of the counts are within
+    `relative_error` of the true ones; `k_bar` items at most are released. With `max_per_item`, what is released of an item
+    is the number of events, up to so many of each user. `noise_reduction` spends less on counts that are exact enough, which
+    buys some more of them; `strict_target` keeps to small relative errors, whatever they cost. The result is `NoisyCount` rows
+    (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element (k, record batch) for each k < N, sorted by item.
+    """
+
+    plan: CountRelease
+
+    def __init__(
+        self,
+        budget: Zcdp | Budget,
+        relative_error: float = 0.1,
+        k_bar: int = 10_000,
+        max_per_item: int | None = None,
+        noise_reduction: bool = False,
+        strict_target: bool = False,
+        start_epsilon: float = FIRST_EPSILON,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        plan = count_release(
+            budget,
+            relative_error,
+            k_bar,
+            max_per_item,
+            noise_reduction,
+            strict_target,
+            start_epsilon,
+            Relation.parse(relation),
+            item_type,
+        )
+        super().__init__(plan, release, shards, partitions)
+        self._with_decision = False
+
+    def with_decision(self) -> PrivateCountRelease:
+        """The same transform, but its result has two fields: `counts`, and `decision`, which is one `Released`: what was
+        spent on what, and the guarantee."""
+        self._with_decision = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        item_type = self.plan.item_type
+        empty = counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), 0.0)
+        partitions, decisions = self._released(rows, empty)
+        counts = partitions | "SortByItem" >> beam.MapTuple(_sorted_by_item).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
+        if self._partitions is None:
+            counts = counts | "ToRows" >> ToRows(item_type)
+        if not self._with_decision:
+            return counts
+        decision = (
+            decisions
+            | "DecisionBarrier" >> beam.GroupByKey()
+            | "Decision" >> beam.MapTuple(lambda _, decided: next(iter(decided))).with_output_types(Released)
+        )
+        return CountsAndDecision(counts, decision)
+
+
+class TopItems(_FromFrame):
+    """The `k` items with the most users, without counts, or fewer: those that too few users have stay hidden (paper 003).
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user may have any number of items. `k_bar`
+    items are looked at. The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), or with `partitions=N` one
+    element (k, record batch of rank and item) for each k < N, sorted by rank.
+    """
+
+    plan: TopItemsPlan
+
+    def __init__(
+        self,
+        budget: Budget,
+        k: int,
+        k_bar: int = 10_000,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__(top_items(budget, k, k_bar, Relation.parse(relation), item_type), release, shards, partitions)
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        item_type = self.plan.item_type
+        partitions, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
+        items = partitions | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
+        if self._partitions is not None:
+            return items
+        return items | "ToRows" >> ToRanks(item_type)
+
+
+class _SumByItem(beam.DoFn):
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from sum_users(batch, self._shards)
+
+
+class _Release(beam.DoFn):
+    """(0, tops) -> (partition, Arrow stream), and the decision beside; it fetches the key on the worker."""
+
+    def __init__(self, plan: CountRelease | TopItemsPlan, release: Release, label: str, partitions: int) -> None:
+        self._plan, self._release, self._label, self._partitions = plan, release, label, partitions
+
+    def setup(self) -> None:
+        self._subkey = self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]], origins: list[Origin]
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        Evidence.of([], origins).check(self._plan.bound)
+        frame = make_frame(filter(None, group[1]), self._plan.k_bar, self._plan.item_type)
+        released = self._plan.release(frame, self._subkey)
+        if isinstance(released, pa.RecordBatch):
+            yield from by_partition(released, self._partitions)
+        else:
+            yield from by_partition(released.counts, self._partitions)
+            yield beam.pvalue.TaggedOutput("decisions", (0, released.released))
+
+
+def _top(group: tuple[int, Iterable[bytes]], most: int, item_type: type) -> tuple[int, bytes]:
+    shard, chunks = group
+    return shard // _TOPS_TOGETHER, top_rows(chunks, most, item_type)
+
+
+def _to_one(_: int, top: bytes) -> tuple[int, bytes]:
+    return 0, top
+
+
+def _sorted_by_item(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return partition, sorted_counts(chunks)
+
+
+def _sorted_by_rank(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return partition, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
