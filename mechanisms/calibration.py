@@ -6,6 +6,7 @@ Calibration runs once, in the driver. Its result holds for every data set whose 
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import math
 from fractions import Fraction
 from typing import Literal
@@ -31,10 +32,11 @@ class NoisePlan:
 
     A sum, as an integer in units of 2**-grid, gets discrete `kind` noise of `scale` in the same units; it is
     released iff the noisy value is at least `threshold` (None: the domain is public, and all is released).
-    `stddev` is the noise's standard deviation in counts.
+    `stddev` is the noise's standard deviation in counts. The kind "truncated-geometric" is Laplace noise that
+    stays below the threshold in size, so that an item without a user never reaches it.
     """
 
-    kind: Literal["laplace", "gaussian"]
+    kind: Literal["laplace", "gaussian", "truncated-geometric"]
     grid: int
     scale: Fraction
     threshold: int | None
@@ -81,15 +83,15 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
     if noise == "auto":
         return choose_noise(budget, bound, relation)
     if noise == "laplace":
-        scale = _laplace_scale(budget, spread.l1, bound, relation)
+        scale = laplace_scale(budget, spread.l1, bound, relation)
         tau = thresholds.laplace_threshold(spread, scale, budget.delta)
-        return _plan("laplace", bound.grid, scale, tau, budget, relation, bound)
+        return make_plan("laplace", bound.grid, scale, tau, budget, relation, bound)
     if noise == "gaussian":
         share = thresholds.GAUSSIAN_SHARE
-        grid, scale = _gaussian_scale(budget, share, spread.shared_l2_squared(0), bound, relation)
+        grid, scale = gaussian_scale(budget, share, spread.shared_l2_squared(0), bound, relation)
         sigma = float(scale / 2**grid)
         real = thresholds.gaussian_threshold(spread, budget.epsilon, budget.delta, sigma, relation)
-        return _plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
+        return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
     raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
 
 
@@ -118,8 +120,8 @@ def calibrate_public_domain(
                 f"Laplace noise needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: bound it "
                 "with RandClip or ClipNorm(p=1), or take Gaussian noise"
             )
-        scale = _laplace_scale(budget, l1, bound, relation)
-        return _plan("laplace", bound.grid, scale, None, Budget(budget.epsilon), relation, bound)
+        scale = laplace_scale(budget, l1, bound, relation)
+        return make_plan("laplace", bound.grid, scale, None, Budget(budget.epsilon), relation, bound)
     if noise == "gaussian":
         if budget.delta == 0:
             raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
@@ -129,8 +131,8 @@ def calibrate_public_domain(
                 f"Gaussian noise needs a limit on a user's l2 norm, but a bound of {bound.describe()} has none: bound it "
                 "with ClipNorm(p=2) or RandClip"
             )
-        grid, scale = _gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
-        return _plan("gaussian", grid, scale, None, budget, relation, bound)
+        grid, scale = gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
+        return make_plan("gaussian", grid, scale, None, budget, relation, bound)
     raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
 
 
@@ -141,8 +143,8 @@ def public_noise(noise: str) -> str:
     return "laplace" if noise == "auto" else noise
 
 
-def _plan(
-    kind: Literal["laplace", "gaussian"],
+def make_plan(
+    kind: Literal["laplace", "gaussian", "truncated-geometric"],
     grid: int,
     scale: Fraction,
     threshold: int | None,
@@ -150,17 +152,21 @@ def _plan(
     relation: Relation,
     bound: Bound,
 ) -> NoisePlan:
+    """The plan of this noise and threshold, unless they are too large to compute with."""
     if threshold is not None and threshold >= 2**62:
         raise ParameterError(
             f"epsilon = {budget.epsilon} with a bound of {bound.describe()} gives a threshold beyond 64 bits: raise "
             "epsilon or lower the bound"
         )
-    steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
+    if kind == "truncated-geometric" and threshold is not None:
+        steps = _truncated_stddev(scale, threshold - 1)
+    else:
+        steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
     stddev = steps / 2**grid
     return NoisePlan(kind, grid, scale, threshold, stddev, budget.epsilon, budget.delta, relation, bound)
 
 
-def _laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) -> Fraction:
+def laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) -> Fraction:
     """At least (l1 distance of neighbours) / epsilon in grid units; exact if that is a small fraction."""
     exact = relation.users * l1 * 2**bound.grid / budget.epsilon_fraction
     if max(exact.numerator, exact.denominator) < _LARGEST_SCALE:
@@ -173,25 +179,45 @@ def _laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) ->
     return Fraction(numerator, denominator)
 
 
-def _gaussian_scale(
-    budget: Budget, share: float, l2_squared: int, bound: Bound, relation: Relation
+def gaussian_scale(
+    budget: Budget, share: float, l2_squared: float, bound: Bound, relation: Relation
 ) -> tuple[int, Fraction]:
     """The grid and, in its units, a whole sigma that keeps (epsilon, share * delta) if continuous."""
     distance = math.sqrt(relation.users * l2_squared)
     sigma = distance * thresholds.gaussian_sigma(budget.epsilon, share * budget.delta)
-    grid = bound.grid
-    while sigma * 2**grid < _GAUSSIAN_STEPS:
-        grid += 1
-    scale = math.ceil(sigma * 2**grid)
+    grid, scale = whole_sigma(sigma, bound.grid)
     if scale >= _LARGEST_SCALE:
         raise _too_much_noise(budget, bound)
-    return grid, Fraction(scale)
+    return grid, scale
+
+
+def whole_sigma(sigma: float, grid: int) -> tuple[int, Fraction]:
+    """A grid, the given one or finer, on which `sigma` is so large that formulas of the continuous Gaussian hold; and sigma,
+    rounded up, in its units."""
+    while sigma * 2**grid < _GAUSSIAN_STEPS:
+        grid += 1
+    return grid, Fraction(math.ceil(sigma * 2**grid))
 
 
 def _laplace_stddev(scale: Fraction) -> float:
     """sqrt(2q) / (1-q) with q = exp(-1/scale), in a form that keeps its digits for large scales."""
     half = 1 / (2 * float(scale))
     return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
+
+
+def _truncated_stddev(scale: Fraction, most: int) -> float:
+    """The standard deviation of discrete Laplace noise that is at most `most` in size.
+
+    Sums of q^x and x^2 q^x for x = 1 .. most in closed form, with more digits than their cancellation takes.
+    """
+    digits = 40 + 4 * len(str(math.ceil(scale) + most)) + len(str(scale.denominator))
+    with decimal.localcontext(decimal.Context(prec=digits)):
+        q = (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
+        last, rest = q**most, 1 - q
+        sizes = q * (1 - last) / rest
+        tail = last * ((most + 1) ** 2 - (2 * most * (most + 1) - 1) * q + most**2 * q**2)
+        squares = q * (1 + q - tail) / rest**3
+        return float((2 * squares / (1 + 2 * sizes)).sqrt())
 
 
 def _spread(bound: Bound) -> Spread:

@@ -36,7 +36,7 @@ from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.keys import Release, block_key, lane_key, subkey
 from headcount.mechanisms.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.names import Names, hash64, shard_of
-from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
+from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace, truncated_laplace
 from headcount.mechanisms.packing import from_ipc, pack, to_ipc, unpack
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
@@ -271,8 +271,7 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
         raise InputError("a sum is too large for the noise's fixed-point grid; give counts in a larger unit")
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
     lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
-    noise = (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
-    value = (sums << shift) + noise
+    value = (sums << shift) + _noise(plan, lanes)
     item = histogram.column("item")
     if plan.threshold is None:
         count = value * 2.0**-plan.grid
@@ -282,6 +281,12 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
         half = (1 << plan.grid) >> 1
         count = ((value + half) >> plan.grid).astype(np.float64)
     return counts_batch(item, count, plan.stddev)
+
+
+def _noise(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
+    if plan.kind == "truncated-geometric" and plan.threshold is not None:
+        return truncated_laplace(lanes, plan.scale, plan.threshold - 1)
+    return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
 
 
 def counts_batch(item: Names, count: np.ndarray, stddev: float) -> pa.RecordBatch:

@@ -39,6 +39,18 @@ def discrete_laplace(lanes: Lanes, scale: Fraction | int) -> npt.NDArray[np.int6
     return _sample(lanes, lambda index: _laplace_trial(lanes, t, s, index))
 
 
+def truncated_laplace(lanes: Lanes, scale: Fraction | int, most: int) -> npt.NDArray[np.int64]:
+    """Integers y with |y| <= most and probability proportional to exp(-|y| / scale), one per lane."""
+    t, s = _numerator_denominator(scale, "the scale of truncated discrete Laplace noise")
+
+    def trial(index: Lane) -> tuple[Lane, Values]:
+        accepted, values = _laplace_trial(lanes, t, s, index)
+        near = np.flatnonzero(np.abs(values) <= most)
+        return accepted[near], values[near]
+
+    return _sample(lanes, trial)
+
+
 def discrete_gaussian(lanes: Lanes, sigma: Fraction | int) -> npt.NDArray[np.int64]:
     """Integers y with probability proportional to exp(-y^2 / (2 sigma^2)), one per lane.
 

@@ -155,10 +155,31 @@ def laplace_own_items_stay_hidden(spread: Spread, scale: Fraction, delta: float,
         return all(sum(n * phi(h) for n, h in way if n) <= allowed for way in spread.worst_own(spread.units))
 
 
+def truncated_radius(scale: Fraction, delta: Fraction) -> int:
+    """The least k >= 1 such that discrete Laplace noise X of `scale` b, given |X| <= k, has P[X = k] <= delta.
+
+    With q = exp(-1/b) and P[X = k] = q^k (1-q) / (1 + q - 2 q^(k+1)): k >= -b ln(delta (1+q) / (1 - q + 2 q delta)).
+    """
+    if not 0 < delta < Fraction(1, 2):
+        raise ParameterError(f"truncated noise needs 0 < delta < 1/2, got {float(delta)}")
+    with _digits_for(delta, math.ceil(scale) + scale.denominator):
+        share, b = _decimal(delta), _decimal(scale)
+        q = (-1 / b).exp()
+        return max(1, math.ceil(-b * (share * (1 + q) / (1 - q + 2 * q * share)).ln()))
+
+
 def _exactly_enough(spread: Spread, delta: float) -> contextlib.AbstractContextManager[decimal.Context]:
     """Decimals with some 60 digits beyond the smallest probability in question: rounding decides nothing."""
-    digits = 60 + math.ceil(-math.log10(delta)) + len(str(spread.l1))
+    return _digits_for(delta, spread.l1)
+
+
+def _digits_for(delta: float | Fraction, largest: int) -> contextlib.AbstractContextManager[decimal.Context]:
+    digits = 60 + math.ceil(-math.log10(delta)) + len(str(largest))
     return decimal.localcontext(decimal.Context(prec=digits))
+
+
+def _decimal(value: Fraction) -> decimal.Decimal:
+    return decimal.Decimal(value.numerator) / value.denominator
 
 
 @functools.lru_cache(maxsize=16)
@@ -215,13 +236,22 @@ def gaussian_joint_delta(
     """
 
     def phi(count: Any) -> Any:
-        return -np.log1p(-np.exp(_log_normal((count - threshold) / sigma)))
+        return gaussian_rate(count, sigma, threshold)
 
     if blocks is None:
         blocks = _REPLACE_BLOCKS if relation is Relation.REPLACE else _ADD_REMOVE_BLOCKS
     first, last = _blocks(spread.units, blocks)
     own = _worst_sum(spread.worst_own(last), phi)
-    squared = spread.shared_l2_squared(first)
+    return joint_delta(epsilon, own, spread.shared_l2_squared(first), sigma, relation)
+
+
+def gaussian_rate(count: Any, sigma: float, threshold: float) -> np.ndarray:
+    """phi(count) for Gaussian noise, elementwise."""
+    return -np.log1p(-np.exp(_log_normal((count - threshold) / sigma)))
+
+
+def joint_delta(epsilon: float, own: np.ndarray, squared: np.ndarray, sigma: float, relation: Relation) -> float:
+    """The maximum of (1) over what a user may be: own = -ln Q of the own items, with the squared l2 norm of the shared."""
     if relation is Relation.REPLACE:
         return float(_divergence(epsilon, own[:, None], own, squared[:, None] + squared, sigma).max())
     added = _divergence(epsilon, own, 0.0, squared, sigma)
@@ -238,20 +268,25 @@ def gaussian_threshold(spread: Spread, epsilon: float, delta: float, sigma: floa
     """
     target = TOTAL_SHARE * delta
 
-    def holds(sigmas: float) -> bool:
-        return gaussian_joint_delta(spread, epsilon, sigma, spread.cap + sigmas * sigma, relation) <= target
+    def holds(threshold: float) -> bool:
+        return gaussian_joint_delta(spread, epsilon, sigma, threshold, relation) <= target
 
+    return least_threshold(holds, spread.cap, sigma)
+
+
+def least_threshold(holds: Callable[[float], bool], cap: float, sigma: float) -> float:
+    """The least threshold (to sigma/2^14) from cap + sigma on at which `holds`, which then holds for all higher ones."""
     low, high = 1.0, 2.0
-    if holds(low):
-        return spread.cap + low * sigma
-    while not holds(high):
+    if holds(cap + low * sigma):
+        return cap + low * sigma
+    while not holds(cap + high * sigma):
         low, high = high, 2 * high
         if high > 1024:
-            raise ParameterError(f"sigma = {sigma} is too small for epsilon = {epsilon}, delta = {delta}")
+            raise ParameterError(f"sigma = {sigma} is too small for any threshold: raise epsilon or delta")
     while high - low > 2**-14:
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return spread.cap + high * sigma
+        low, high = (low, middle) if holds(cap + middle * sigma) else (middle, high)
+    return cap + high * sigma
 
 
 def grid_threshold(threshold: float, grid: int) -> int:

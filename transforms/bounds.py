@@ -99,16 +99,23 @@ class ChooseBound(beam.PTransform):
 
 
 class Chosen(NamedTuple):
-    """The one `ChosenBound`, and if they are kept, the shards of users that it was chosen from, gathered and packed."""
+    """The one result of the choice, and if they are kept, the shards of users that it was chosen from, gathered and packed."""
 
     chosen: beam.PCollection
     shards: beam.PCollection
 
 
 def choose(
-    shards: beam.PCollection, choice: Choice, release: Release, number: int, label: str, keep: bool = True
+    shards: beam.PCollection,
+    choice: Choice,
+    release: Release,
+    number: int,
+    label: str,
+    keep: bool = True,
+    result: type = ChosenBound,
 ) -> Chosen:
-    """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness."""
+    """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
+    type of what it gives."""
     tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_output_types(
         tuple[int, bytes], users=str
     ).with_outputs("tables", "items", "users", main="shards")
@@ -126,12 +133,12 @@ def choose(
         | "GatherTables" >> beam.GroupByKey()
         | "Decide"
         >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
-            tuple[int, ChosenBound]
+            beam.typehints.Tuple[int, result]
         )
         # The barrier: bounding, noise and report all hang on the far side of this GroupByKey, so that a repeated
         # decision can reach no two of them differently.
         | "Barrier" >> beam.GroupByKey()
-        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(ChosenBound)
+        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(result)
     )
     return Chosen(chosen, tabled.shards)
 

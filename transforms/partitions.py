@@ -1,0 +1,265 @@
+"""Which items may be named, as a transform: `SelectPartitions`, and `NamedItems`, the rounds that it is made of.
+
+The shards of users are gathered once. Every round reads them again, with the items that earlier rounds have named beside, and
+only sums by item are shuffled anew.
+
+    packed | NamedItems(rounds, release, shards, item_type, partitions)
+
+takes shards of users as `transforms.bounds.choose` keeps them, (number, `pack_shard` bytes), and gives (k, record batch with
+the one column `item`, sorted) for every k < partitions, beyond a barrier. Its pure twin is
+`mechanisms.partitions.named_in_rounds`, with the transform's full label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.batches import gather, pack_shard, unpack_shard
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.histogram import sorted_counts
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.packing import to_ipc
+from headcount.mechanisms.partition_choice import AutoSelection, ChosenStrategy, DecidedSelection, auto_partitions
+from headcount.mechanisms.partitions import Selection, select_partitions
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.selection_rounds import SIPS_ROUNDS, Round
+from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
+from headcount.transforms.ahead import Ahead
+from headcount.transforms.bounds import choose
+from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.items import ToNames
+from headcount.transforms.noise import Noise
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+
+_MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per partition
+
+
+class SelectPartitions(beam.PTransform):
+    """The items that may be named, since enough users have them.
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names; how often an item occurs
+    plays no part, and is not told. The strategies "laplace", "gaussian", "truncated-geometric" (the best for one item per
+    user), "weighted-gaussian", "weighted-laplace" and "sips" (`rounds` of weighted-gaussian on what is not named yet, which
+    names the most on large data) look at no more than `items_per_user` items of each user. With "auto", strategy and items per
+    user are chosen privately, which takes a twentieth of epsilon. The result is `NamedItem` rows (`NamedIntItem` with
+    `item_type=int`), or with `partitions=N` one element (k, record batch with the column `item`) for each k < N, sorted. Rows
+    or `Contributions` go in.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        strategy: str = "auto",
+        items_per_user: int | None = None,
+        rounds: int = SIPS_ROUNDS,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__()
+        relation = Relation.parse(relation)
+        self.selection: Selection | AutoSelection
+        if strategy == "auto":
+            if items_per_user is not None:
+                raise ParameterError(
+                    f"items_per_user = {items_per_user!r} is for a strategy that is given: leave it out, or name the strategy"
+                )
+            self.selection = auto_partitions(budget, rounds, relation, item_type)
+        else:
+            if items_per_user is None:
+                raise ParameterError(f"the strategy {strategy!r} needs items_per_user, how many items of a user count")
+            self.selection = select_partitions(budget, strategy, items_per_user, rounds, relation, item_type)
+        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._with_decision = False
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.selection.guarantee()
+
+    def with_decision(self) -> SelectPartitions:
+        """The same transform, but its result has two fields: `counts`, the names, and `decision`, which is one
+        `DecidedSelection`: what was chosen, and the guarantee in its numbers. Only for the strategy "auto"."""
+        if isinstance(self.selection, Selection):
+            raise ParameterError("nothing is decided where the strategy is given: leave out with_decision()")
+        self._with_decision = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        check_whole(rows)
+        release = release_for(rows.pipeline, self._release)  # one for all steps
+        s = self.selection
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        if isinstance(s, Selection):
+            packed = shards | "PackShards" >> PackShards()
+            return self._named(packed, s.rounds, release, len(s.rounds))
+        label = f"{full_label(rows)}/ChooseStrategy"
+        choice = choose(shards, s.choice, release, self._shards, label, result=ChosenStrategy)
+        decided = choice.chosen | "Calibrate" >> beam.Map(s.decided).with_output_types(DecidedSelection)
+        named = self._named(choice.shards, decided, release, s.sips_rounds)
+        return CountsAndDecision(named, decided) if self._with_decision else named
+
+    def _named(
+        self, packed: beam.PCollection, rounds: tuple[Round, ...] | beam.PCollection, release: Release, most: int
+    ) -> beam.PCollection:
+        item_type = self.selection.item_type
+        partitions = item_shards(self._shards) if self._partitions is None else self._partitions
+        named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, partitions, most)
+        return named if self._partitions is not None else named | "ToRows" >> ToNames(item_type)
+
+
+class NamedItems(beam.PTransform):
+    """Packed shards of users -> (k, items that all rounds together name), beyond a barrier.
+
+    `rounds` are given, or one value with the attribute `rounds`, at most `most_rounds` of them, that the job decides.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[Round] | beam.PCollection,
+        release: Release,
+        shards: int,
+        item_type: type = str,
+        partitions: int = 1,
+        most_rounds: int = SIPS_ROUNDS,
+    ) -> None:
+        super().__init__()
+        self._decided = rounds if isinstance(rounds, beam.PCollection) else None
+        self._given = () if isinstance(rounds, beam.PCollection) else tuple(rounds)
+        self._rounds = len(self._given) or most_rounds
+        self._release, self._shards = release, shards
+        self._item_type, self._partitions = item_type, partitions
+
+    def expand(self, packed: beam.PCollection) -> beam.PCollection:
+        named: list[beam.PCollection] = []
+        for number in range(self._rounds):
+            named.append(packed | f"Round{number + 1}" >> self._round(number, tuple(named)))
+        if len(named) == 1:
+            return named[0]
+        return (
+            named  # (partition, named items), each round's beyond a barrier of its own
+            | "AllRounds" >> beam.Flatten()
+            | "Pack" >> beam.MapTuple(_packed_names).with_output_types(tuple[int, bytes])
+            | "GroupByPartition" >> beam.GroupByKey()
+            | "SortByItem" >> beam.MapTuple(_united).with_output_types(tuple[int, pa.RecordBatch])
+        )
+
+    def _round(self, number: int, named: tuple[beam.PCollection, ...]) -> _OneRound:
+        rounds = self._given if self._decided is None else self._decided
+        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._partitions)
+
+
+class _OneRound(beam.PTransform):
+    """What one round names: the users' items less those named before, a sample of them, weights, sums, noise, threshold."""
+
+    def __init__(
+        self,
+        number: int,
+        rounds: tuple[Round, ...] | beam.PCollection,
+        named: tuple[beam.PCollection, ...],
+        release: Release,
+        shards: int,
+        item_type: type,
+        partitions: int,
+    ) -> None:
+        super().__init__()
+        self._number, self._rounds, self._named, self._release = number, rounds, named, release
+        self._shards, self._item_type, self._partitions = shards, item_type, partitions
+
+    def expand(self, packed: beam.PCollection) -> beam.PCollection:
+        bound = _Bound(self._number, self._release, f"{full_label(packed)}/Bounded", self._shards)
+        before: object = []
+        if self._named:
+            before = beam.pvalue.AsList(self._named | "NamedBefore" >> beam.Flatten())
+        if isinstance(self._rounds, tuple):
+            rounds, plan = self._rounds, self._rounds[self._number].plan
+        else:
+            rounds = beam.pvalue.AsSingleton(self._rounds)
+            plan = self._rounds | "Plan" >> beam.Map(_plan, self._number).with_output_types(NoisePlan)
+        return (
+            packed
+            | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
+            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._partitions)
+            | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])
+        )
+
+
+class PackShards(beam.PTransform):
+    """(shard, chunks) of `UserShards` -> (shard, packed): each shard gathered once, for all that reads it later."""
+
+    def expand(self, shards: beam.PCollection) -> beam.PCollection:
+        return shards | "Pack" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
+
+
+class _Pack(Ahead):
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+        number, chunks = group
+        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
+        number, chunks = group
+        yield number, pack_shard(gather(chunks))
+
+
+class _Bound(beam.DoFn):
+    """Packed shards -> what each user adds to one round; nothing if there is no such round.
+
+    Fetches the key on the worker, so that it is never part of the pipeline.
+    """
+
+    def __init__(self, number: int, release: Release, label: str, shards: int) -> None:
+        self._number, self._release, self._label, self._shards = number, release, label, shards
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(
+        self, packed: tuple[int, bytes], rounds: object, named: list[tuple[int, pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        each = _the_round(rounds, self._number)
+        if each is None:
+            return
+        number, data = packed
+        shard = unpack_shard(data)
+        if named:
+            shard = shard.without_items(pa.concat_arrays([names.column("item") for _, names in named]))
+        subkeys = step_subkeys(self._key, self._release.id, self._label, each.steps)
+        # How users were bounded is part of where the batch comes from: differently bounded shards never meet in one noise step.
+        where = f"{self._label} at {each.items_per_user}, {each.weights}"
+        yield bound_shard(shard, each.steps, subkeys, provenance(where, self._release.id, self._shards)).to_batch(
+            number
+        )
+
+
+def _the_round(rounds: object, number: int) -> Round | None:
+    """The round of this number, of those given or of what was decided; None beyond the last."""
+    known: tuple[Round, ...] = rounds if isinstance(rounds, tuple) else rounds.rounds  # type: ignore[attr-defined]
+    return known[number] if number < len(known) else None
+
+
+def _plan(decided: object, number: int) -> NoisePlan:
+    """The noise of a round; where there is none, nothing gets noise, whatever the plan is."""
+    each = _the_round(decided, number) or _the_round(decided, 0)
+    assert each is not None
+    return each.plan
+
+
+def _only_names(partition: int, counts: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+    return partition, counts.select(["item"])
+
+
+def _packed_names(partition: int, names: pa.RecordBatch) -> tuple[int, bytes]:
+    return partition, to_ipc(names, compress=names.num_rows > _MANY_NAMES)
+
+
+def _united(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return partition, sorted_counts(chunks)
