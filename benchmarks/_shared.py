@@ -31,14 +31,14 @@ def run(command: Sequence[str]) -> tuple[float, float, float]:
     return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def event_log(law: str, rows: int, folder: Path) -> Path:
+def event_log(law: str, rows: int, folder: Path, items: int | None = None) -> Path:
     """A generated log with the columns user and item, kept in the folder for later runs."""
-    path = folder / f"{law}-{rows}.parquet"
+    path = folder / (f"{law}-{rows}.parquet" if items is None else f"{law}-{rows}-{items}.parquet")
     if not path.exists():
         print(f"generating {path}", file=sys.stderr, flush=True)
         folder.mkdir(parents=True, exist_ok=True)
         words = ["generate", "--law", law, "--rows", str(rows), "--seed", "1", "--output", str(path)]
-        run(headcount(words))
+        run(headcount(words if items is None else [*words, "--items", str(items)]))
     return path
 
 

@@ -37,7 +37,10 @@ NOISE_WEIGHT = 2  # how many times its mean noise an item's count must be worth;
 
 @dataclasses.dataclass(frozen=True)
 class JointChoice:
-    """The choice for `release_budget`, at the cost of `budget`; a noise or a cap that is given is not chosen."""
+    """The choice for `release_budget`, at the cost of `budget`; a noise or a cap that is given is not chosen.
+
+    With `distinct`, a user's distinct items count in place of its events.
+    """
 
     budget: Budget
     release_budget: Budget
@@ -45,6 +48,7 @@ class JointChoice:
     objective: str = "error"
     noise: str = "auto"
     max_per_item: int | None = None
+    distinct: bool = False
 
     name = "joint"
     by_item = True
@@ -76,6 +80,8 @@ class JointChoice:
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
+        if self.distinct:
+            shard = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
         return split_sums(shard, self.ladder, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
@@ -110,7 +116,8 @@ class JointChoice:
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
-        return {"objective": self.objective, "candidates": [dataclasses.astuple(c) for c in self.candidates]}
+        candidates = [dataclasses.astuple(c) for c in self.candidates]
+        return {"objective": self.objective, "candidates": candidates, "distinct": self.distinct}
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""

@@ -101,10 +101,10 @@ def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:
     """The promise and what it costs, in words, before anything is read; where the bound is chosen, at both ends."""
     lines = [guarantee.words().rstrip()]
     if isinstance(plan, NoisePlan):
-        lines += ["", *_expected(plan)]
+        lines += ["", *expected_words(plan)]
     else:
         for end in plan.choice.ends():
-            lines += ["", f"if a bound of {end.bound:,} is chosen:", *_expected(plan.decided(end).plan)]
+            lines += ["", f"if a bound of {end.bound:,} is chosen:", *expected_words(plan.decided(end).plan)]
     lines += ["", "bounding users lowers the counts besides: what they did beyond the bound does not count"]
     return "\n".join(lines)
 
@@ -115,15 +115,15 @@ def decision_words(content: bytes) -> str | None:
     return words
 
 
-def _expected(plan: NoisePlan) -> list[str]:
-    """Noise and threshold in words."""
+def expected_words(plan: NoisePlan) -> list[str]:
+    """Noise and threshold of counts in words."""
     error = expected_error(plan)
     lines = [
         f"noise: {plan.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy counts are within {error.half_width:,.4g} of the bounded count",
     ]
     if error.threshold is None:
-        lines.append("threshold: none, every item of the domain is released")
+        lines.append("threshold: none, every item that is public is released")
     else:
         lines += [
             f"threshold: {error.threshold:,.6g}, items with a lower noisy count are left out",

@@ -21,7 +21,7 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.typehints import schemas
 
 from headcount import transforms
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, Zcdp
 from headcount.mechanisms.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
@@ -52,9 +52,14 @@ class Step(beam.PTransform):
         columns = _parameters(Contributions)
         own = {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
         release = [name for name in vars(_release_parser().parse_args([])) if name not in own]
-        _refuse_unknown(transform.__name__, given, [*columns, *_BUDGET, *own, *release])
-        required = ["epsilon", *(name for name, parameter in own.items() if parameter.default is parameter.empty)]
+        budget = [*_BUDGET, "rho"] if "Zcdp" in str(_parameters(transform)["budget"].annotation) else [*_BUDGET]
+        _refuse_unknown(transform.__name__, given, [*columns, *budget, *own, *release])
+        if "rho" in given and "epsilon" in given:
+            raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
+        required = [name for name, parameter in own.items() if parameter.default is parameter.empty]
         missing = [name for name in required if name not in given]
+        if "rho" not in given and "epsilon" not in given:
+            missing.insert(0, "epsilon")
         if missing:
             raise ParameterError(f"missing {', '.join(missing)}")
         _check_texts(given, ["user", "item", "count", *release])
@@ -64,7 +69,8 @@ class Step(beam.PTransform):
         self._contributions = Contributions(**_those(given, columns))
         names = {"user": "user", "item": "item"} | _those(given, ("user", "item", "count"))
         self._columns = list(names.values())
-        self._budget = Budget(**{name: _number(name, value) for name, value in _those(given, _BUDGET).items()})
+        numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
+        self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), given.get("max_item_bytes", MAX_ITEM_BYTES))
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in _those(given, release).items()]
         self._release = _in_yaml(_release_parser().parse_args, flags)
@@ -80,7 +86,7 @@ class Step(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         _check_columns(rows, self._columns)
         release = self._make_release(rows.pipeline)
-        return rows | "Contributions" >> self._contributions | self._make(release)  # rows item, count, stddev
+        return rows | "Contributions" >> self._contributions | self._make(release)
 
     def _make_release(self, pipeline: beam.Pipeline) -> Release:
         if isinstance(pipeline.runner, _NoRunner):  # the real key may be on the workers alone
@@ -107,6 +113,11 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 # A further transform is one line here and one in providers.yaml.
 UnboundedHistogram = _factory(transforms.UnboundedHistogram)
 BoundedHistogram = _factory(transforms.BoundedHistogram)
+DebiasedCount = _factory(transforms.DebiasedCount)
+SelectPartitions = _factory(transforms.SelectPartitions)
+PrivateCountRelease = _factory(transforms.PrivateCountRelease)
+TopItems = _factory(transforms.TopItems)
+Plume = _factory(transforms.Plume)
 
 
 def _parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:

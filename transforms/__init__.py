@@ -24,9 +24,15 @@ from headcount.transforms.bounding import LimitPerItem as LimitPerItem
 from headcount.transforms.bounding import RandClip as RandClip
 from headcount.transforms.bounds import ChooseBound as ChooseBound
 from headcount.transforms.contributions import Contributions as Contributions
+from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
+from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.counts import NoisyCount as NoisyCount
 from headcount.transforms.counts import NoisyIntCount as NoisyIntCount
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
 from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram
+from headcount.transforms.partitions import SelectPartitions as SelectPartitions
+from headcount.transforms.plume import Plume as Plume
+from headcount.transforms.ranks import RankedIntItem as RankedIntItem
+from headcount.transforms.ranks import RankedItem as RankedItem

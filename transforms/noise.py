@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.auto_histogram import Decided
 from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.domain import arrow_type, in_shard
 from headcount.mechanisms.errors import ParameterError
@@ -36,6 +36,14 @@ from headcount.transforms.releases import full_label, release_for
 from headcount.transforms.user_shards import item_shards
 
 
+class Planned(Protocol):
+    """What a job has decided, with the noise that follows from it."""
+
+    @property
+    def plan(self) -> NoisePlan:
+        """The noise."""
+
+
 class Noise(beam.PTransform):
     """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided.
 
@@ -45,7 +53,7 @@ class Noise(beam.PTransform):
 
     def __init__(
         self,
-        plan: NoisePlan | beam.PCollection[Decided],
+        plan: NoisePlan | beam.PCollection[Planned],
         domain: Names | None,
         item_type: type,
         release: Release | None,
@@ -82,7 +90,7 @@ class Noise(beam.PTransform):
             )
             sums = (sums, every) | "WithEveryShard" >> beam.Flatten()
         if self._named is not None:
-            named = self._named | "ZeroSums" >> beam.FlatMapTuple(_zero_sums, self._shards).with_output_types(
+            named = self._named | "ZeroSums" >> beam.FlatMap(_zero_sums, self._shards).with_output_types(
                 tuple[int, bytes]
             )
             sums = (sums, named) | "WithNamed" >> beam.Flatten()
@@ -148,7 +156,7 @@ class _Merge(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], decided: NoisePlan | Decided
+        self, group: tuple[int, Iterable[bytes]], decided: NoisePlan | Planned
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
         subkey = self._subkey(_plan(decided))
@@ -172,7 +180,7 @@ class _AddNoise(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, histogram: bytes, decided: NoisePlan | Decided, digests: list[int], origins: list[Origin]
+        self, histogram: bytes, decided: NoisePlan | Planned, digests: list[int], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
         plan = _plan(decided)
         evidence = Evidence.of(digests, origins)
@@ -181,11 +189,12 @@ class _AddNoise(beam.DoFn):
         yield from by_partition(counts, self._partitions)
 
 
-def _plan(decided: NoisePlan | Decided) -> NoisePlan:
-    return decided.plan if isinstance(decided, Decided) else decided
+def _plan(decided: NoisePlan | Planned) -> NoisePlan:
+    return decided if isinstance(decided, NoisePlan) else decided.plan
 
 
-def _zero_sums(_: int, named: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+def _zero_sums(partition: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
+    _, named = partition
     return zero_sums(named.column("item"), shards)
 
 

@@ -213,7 +213,8 @@ def test_a_command_line_survives_as_parameters(template, data, tmp_path, job):
     line += ["--drop-null", "--overwrite", "--release-id", "r1"]
     made = parameters.to_parameters(line)
     assert all(re.fullmatch("[a-z_]+", name) and isinstance(value, str) for name, value in made.items())
-    assert (made["drop_null"], made["epsilon"]) == ("true", line[line.index("--epsilon") + 1])
+    loss = "epsilon" if "--epsilon" in line else "rho"
+    assert (made["drop_null"], made[loss]) == ("true", line[line.index(f"--{loss}") + 1])
     command, *flags = parameters.to_command_line([f"--{name}={value}" for name, value in made.items()])
     assert command == line[0]
     assert parse(command, flags) == parse(command, line[1:])

@@ -302,3 +302,31 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         _explain(str(tmp_path / "nowhere.yaml"))
     with pytest.raises(ParameterError, match="--jinja-variables must be an object in JSON, got 'x=1'"):
         _explain("pipeline.yaml", "--jinja-variables", "x=1")
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "columns"),
+    [
+        (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
+        (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, {"item", "count", "stddev"}),
+        (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
+        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "items_per_user": 3}, {"item", "count", "stddev"}),
+        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "cap": 2}, {"item", "count", "stddev"}),
+    ],
+)
+def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        elements = [beam.Row(user=f"u{k}", item="tea") for k in range(2000)]
+        return pipeline | beam.Create(elements) | make(**config)
+
+    rows = collect(build)
+    assert rows and all(set(row._fields) == columns and row.item == "tea" for row in rows)
+
+
+def test_rho_is_for_the_steps_that_take_it_and_in_place_of_epsilon():
+    with pytest.raises(ParameterError, match="unknown parameter 'rho' of SelectPartitions"):
+        yaml_provider.SelectPartitions(rho=1, delta=1e-6)
+    with pytest.raises(ParameterError, match="give epsilon or rho, got 1 and 2"):
+        yaml_provider.Plume(epsilon=1, rho=2, delta=1e-6)
+    with pytest.raises(ParameterError, match="missing epsilon"):
+        yaml_provider.Plume(delta=1e-6)

@@ -1,0 +1,83 @@
+"""`Plume` as a transform: equal to the pure function, replay-stable, and the key nowhere in its graph."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.plume import plume
+from headcount.mechanisms.budget import Zcdp
+from headcount.transforms import Contributions, Relation
+from headcount.transforms.plume import Plume
+from tests.key_search import found_in_graph
+
+ZCDP = Zcdp(1, 1e-6)
+WAYS = {
+    "given bounds": {"items_per_user": 5, "counted_items_per_user": 8, "relative_error": 0.2},
+    "sips, chosen bounds": {"selection": "sips"},
+    "replaced, chosen bounds": {"selection": "weighted-gaussian", "relation": Relation.REPLACE},
+}
+
+
+def _table(rows: int = 20_000) -> pa.Table:
+    random = np.random.default_rng(3)
+    users, items = random.integers(0, 1500, rows), (random.pareto(1, rows) * 3).astype(int) % 300
+    return pa.table({"user": [f"u{u}" for u in users], "item": [f"i{i}" for i in items]})
+
+
+def _run(collect, table: pa.Table, transform: Plume, rows_per_batch: int = 6000, *options: str) -> list:
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        batches = table.to_batches(max_chunksize=rows_per_batch)
+        return pipeline | beam.Create(batches) | Contributions() | "Mine" >> transform
+
+    return collect(build, *options)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, way):
+    table, release = _table(), make_release()
+    batch = contribution_batch(table["user"].combine_chunks(), table["item"].combine_chunks())
+    expected = plume(ZCDP, **WAYS[way]).run([batch], release, "Mine").to_pylist()
+    assert len(expected) > 10
+    shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
+    for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
+        transform = Plume(ZCDP, **WAYS[way], release=release, shards=shards, partitions=1)
+        ((_, counts),) = _run(collect, shuffled, transform, size, *options)
+        assert counts.to_pylist() == expected
+
+
+def test_the_decision_tells_what_was_chosen(collect, make_release):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create(_table().to_batches())
+        return (rows | "Mine" >> Plume(ZCDP, release=make_release()).with_decision()).decision
+
+    (decided,) = collect(build)
+    assert decided.sections() == {"chosen": {"items_per_user": decided.counted}}
+    assert f"{decided.counted:,} items per user" in decided.words()
+    assert f"{decided.counted} items" in decided.guarantee.words()
+
+
+def test_nothing_is_decided_where_bounds_are_given():
+    with pytest.raises(ParameterError, match="nothing is decided"):
+        Plume(ZCDP, 5).with_decision()
+
+
+def test_no_rows_give_no_counts(collect, make_release):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
+        return empty | Plume(ZCDP, 5, release=make_release(), partitions=2, shards=2)
+
+    assert sorted((k, counts.num_rows) for k, counts in collect(build)) == [(0, 0), (1, 0)]
+
+
+def test_the_key_is_not_in_the_graph(make_release):
+    release = make_release("graph", key=0xAB)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([("u", "i")])
+    rows | "G" >> Plume(ZCDP, 3, release=release)
+    rows | "A" >> Plume(ZCDP, selection="sips", release=release)
+    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())

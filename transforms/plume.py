@@ -1,0 +1,126 @@
+"""`Plume` (paper 003's baseline): items are named first, and then the named ones are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.batches import unpack_shard
+from headcount.mechanisms.budget import Budget, Zcdp
+from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.plume import PlumePlan, plume
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.selection_rounds import Round
+from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
+from headcount.transforms.bounds import choose
+from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.noise import Noise
+from headcount.transforms.partitions import NamedItems, PackShards
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+
+
+class Plume(beam.PTransform):
+    """How many users have each item, for items that are not known before: named first, then counted.
+
+    Guarantee: user-level delta-approximate rho-zCDP under `relation`; a `Budget` is converted, with half of its delta. Each
+    user has a part in naming with a uniform sample of at most `items_per_user` of its items, and counts for at most
+    `counted_items_per_user` of the named ones (default: as many); "auto" chooses both privately. Naming takes the share `alpha`
+    of rho, by the strategy `selection`: "gaussian", "weighted-gaussian" or "sips". With `relative_error` r, noisy counts below
+    (2 + r) / r standard deviations are left out. The result is as for `UnboundedHistogram`.
+    """
+
+    def __init__(
+        self,
+        budget: Zcdp | Budget,
+        items_per_user: int | Literal["auto"] = "auto",
+        counted_items_per_user: int | Literal["auto"] | None = None,
+        alpha: float = 0.5,
+        selection: str = "gaussian",
+        relative_error: float | None = None,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__()
+        relation = Relation.parse(relation)
+        self.plan = plume(
+            budget, items_per_user, counted_items_per_user, alpha, selection, relative_error, relation, item_type
+        )
+        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._with_decision = False
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.plan.guarantee()
+
+    def with_decision(self) -> Plume:
+        """The same transform, but its result has two fields: `counts`, and `decision`, which is one `PlumePlan` with the
+        guarantee in the numbers that were chosen. Only where the bounds are chosen."""
+        if self.plan.choice is None:
+            raise ParameterError("nothing is decided where the bounds are given: leave out with_decision()")
+        self._with_decision = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        check_whole(rows)
+        release, label = release_for(rows.pipeline, self._release), full_label(rows)  # one release for all steps
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        plan, counted = self.plan, _Counted(release, f"{label}/Counted", self._shards)
+        if plan.choice is None:
+            packed, decided = shards | "PackShards" >> PackShards(), plan.plan()
+            return self._counts(packed, decided.rounds, decided, decided.plan, counted, release)
+        choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseBound")
+        decision = choice.chosen | "Plan" >> beam.Map(plan.plan).with_output_types(PlumePlan)
+        known = beam.pvalue.AsSingleton(decision)
+        counts = self._counts(choice.shards, decision, known, decision, counted, release)
+        return CountsAndDecision(counts, decision) if self._with_decision else counts
+
+    def _counts(
+        self,
+        packed: beam.PCollection,
+        rounds: tuple[Round, ...] | beam.PCollection[PlumePlan],
+        known: PlumePlan | beam.pvalue.AsSingleton,
+        noise: NoisePlan | beam.PCollection[PlumePlan],
+        counted: _Counted,
+        release: Release,
+    ) -> beam.PCollection:
+        """Noisy counts of packed shards of users; the plan is given, or will be decided."""
+        item_type, shards = self.plan.item_type, self._shards
+        named = packed | "NamedItems" >> NamedItems(
+            rounds, release, shards, item_type, item_shards(shards), self.plan.most_rounds
+        )  # (k, named items), beyond a barrier
+        return (
+            packed
+            | "Counted" >> beam.ParDo(counted, known, beam.pvalue.AsList(named)).with_output_types(ContributionBatch)
+            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._partitions, named)
+        )
+
+
+class _Counted(beam.DoFn):
+    """Packed shards -> each user's sample of the named items. The key is fetched on the worker."""
+
+    def __init__(self, release: Release, label: str, number: int) -> None:
+        self._release, self._label, self._number = release, label, number
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(
+        self, packed: tuple[int, bytes], decided: PlumePlan, named: list[tuple[int, pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        number, data = packed
+        names = pa.concat_arrays([batch.column("item") for _, batch in named])
+        subkeys = step_subkeys(self._key, self._release.id, self._label, decided.steps)
+        # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
+        origin = provenance(f"{self._label} at {decided.counted}", self._release.id, self._number)
+        yield bound_shard(unpack_shard(data).with_items(names), decided.steps, subkeys, origin).to_batch(number)
