@@ -271,7 +271,7 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
         raise InputError("a sum is too large for the noise's fixed-point grid; give counts in a larger unit")
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
     lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
-    value = (sums << shift) + _noise(plan, lanes)
+    value = (sums << shift) + noise_of(plan, lanes)
     item = histogram.column("item")
     if plan.threshold is None:
         count = value * 2.0**-plan.grid
@@ -283,7 +283,8 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
     return counts_batch(item, count, plan.stddev)
 
 
-def _noise(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
+def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
+    """The noise of a plan for each lane, in units of its grid."""
     if plan.kind == "truncated-geometric" and plan.threshold is not None:
         return truncated_laplace(lanes, plan.scale, plan.threshold - 1)
     return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)

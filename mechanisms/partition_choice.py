@@ -32,7 +32,7 @@ import pyarrow as pa
 from headcount.mechanisms import thresholds
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.bounds import choose_bound, default_share, split_budget
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_delta_for_names
 from headcount.mechanisms.calibration import gaussian_scale
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
@@ -47,7 +47,6 @@ from headcount.mechanisms.selection_rounds import (
     STRATEGIES,
     Round,
     bound_of,
-    check_delta,
     check_rounds,
     rounds_of,
 )
@@ -205,7 +204,8 @@ def make_candidates(budget: Budget, relation: Relation) -> tuple[Candidate, ...]
 def _threshold(budget: Budget, strategy: str, items: int, relation: Relation) -> int:
     (only,) = rounds_of(budget, strategy, items, SIPS_ROUNDS, relation)
     assert only.plan.threshold is not None
-    return only.plan.threshold << _THRESHOLD_BITS
+    # Whole noise reaches a whole threshold as often as continuous noise one that is lower by half a step.
+    return math.ceil(Fraction(2 * only.plan.threshold - 1, 2 << only.plan.grid) * 2**_THRESHOLD_BITS)
 
 
 def _gaussian_threshold(budget: Budget, strategy: str, items: int, relation: Relation) -> int:
@@ -308,7 +308,7 @@ def auto_partitions(
 ) -> AutoSelection:
     """The selection whose strategy and items per user are chosen for the most items, by a twentieth of epsilon."""
     arrow_type(item_type)
-    check_delta(budget.delta)
+    check_delta_for_names(budget.delta)
     check_rounds(rounds)
     costs, rest = split_budget(budget, default_share("items"), "gem")
     return AutoSelection(budget, PartitionChoice(costs, rest, relation), rounds, item_type)

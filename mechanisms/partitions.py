@@ -3,7 +3,7 @@
 A round of selection: each user's distinct items, less those that earlier rounds have named; a uniform sample of at most K of
 them; a weight for each (`weights`); the sum by item; noise; and the items whose noisy sum reaches the threshold are named.
 
-    laplace, gaussian     each kept item counts one; noise and threshold of the histogram of an unknown domain
+    laplace, gaussian     each kept item counts one; noise and threshold as for the histogram of an unknown domain
     truncated-geometric   each counts one; the optimal noise for one item (Desfontaines, Voss, Gipson, Mandayam, "Differentially
                           private partition selection", 2022), at (epsilon/K, delta/K)
     weighted-gaussian     a user's d items weigh 1/sqrt(d) each: Gaussian noise for an l2 norm of 1, whatever K is
@@ -13,8 +13,8 @@ them; a weight for each (`weights`); the sum by item; noise; and the items whose
     auto                  the strategy and K are chosen privately first (`partition_choice`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
-the calibrations (`selection_rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named are
-public, so that the next one may leave them out; it draws its samples anew, from lanes of its own.
+the calibrations (`selection_rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named
+are public, so that the next one may leave them out; it draws its samples anew, from lanes of its own.
 
 Interface for other modules:
 

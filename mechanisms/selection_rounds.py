@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from headcount.mechanisms import thresholds
-from headcount.mechanisms.budget import Budget, Zcdp
+from headcount.mechanisms.budget import Budget, Zcdp, check_delta_for_names
 from headcount.mechanisms.calibration import (
     NoisePlan,
     calibrate_unknown_domain,
@@ -55,6 +55,10 @@ SIPS_ROUNDS, MOST_ROUNDS = 3, 8
 _SIPS_NOISE = 0.5
 
 
+# Laplace noise is drawn in so many steps of the grid to its scale: what the threshold loses by being one of them is nothing.
+_LAPLACE_STEPS = 2**10
+
+
 @dataclasses.dataclass(frozen=True)
 class Round:
     """One round of selection: how a user's items are kept and weighed, and the noise and threshold for that."""
@@ -86,19 +90,30 @@ def rounds_of(budget: Budget, strategy: str, items_per_user: int, rounds: int, r
         raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
     weights = STRATEGIES[strategy]
     items = _check_items(items_per_user, weights)
-    check_delta(budget.delta)
+    check_delta_for_names(budget.delta)
     if strategy == "sips":
         return _sips(budget, items, rounds, relation)
     if rounds != SIPS_ROUNDS:
         raise ParameterError(f"rounds = {rounds!r} is for the strategy sips, got {strategy!r}: leave one out")
     make = {
-        "laplace": lambda: calibrate_unknown_domain(budget, bound_of(items, weights), relation, "laplace"),
+        "laplace": lambda: _laplace(budget, items, relation),
         "gaussian": lambda: calibrate_unknown_domain(budget, bound_of(items, weights), relation, "gaussian"),
         "truncated-geometric": lambda: _truncated_geometric(budget, items, relation),
         "weighted-gaussian": lambda: _weighted_gaussian(budget, items, relation),
         "weighted-laplace": lambda: _weighted_laplace(budget, items, relation),
     }[strategy]
     return (Round(items, weights, make()),)
+
+
+def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+    """Noise and threshold of the histogram of an unknown domain, on a grid so fine that the threshold need not be a whole
+    number: as only names are released, nothing has to be."""
+    bound = bound_of(items, "count")
+    grid = 0
+    while (scale := laplace_scale(budget, items << grid, bound, relation)) < _LAPLACE_STEPS:
+        grid += 1
+    tau = thresholds.laplace_threshold(thresholds.Spread.of_items(items, 1 << grid), scale, budget.delta)
+    return make_plan("laplace", grid, scale, tau, budget, relation, bound)
 
 
 def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> NoisePlan:
@@ -190,7 +205,7 @@ def zcdp_rounds(
     if selection not in ZCDP_STRATEGIES:
         raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}")
     zcdp = Zcdp(rho, delta)
-    check_delta(zcdp.delta)
+    check_delta_for_names(zcdp.delta)
     weights = STRATEGIES[selection]
     items = _check_items(items_per_user, weights)
     budget = zcdp.to_budget(zcdp.delta)
@@ -231,15 +246,6 @@ def check_rounds(rounds: object) -> int:
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
         raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}")
     return rounds
-
-
-def check_delta(delta: float) -> None:
-    """Refuses a delta with which no item can be named."""
-    if not 0 < delta < 0.5:
-        raise ParameterError(
-            f"naming items needs a delta above 0 and below 1/2, got {delta}: which items there are cannot be hidden with "
-            "certainty"
-        )
 
 
 def _check_items(items_per_user: object, weights: Weights) -> int:

@@ -32,6 +32,8 @@ from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
 from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram
+from headcount.transforms.items import NamedIntItem as NamedIntItem
+from headcount.transforms.items import NamedItem as NamedItem
 from headcount.transforms.partitions import SelectPartitions as SelectPartitions
 from headcount.transforms.plume import Plume as Plume
 from headcount.transforms.ranks import RankedIntItem as RankedIntItem

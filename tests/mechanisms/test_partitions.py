@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.bounding import limit_items
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contribution_bound import Bound
+from headcount.mechanisms.calibration import calibrate_unknown_domain
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram import noisy_counts
@@ -138,9 +138,15 @@ class TestThresholds:
         assert 0 <= gap < 0.001 * single.plan.threshold
 
     def test_counting_strategies_are_the_histogram_of_one_count_per_item(self):
-        for noise in ("laplace", "gaussian"):
-            (only,) = rounds_of(BUDGET, noise, 7, 3, ONE)
-            assert (only.plan.kind, only.plan.bound) == (noise, dataclasses.replace(Bound(7, 7, None, 1), label='[""]'))
+        (only,) = rounds_of(BUDGET, "gaussian", 7, 3, ONE)
+        assert only.plan == calibrate_unknown_domain(BUDGET, bound_of(7, "count"), ONE, "gaussian")
+        for items, grid in ((1, 10), (7, 8), (5000, 0)):
+            (only,) = rounds_of(BUDGET, "laplace", items, 3, ONE)
+            whole = calibrate_unknown_domain(BUDGET, bound_of(items, "count"), ONE, "laplace")
+            assert (only.plan.grid, only.plan.bound) == (grid, whole.bound)
+            assert only.plan.scale == whole.scale * 2**grid
+            printed = 1 + items * math.log(1 / (2 * -math.expm1(math.log1p(-1e-8) / items)))  # continuous noise
+            assert printed <= only.plan.threshold_in_counts <= min(printed + 1.5 / 2**grid, whole.threshold)
 
 
 class TestRounds:

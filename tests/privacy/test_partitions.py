@@ -126,7 +126,7 @@ def laplace_shows(plan: NoisePlan, number: int, count: int) -> mpmath.mpf:
 )
 def test_laplace_strategies_keep_delta_and_one_step_lower_they_do_not(strategy, items, epsilon, delta, relation):
     plan = one_round(strategy, items, epsilon, delta, relation)
-    share = {d: 1 if strategy == "laplace" else UNIT // d for d in range(1, items + 1)}
+    share = {d: 1 << plan.grid if strategy == "laplace" else UNIT // d for d in range(1, items + 1)}
 
     def shown(plan):
         return max(laplace_shows(plan, d, share[d]) for d in share)
@@ -142,7 +142,7 @@ def test_shared_items_cost_no_more_than_epsilon(strategy, items, relation):
     """The loss is (l1 distance of neighbours) / scale, for noise that reaches everywhere; in exact fractions."""
     plan = one_round(strategy, items, 0.7, 1e-6, relation)
     for d in range(1, items + 1):
-        weight = UNIT // d if strategy == "weighted-laplace" else 1
+        weight = UNIT // d if strategy == "weighted-laplace" else 1 << plan.grid
         assert relation.users * d * weight / plan.scale <= Fraction(7, 10)
     wrong = items * math.isqrt(UNIT**2 // items)  # weights of 1/sqrt(d) with the noise for 1/d
     if strategy == "weighted-laplace":
