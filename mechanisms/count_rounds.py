@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.filters import ZcdpFilter
+from headcount.mechanisms.filters import ZcdpFilter, rounded_up
 from headcount.mechanisms.frames import Frame, draw_excess
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import decision_lane_ids
@@ -205,5 +205,8 @@ class _RoundLanes:
 
 @functools.cache
 def noise_rho(sigma: Fraction) -> Fraction:
-    """The cost of a count with discrete Gaussian noise of this stddev, in units of what one user adds to it at most."""
-    return 1 / (2 * sigma**2)
+    """The cost of a count with discrete Gaussian noise of this stddev, in units of what one user adds to it at most.
+
+    As the filter rounds it, so that what is reserved for several is enough.
+    """
+    return rounded_up(1 / (2 * sigma**2))

@@ -85,6 +85,11 @@ class ZcdpFilter:
         return after if after[0] <= self._whole[0] and after[1] <= self._whole[1] else None
 
 
+def rounded_up(cost: Fraction) -> Fraction:
+    """What a filter charges for a cost: several of these are charged as their sum."""
+    return Fraction(_units("rho", cost), _UNITS)
+
+
 def _units(name: str, cost: Fraction) -> int:
     """A cost in whole units, rounded up."""
     if isinstance(cost, bool) or not isinstance(cost, numbers.Rational) or cost < 0:

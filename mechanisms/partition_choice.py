@@ -237,7 +237,9 @@ def _soft_count(candidate: Candidate, sums: ItemWeights, rung: int) -> int:
     if candidate.threshold >= _PLAIN << _THRESHOLD_BITS:
         low, high = low.astype(object), high.astype(object)
     above = 2 * ((low << _THRESHOLD_BITS) + high * slope) - t
-    return 2 * t * int(np.count_nonzero(full)) + int(np.clip(above, 0, 2 * t).sum())
+    shown = np.clip(above, 0, 2 * t)
+    # In two halves, since a sum over items does not fit 64 bits.
+    return 2 * t * int(np.count_nonzero(full)) + (int((shown >> 32).sum()) << 32) + int((shown & 0xFFFFFFFF).sum())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -250,7 +250,8 @@ def plume(
     if made.choice is None:
         made.plan()  # refuses what cannot be calibrated
     else:
-        made.plan(made.choice.ends()[0])
+        for end in made.choice.ends():
+            made.plan(end)
     return made
 
 

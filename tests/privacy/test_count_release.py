@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from headcount.mechanisms import count_rounds
+from headcount.mechanisms import top_items as top_items_module
 from headcount.mechanisms.budget import Budget, Zcdp
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.count_release import count_release
@@ -388,15 +389,34 @@ def test_mistakes_of_the_top_are_caught():
     assert excess_delta(*pair, 4, 3, 1.0, replaced.epsilon, far - 1) > 1.1e-6
 
 
-def test_the_draws_of_the_top_have_that_law():
-    """Chi-square of 800 results of up to two items, each with a key of its own: fails with probability 1e-9."""
-    data = frame({"a": 40, "b": 38, "c": 30}, 3)
+@pytest.mark.parametrize(
+    ("users", "base"), [({"a": 40, "b": 38, "c": 30}, 0), ({"a": 70, "b": 54, "c": 50, "d": 30}, 30)]
+)
+def test_the_draws_of_the_top_have_that_law(monkeypatch, users, base):
+    """Chi-square of 800 results of up to two items, each with a key of its own: fails with probability 1e-9.
+
+    A base that is taken anew from what is left after a draw (0 here) must be seen, with a p-value below 1e-20.
+    """
+    data = frame(users, 3)
+    assert data.base == base
     plan = top_items(Budget(0.5, 1e-2), 2, 3)
     expected = sequences(data, 2, plan.epsilon, plan.threshold)
-    seen = dict.fromkeys(expected, 0)
-    for key in range(800):
-        seen[tuple(plan.release(data, key.to_bytes(32, "little"))["item"].to_pylist())] += 1
     often = [drawn for drawn, p in expected.items() if 800 * p > 5]
-    observed, mean = [seen[drawn] for drawn in often], [800 * expected[drawn] for drawn in often]
-    assert len(often) >= 4
-    assert stats.chisquare([*observed, 800 - sum(observed)], [*mean, 800 - sum(mean)]).pvalue > 1e-9
+    assert len(often) >= 3
+
+    def fit():
+        seen = dict.fromkeys(expected, 0)
+        for key in range(800):
+            seen[tuple(plan.release(data, key.to_bytes(32, "little"))["item"].to_pylist())] += 1
+        observed, mean = [seen[drawn] for drawn in often], [800 * expected[drawn] for drawn in often]
+        return stats.chisquare([*observed, 800 - sum(observed)], [*mean, 800 - sum(mean)]).pvalue
+
+    assert fit() > 1e-9
+    if base:
+        honest = top_items_module.draw_excess
+        monkeypatch.setattr(
+            top_items_module,
+            "draw_excess",
+            lambda left, base, *rest: honest(left, base if len(left) == 3 else 0, *rest),
+        )
+        assert fit() < 1e-20

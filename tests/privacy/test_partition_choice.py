@@ -173,6 +173,25 @@ def test_large_thresholds_are_compared_in_wide_integers():
     assert got == sum(min(1, max(0, (h - Fraction(t, 2)) / t)) for h in sums.values())
 
 
+@pytest.mark.parametrize("threshold", [10_000, 1 << 19, 3 << 20])
+def test_sums_over_many_items_do_not_wrap(threshold):
+    """2,000 items in the middle of the ramp: their sum has more than 64 bits, and one user of all of them moves it by 1."""
+    choice = choice_among([("gaussian", 2000, threshold)])
+    data = [(threshold, *alone("x", 2000))]
+    before, after = table(choice, *data), table(choice, *data, (1, names("x", 2000)))
+    assert before[0] > 2**63 and before[0] * choice.unit(choice.candidates[0]) == 1000
+    assert moves(choice, before, after)[0] == 1
+
+
+def test_replaced_users_get_the_denominators_of_both_sides():
+    """What is right for added users alone (`selection.gem_exponents`) gives other exponents here."""
+    choice, scores, _ = replace()
+    losses = [-score * choice.unit(c) for score, c in zip(scores, choice.candidates, strict=True)]
+    sensitivities = [choice.sensitivity(c) for c in choice.candidates]
+    both, one = (gem_exponents(losses, sensitivities, EPSILON, one_sided, tau=0) for one_sided in (False, True))
+    assert choice.exponents(scores) == both != one
+
+
 def test_the_table_is_the_soft_count_of_its_definition():
     random = np.random.default_rng(8)
     users = [[f"i{i}" for i in set(random.zipf(1.5, size) % 60)] for size in random.integers(1, 90, 400)]

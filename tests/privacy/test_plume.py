@@ -95,6 +95,14 @@ def test_named_items_that_nobody_counts_for_get_the_noise_of_all(make_release):
     assert noisy_counts([], plan.plan, make_release(), "Mine").num_rows == 0  # what leaving them out would give
 
 
+def test_named_items_stay_also_if_no_sample_has_them(make_release):
+    """60 users with the same 400 items, all named; each counts for one of them, so that 340 are in no sample."""
+    users, items = np.repeat(np.arange(60), 400), np.tile(np.arange(400), 60)
+    batch = contribution_batch(pa.array(users), pa.array(items))
+    rows = plume(Zcdp(50, 1e-6), 400, 1, item_type=int).run([batch], make_release())
+    assert rows.column("item").to_pylist() == list(range(400))
+
+
 def test_a_user_counts_for_other_items_than_it_named_with(make_release):
     """All of 20,000 users have the same five items. They name with one of them each; the counts of all come back."""
     users = np.repeat(np.arange(20_000), 5)

@@ -50,6 +50,19 @@ def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, wa
         assert counts.to_pylist() == expected
 
 
+def test_named_items_stay_also_if_no_sample_has_them(collect, make_release):
+    """60 users with the same 400 items, all named; each counts for one of them, so that 340 are in no sample."""
+    batch = contribution_batch(pa.array(np.repeat(np.arange(60), 400)), pa.array(np.tile(np.arange(400), 60)))
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        transform = Plume(Zcdp(50, 1e-6), 400, 1, item_type=int, release=make_release(), shards=3)
+        return pipeline | beam.Create([batch]) | "Mine" >> transform
+
+    expected = plume(Zcdp(50, 1e-6), 400, 1, item_type=int).run([batch], make_release(), "Mine").to_pylist()
+    assert sorted(map(tuple, collect(build))) == [tuple(row.values()) for row in expected]
+    assert len(expected) == 400
+
+
 def test_the_decision_tells_what_was_chosen(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(_table().to_batches())
