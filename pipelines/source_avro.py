@@ -25,6 +25,8 @@ KIND = "Avro"
 ROWS_PER_BATCH = 2**18  # each row is a Python dict on its way
 BYTES_PER_BATCH = 2**26  # of blocks: bounds the memory where names are long
 
+_VALUES = {"string", "enum", "int", "long", "float", "double"}
+_TIMES = {"date"} | {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros")}
 _ID_KINDS: dict[str, type] = {"string": str, "enum": str, "int": int, "long": int}
 
 
@@ -33,6 +35,8 @@ def types(path: str, columns: Columns) -> ColumnTypes:
     fields = {field["name"]: field["type"] for field in _schema(path)["fields"]}
     check_names(path, columns, fields)
     kinds = {name: _kind(fields[name]) for name in columns.names}
+    if columns.values is not None:
+        kinds[columns.item] = int if _holds_values(fields[columns.item]) else None
     return found_types(path, columns, kinds, {name: _word(fields[name]) for name in columns.names})
 
 
@@ -48,7 +52,10 @@ def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.Reco
             arrays = {
                 name: pa.array(map(_plain, column) if kinds[name] is str else column, arrow_type(kinds[name]))
                 for name, column in zip(columns.names, values, strict=True)
+                if name != columns.values
             }
+            if columns.values is not None:
+                arrays[columns.item] = pa.array(values[1])  # numbers, dates or times, as the file declares them
         yield event_batch(path, row, columns, arrays)
         row += len(values[0])
 
@@ -100,6 +107,13 @@ def _kind(avro_type: Any) -> type | None:
             return None
         option = option["type"]
     return _ID_KINDS.get(option) if isinstance(option, str) else None
+
+
+def _holds_values(avro_type: Any) -> bool:
+    option = _option(avro_type)
+    if isinstance(option, dict):
+        return option["logicalType"] in _TIMES if "logicalType" in option else option["type"] in _VALUES
+    return isinstance(option, str) and option in _VALUES
 
 
 def _option(avro_type: Any) -> Any:

@@ -31,6 +31,7 @@ MOST_STREAMS = 1000
 BYTES_PER_BATCH = 1 << 26
 
 _ID_KINDS: dict[str, type] = {"STRING": str, "INTEGER": int, "INT64": int}
+_VALUES = ("STRING", "INTEGER", "INT64", "FLOAT", "FLOAT64", "DATE", "DATETIME", "TIMESTAMP")
 _READABLE = ("TABLE", "SNAPSHOT")
 
 
@@ -52,7 +53,10 @@ def types(path: str, columns: Columns) -> ColumnTypes:
     fields = {field.name: field for field in _table(path).schema}
     check_names(path, columns, fields)
     words = {name: fields[name].field_type + " REPEATED" * (fields[name].mode == "REPEATED") for name in columns.names}
-    return found_types(path, columns, {name: _ID_KINDS.get(word) for name, word in words.items()}, words)
+    kinds = {name: _ID_KINDS.get(word) for name, word in words.items()}
+    if columns.values is not None:
+        kinds[columns.item] = int if words[columns.item] in _VALUES else None
+    return found_types(path, columns, kinds, words)
 
 
 def split(

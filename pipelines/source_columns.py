@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headcount.mechanisms.contributions import Place
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.leaves import Leaves
+from headcount.mechanisms.values import Axis, is_value_type, leaf_column
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
@@ -16,6 +19,27 @@ LEAST_INT64 = -(2**63)
 
 _MOST_NAMES = 50  # that a message lists
 _KINDS = {str: "string", int: "int64"}
+
+
+class ValueColumn(str):
+    """The name of an item column that holds values, numbers or times, which are read as the leaves of a public grid."""
+
+    axis: Axis
+    leaves: Leaves
+    drop_null: bool
+
+    def __new__(cls, name: str, axis: Axis, leaves: Leaves, drop_null: bool) -> ValueColumn:
+        """A name with what its values become; NaN is refused, or null with `drop_null`."""
+        column = super().__new__(cls, name)
+        column.axis, column.leaves, column.drop_null = axis, leaves, drop_null
+        return column
+
+    def __reduce__(self) -> tuple[type[ValueColumn], tuple[str, Axis, Leaves, bool]]:
+        return ValueColumn, (str(self), self.axis, self.leaves, self.drop_null)
+
+    def leaf(self, path: str, first_row: int, array: pa.Array) -> pa.Array:
+        """The leaf of each value of a batch."""
+        return leaf_column(array, self.axis, self.leaves, str(self), self.drop_null, Place(path, first_row))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +60,17 @@ class Columns:
     @property
     def ids(self) -> tuple[str, str]:
         return self.user, self.item
+
+    @property
+    def values(self) -> ValueColumn | None:
+        """The item column, if it holds values."""
+        return self.item if isinstance(self.item, ValueColumn) else None
+
+    def kind(self, name: str, found: pa.DataType) -> type | None:
+        """str or int for a type that a column may have, None for any other; values become integers."""
+        if name == self.values:
+            return int if is_value_type(found) else None
+        return id_kind(found)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,8 +95,8 @@ class ColumnTypes:
 
 
 def arrow_type(kind: type) -> pa.DataType:
-    """The Arrow type of ids that are str or int."""
-    return pa.string() if kind is str else pa.int64()
+    """The Arrow type of ids that are str or int, and of values that are float."""
+    return {str: pa.string(), int: pa.int64(), float: pa.float64()}[kind]
 
 
 def id_kind(found: pa.DataType) -> type | None:
@@ -79,7 +114,10 @@ def found_types(path: str, columns: Columns, kinds: Mapping[str, type | None], w
     """Checks the columns of a file with a schema, given as the kind of each column and a word for its type."""
     for name in columns.ids:
         if kinds[name] is None:
-            raise InputError(f"{path}: column {name!r} is {words[name]}; users and items must be strings or integers")
+            needed = "values must be numbers, dates, times or texts of these"
+            if name != columns.values:
+                needed = "users and items must be strings or integers"
+            raise InputError(f"{path}: column {name!r} is {words[name]}; {needed}")
     if columns.count is not None and kinds[columns.count] is not int:
         raise InputError(f"{path}: column {columns.count!r} is {words[columns.count]}; counts must be integers")
     user, item = (kinds[name] for name in columns.ids)
@@ -123,6 +161,8 @@ def check_names(path: str, columns: Columns, available: Iterable[str], is_schema
 def event_batch(path: str, first_row: int, columns: Columns, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """One batch of events: user, item[, count], with the file and the number of its first row as metadata."""
     chosen = {"user": arrays[columns.user], "item": arrays[columns.item]}
+    if columns.values is not None:
+        chosen["item"] = columns.values.leaf(path, first_row, chosen["item"])
     if columns.count is not None:
         chosen["count"] = arrays[columns.count]
     for (role, array), name in zip(chosen.items(), columns.names, strict=True):

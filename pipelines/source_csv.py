@@ -36,9 +36,9 @@ _DIGITS = 19  # of the largest int64
 
 
 def types(path: str, columns: Columns) -> ColumnTypes:
-    """Ids from a CSV file are strings; this checks that its header has the chosen columns."""
+    """Ids from a CSV file are strings (and values integers, as leaves); this checks that its header has the chosen columns."""
     check_names(path, columns, _header(path), is_schema=False)
-    return ColumnTypes(str, str, path)
+    return ColumnTypes(str, str if columns.values is None else int, path)
 
 
 def read(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:

@@ -39,7 +39,7 @@ LONGEST_LINE = 1 << 26
 ROWS_FOR_TYPES = 1000
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WORDS = {str: "a string", int: "an integer"}
+_WORDS = {str: "a string", int: "an integer", float: "a number"}
 
 
 def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnTypes:
@@ -53,6 +53,9 @@ def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnType
         for name in columns.ids:
             value = record.get(name)
             if value is None:
+                continue
+            if name == columns.values:
+                kinds[name] = int  # once they are leaves; `read` looks at them
                 continue
             kind = str if isinstance(value, str) else int
             _check_value(path, row, name, value, kind, "users and items must be strings or integers")
@@ -69,6 +72,8 @@ def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.Reco
     kinds: dict[str, type] = dict(zip(columns.ids, expected.ids, strict=True))
     if columns.count is not None:
         kinds[columns.count] = int
+    if columns.values is not None:
+        kinds[columns.item] = float if columns.values.axis.kind == "number" else str
     row = 1
     for block in guarded(path, KIND, _blocks(path)):
         arrays = _parse_block(block, kinds)
@@ -132,7 +137,7 @@ def _parse_lines(
             value = record.get(name)
             if value is not None:
                 _check_value(path, row, name, value, kind, f"as in {expected.file}")
-            values[name].append(value)
+            values[name].append(float(value) if kind is float and value is not None else value)
     return {name: pa.array(values[name], arrow_type(kind)) for name, kind in kinds.items()}
 
 
@@ -161,6 +166,8 @@ def _records(path: str, first_row: int, block: bytes) -> Iterator[tuple[int, dic
 def _check_value(path: str, row: int, name: str, value: Any, kind: type, reason: str) -> None:
     if kind is str:
         right = isinstance(value, str) and (value.isascii() or not _has_surrogate(value))
+    elif kind is float:
+        right = type(value) is float or (type(value) is int and abs(value) < 2**1000)
     else:
         right = type(value) is int and LEAST_INT64 <= value <= MOST_INT64
     if not right:

@@ -23,7 +23,6 @@ from headcount.pipelines.source_columns import (
     check_names,
     event_batch,
     found_types,
-    id_kind,
 )
 from headcount.pipelines.source_files import guarded, reading
 from headcount.pipelines.storage import is_local, open_ranges
@@ -129,7 +128,7 @@ def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
     schema = file.schema_arrow
     check_names(path, columns, schema.names)
     found = {name: schema.field(name).type for name in columns.names}
-    kinds = {name: id_kind(found[name]) for name in columns.names}
+    kinds = {name: columns.kind(name, found[name]) for name in columns.names}
     types = found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
     return dataclasses.replace(types, decoded=_decoded(file.metadata, columns))
 

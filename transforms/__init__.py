@@ -38,3 +38,13 @@ from headcount.transforms.partitions import SelectPartitions as SelectPartitions
 from headcount.transforms.plume import Plume as Plume
 from headcount.transforms.ranks import RankedIntItem as RankedIntItem
 from headcount.transforms.ranks import RankedItem as RankedItem
+from headcount.transforms.sampled import HeavyHitters as HeavyHitters
+from headcount.transforms.sampled import Quantile as Quantile
+from headcount.transforms.sampled import Quantiles as Quantiles
+from headcount.transforms.sampled import SampledHistogram as SampledHistogram
+from headcount.transforms.sampled_rows import QuantileTime as QuantileTime
+from headcount.transforms.sampled_rows import QuantileValue as QuantileValue
+from headcount.transforms.sampled_rows import RangeCount as RangeCount
+from headcount.transforms.sampled_rows import RangeTimeCount as RangeTimeCount
+from headcount.transforms.sampled_rows import SampledCount as SampledCount
+from headcount.transforms.sampled_rows import SampledIntCount as SampledIntCount

@@ -55,7 +55,7 @@ def data(tmp_path_factory):
     directory = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(5)
     columns = {name: pa.array([f"{name[0]}{n}" for n in generator.integers(1, 50, 200)]) for name in ("user", "item")}
-    pq.write_table(pa.table(columns), directory / "events.parquet")
+    pq.write_table(pa.table(columns | {"number": np.arange(200) / 8}), directory / "events.parquet")
     (directory / "domain.txt").write_text("i1\ni2\n")
     write_key_file(directory / "key")
     return directory
@@ -92,8 +92,9 @@ def template(monkeypatch):
 
 def words(job, data, output):
     """The command line of a job, all but its key."""
-    own = JOBS[job].format(domain=data / "domain.txt").split()
-    return [*own, "--input", f"{data / 'events.parquet'}", "--user", "user", "--item", "item", "--output", f"{output}"]
+    command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--item", "item", "--output", f"{output}"]
+    return [command, *flags, *own]
 
 
 def modules(graph):

@@ -21,7 +21,7 @@ def data(tmp_path_factory):
         user = generator.integers(1, 4_000, 15_000) * (generator.random(15_000) > 0.1)
         item = generator.geometric(0.03, 15_000)
         columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
-        pq.write_table(pa.table(columns), directory / f"events-{number}.parquet")
+        pq.write_table(pa.table(columns | {"number": item / 8}), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
     write_key_file(directory / "key")
     return directory
@@ -34,7 +34,8 @@ def words_of(data):
     def words(job):
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--item", "item", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
-        return [*JOBS[job].format(domain=data / "domain.txt").split(), *flags, *key]
+        command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+        return [command, *flags, *own, *key]
 
     return words
 

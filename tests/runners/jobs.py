@@ -18,8 +18,27 @@ JOBS = {
     "a bound chosen for many items": "histogram --epsilon 1 --delta 1e-6 --objective items --relation replace",
     "a chosen bound, public domain": "histogram --epsilon 1 --delta 1e-6 --noise gaussian --domain {domain}",
     "the bound alone": "bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
+    "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
+    "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --items-per-user 5 --output-files 2",
+    "names of items, one each": "partitions --epsilon 1 --delta 1e-6 --strategy truncated-geometric --items-per-user 1",
+    "named, then counted": "plume --rho 0.5 --delta 1e-6 --items-per-user 5 --counted-items-per-user 10",
+    "named by sips, bounds chosen": "plume --rho 1 --delta 1e-6 --selection sips --relative-error 0.2",
+    "sampled users": "sampled --epsilon 1 --delta 1e-6",
+    "sampled, three items each": "sampled --epsilon 1 --delta 1e-6 --items-per-user 3 --relation replace --output-files 2",
+    "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000",
+    "quantiles": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
+    "ranges": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
     "totals of given items": f"count --epsilon 1 --cap 2 {_ITEMS}",
     "totals, Gaussian": f"count --epsilon 1 --delta 1e-6 --cap 2 --noise gaussian --relation replace --users 4000 {_ITEMS}",
+    "the largest counts": "release --epsilon 5 --delta 1e-4",
+    "the largest counts, noise reduced": "release --epsilon 5 --delta 1e-4 --max-per-item 2 --noise-reduction --k-bar 20",
+    "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
+    "the shape, hashed": "shape --epsilon 2 --buckets 20000 --mode l2 --items-per-user 3 --coverage 9000 --relation replace",
+    "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
+    "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
+    "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
+    "a distribution, sparse": "distribution --epsilon 1 --delta 1e-6 --samples-per-user 8 --method sparse --users 500 "
+    "--output-files 2 --domain {domain}",
 }
 
 

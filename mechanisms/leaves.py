@@ -1,0 +1,79 @@
+"""A public grid over numbers: which of many equal intervals a value lies in, exactly, and where an interval is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import numbers
+from fractions import Fraction
+
+import numpy as np
+
+from headcount.mechanisms.errors import InputError, ParameterError
+
+MOST_LEAVES = 1 << 20
+_LARGEST = 2**62
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaves:
+    """`count` equal intervals that cover lo .. hi: leaf i has the values x with edge(i) <= x < edge(i + 1), where edge(i) is
+    lo + i (hi - lo) / count, and values outside belong to the first and the last.
+
+    An edge need not be a float (or an integer), but which values reach it is a matter of the exact number: each edge is
+    rounded up to the next value of the column's type, so that no value is put on the wrong side.
+    """
+
+    lo: int | float
+    hi: int | float
+    count: int
+
+    def __post_init__(self) -> None:
+        for name in ("lo", "hi"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise ParameterError(f"{name} must be a number, got {value!r}")
+            number = int(value) if isinstance(value, numbers.Integral) else float(value)
+            if not -_LARGEST <= number <= _LARGEST:
+                raise ParameterError(f"{name} must be a number of at most 2^62 in size, got {value!r}")
+            object.__setattr__(self, name, number)
+        if not self.lo < self.hi:
+            raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}")
+        whole = isinstance(self.count, int) and not isinstance(self.count, bool)
+        if not whole or not 2 <= self.count <= MOST_LEAVES:
+            raise ParameterError(f"the number of leaves must be from 2 to {MOST_LEAVES}, got {self.count!r}")
+
+    def edge(self, leaf: int | Fraction) -> Fraction:
+        """Where a leaf begins, exactly; also between two leaves."""
+        return Fraction(self.lo) + (Fraction(self.hi) - Fraction(self.lo)) * leaf / self.count
+
+    def index(self, values: np.ndarray) -> np.ndarray:
+        """The leaf of each value, of an integer or float type."""
+        if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+            values = np.minimum(values, np.uint64(_LARGEST))  # beyond hi, whatever it is
+        if values.dtype.kind in "iu":
+            return np.searchsorted(_edges(self, True), values.astype(np.int64), side="right").astype(np.int64)
+        if values.dtype.kind != "f":
+            raise InputError(f"values must be of an integer or float type, got {values.dtype}")
+        values = values.astype(np.float64)
+        if np.isnan(values).any():
+            raise InputError("a value is not a number (NaN); drop or replace such rows first")
+        return np.searchsorted(_edges(self, False), values, side="right").astype(np.int64)
+
+
+@functools.lru_cache(maxsize=8)
+def _edges(leaves: Leaves, whole: bool) -> np.ndarray:
+    """The least integer, or the least float64, that reaches each edge but the first."""
+    lo, width = Fraction(leaves.lo), (Fraction(leaves.hi) - Fraction(leaves.lo)) / leaves.count
+    unit = math.lcm(lo.denominator, width.denominator)
+    start, step = int(lo * unit), int(width * unit)  # edge i is (start + i step) / unit
+    numerators = range(start + step, start + step * leaves.count, step)
+    if whole:
+        return np.fromiter((-(-n // unit) for n in numerators), np.int64, leaves.count - 1)
+    edges = np.fromiter((n / unit for n in numerators), np.float64, leaves.count - 1)  # each correctly rounded
+    for i, (n, edge) in enumerate(zip(numerators, edges.tolist(), strict=True)):
+        above, below = edge.as_integer_ratio()
+        if above * unit < n * below:
+            edges[i] = math.nextafter(edge, math.inf)
+    return edges

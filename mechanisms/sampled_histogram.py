@@ -1,0 +1,183 @@
+"""Histograms without noise (paper 001): every user is sampled, and items that were not sampled often enough stay hidden.
+
+Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
+with at most `items_per_user` of its distinct items, a uniform choice, once each. An item's users are sampled with
+independent coins of probability p, and the item is shown iff theta of them or more were: what is shown is the true number
+of sampled users, so that nobody's item cannot appear. Coins are drawn per item and user; with one coin for all of a user's
+items the guarantee would fail (delta above 5e-4 where 5e-9 is claimed, for ten items). Only the sum of an item's coins
+matters, Bin(count, p), and that is what is drawn.
+
+Nothing else may be published: neither the number of sampled users in all, nor that of hidden items, nor the number of users,
+each of which would give a sampled user away with a probability of about p.
+
+The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
+the same key, id and labels gives exactly its rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.contribution_bound import Bound
+from headcount.mechanisms.domain import arrow_type
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.histogram import (
+    Evidence,
+    Origin,
+    bounded_batches,
+    check_bounded,
+    merge_sums,
+    sorted_counts,
+    sum_items,
+)
+from headcount.mechanisms.keys import Release, block_key, subkey
+from headcount.mechanisms.names import Names
+from headcount.mechanisms.packing import to_ipc
+from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.sampled_plan import Objective, SamplePlan, choose
+from headcount.mechanisms.steps import LimitItemsStep, LimitPerItemStep, Step, check_bound, promise_of
+from headcount.mechanisms.thinning import binomial
+
+MOST_USERS = 10**18
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledHistogram:
+    """A whole sampled histogram as a value. `least` is the number of sampled users from which on an item is reported: the
+    plan's threshold, or more, which is post-processing."""
+
+    name: str
+    plan: SamplePlan
+    items_per_user: int
+    least: int
+    item_type: type
+
+    def __post_init__(self) -> None:
+        if self.least < self.plan.threshold or self.items_per_user > self.plan.compositions:
+            raise ParameterError(
+                f"a plan for {self.plan.compositions} items with the threshold {self.plan.threshold} does not hold for "
+                f"{self.items_per_user} items reported from {self.least} on"
+            )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution: so many distinct items, each counted once."""
+        return one_each(self.items_per_user)
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps promise of every user, and the plan is made for."""
+        return promise_of(self.steps, Bound(), "")
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        steps = mechanism_steps(self.plan, self.bound)
+        if self.least > self.plan.threshold:
+            steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
+        label = self.name if label is None else label
+        bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")
+        key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
+        checked = [check_bounded(batch) for batch in bounded]
+        chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
+        return self.sampled_counts(chunks, map(Origin.of, checked), key)
+
+    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
+        """The subkey of the step that samples."""
+        return subkey(key, release_id, label, {"plan": self.plan.to_json(), "least": self.least})
+
+    def sampled_counts(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
+        """All sums of the histogram as released rows, sorted by item."""
+        histogram, digest = merge_sums(chunks, key, self.item_type) if chunks else (None, 0)
+        evidence = Evidence.of([digest], origins)
+        evidence.check(self.bound)
+        if histogram is None:
+            return sampled_batch(pa.array([], arrow_type(self.item_type)), np.zeros(0, dtype=np.int64), self.plan)
+        return sorted_counts([to_ipc(sample_sums(histogram, self.plan, self.least, key, evidence))])
+
+
+def sampled_histogram(
+    budget: Budget,
+    items_per_user: int = 1,
+    objective: Objective = "w95",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> SampledHistogram:
+    """The number of users of each item, for items that come from the data, without noise."""
+    arrow_type(item_type)
+    items = check_bound("items_per_user", items_per_user)
+    plan = choose(budget, objective, relation, items)
+    return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
+
+
+def heavy_hitters(
+    budget: Budget,
+    phi: float,
+    users: int,
+    items_per_user: int = 1,
+    objective: Objective = "w95",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> SampledHistogram:
+    """The items that a share `phi` of all `users` have, by their sampled number: the same sample, and a higher threshold.
+
+    `users` must be public, or an estimate with a budget of its own; the number of the data's users is neither.
+    """
+    if isinstance(phi, bool) or not isinstance(phi, numbers.Real) or not 0 < phi < 1:
+        raise ParameterError(f"phi must be a share between 0 and 1, got {phi!r}")
+    if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
+        raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+    histogram = sampled_histogram(budget, items_per_user, objective, relation, item_type)
+    share = phi if isinstance(phi, Fraction) else Fraction(repr(float(phi)))
+    least = max(histogram.plan.threshold, math.ceil(share * histogram.plan.rate * int(users)))
+    return dataclasses.replace(histogram, name="HeavyHitters", least=least)
+
+
+def one_each(items: int) -> tuple[Step, ...]:
+    """At most so many distinct items of a user, chosen uniformly, each counted once."""
+    return LimitItemsStep(items), LimitPerItemStep(1)
+
+
+def mechanism_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
+    """The parts of the guarantee of a mechanism with this plan, in which a user's data is in several `what`."""
+    details: dict[str, str | int | float] = {"rate": float(plan.rate), "threshold": plan.threshold}
+    if plan.compositions > 1:
+        details[f"{what} of a user, each with its own coin"] = plan.compositions
+    details |= {"shown with probability 0.5 from": plan.w50, "with 0.95 from": plan.w95}
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": bound.words()})
+    return bounding, MechanismStep("sample and threshold", plan.epsilon, plan.delta, details)
+
+
+def sample_sums(
+    histogram: pa.RecordBatch, plan: SamplePlan, least: int, sample_subkey: bytes, evidence: Evidence
+) -> pa.RecordBatch:
+    """The released rows item, count, stddev, sampled of one item shard, which `merge_sums` has made.
+
+    A row's lane hangs on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
+    same sample, and a changed input changes every item's.
+    """
+    ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
+    lanes = Lanes(block_key(sample_subkey, evidence.digest.to_bytes(16, "little")), ids)
+    sampled = binomial(lanes, np.asarray(histogram.column("sum")), plan.rate)
+    shown = np.flatnonzero(sampled >= least)
+    return sampled_batch(histogram.column("item").take(pa.array(shown)), sampled[shown], plan)
+
+
+def sampled_batch(item: Names, sampled: np.ndarray, plan: SamplePlan) -> pa.RecordBatch:
+    """Released rows: the item, the estimate of its users and that estimate's standard deviation, its sampled users."""
+    count = sampled * float(1 / plan.rate)
+    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(plan.stddev(count))}
+    return pa.RecordBatch.from_pydict({**columns, "sampled": pa.array(sampled)})

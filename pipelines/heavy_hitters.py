@@ -1,0 +1,80 @@
+"""`headcount heavy-hitters`: the items that a given share of all users have, from a sample and without noise."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.sampled_histogram import MOST_USERS
+from headcount.pipelines import options, sampled
+from headcount.pipelines.command import Command
+from headcount.pipelines.job import Plan, run_job
+from headcount.transforms.sampled import HeavyHitters
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--phi", type=options.number, metavar="S", help="the share of all users from which on an item is reported"
+    )
+    group.add_argument(
+        "--users",
+        type=options.whole_number(most=MOST_USERS),
+        metavar="N",
+        help="the number of all users: public, or an estimate with a budget of its own",
+    )
+    sampled.add_items_per_user(group)
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> HeavyHitters:
+    """The transform that the flags ask for."""
+    return HeavyHitters(
+        options.make_budget(args),
+        args.phi,
+        args.users,
+        args.items_per_user,
+        args.objective,
+        relation=args.relation,
+        release=release,
+        item_type=item_type,
+        shards=shards,
+        partitions=args.output_files,
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    own = {"phi": args.phi, "users": args.users, **sampled.parameters(args, transform)}
+    return Plan(transform, transform.guarantee(), options.shared_parameters(args, item_type) | own)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    options.require(args, "--epsilon", "--phi", "--users")
+    sampled.check(args)
+    if args.explain:
+        transform = make_transform(args, None, options.item_type(args) or str, None)
+        print(sampled.explain(transform.plan, options.make_budget(args)))
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="heavy-hitters",
+    help="Report the items that a given share of all users have, from a sample and without noise.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount heavy-hitters --input 'events-*.parquet' --user user_id --item query --phi 0.01 --users 1000000 \\\n"
+        "      --epsilon 1 --delta 1e-8 --output out/"
+    ),
+    takes_beam_flags=True,
+)

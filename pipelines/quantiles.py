@@ -1,0 +1,183 @@
+"""`headcount quantiles`: quantiles of the users' values, or counts of users by ranges of them, without noise."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import re
+from collections.abc import Sequence
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.sampled_plan import laplace_w50
+from headcount.mechanisms.values import Value
+from headcount.pipelines import options, sampled
+from headcount.pipelines.command import Command
+from headcount.pipelines.job import Plan, run_job
+from headcount.pipelines.source_columns import ValueColumn
+from headcount.transforms.sampled import Quantiles
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--lo", type=value, metavar="V", help="the least value: a number, or a date or time in UTC, as 2030-01-31"
+    )
+    group.add_argument("--hi", type=value, metavar="V", help="the largest value; what lies outside counts as the ends")
+    group.add_argument(
+        "--quantile",
+        type=options.number,
+        action="append",
+        metavar="Q",
+        help="a quantile of the values of --item, such as 0.5; may be repeated",
+    )
+    group.add_argument(
+        "--range",
+        type=value_range,
+        action="append",
+        metavar="A:B",
+        help="in place of quantiles: the number of users with a value from A up to, but not with, B; may be repeated",
+    )
+    group.add_argument(
+        "--levels",
+        type=options.whole_number(most=20),
+        default=10,
+        metavar="L",
+        help="--lo to --hi is divided into branching^L parts (default: %(default)s)",
+    )
+    group.add_argument(
+        "--branching",
+        type=options.whole_number(2, 1 << 20),
+        default=2,
+        metavar="B",
+        help="parts of each part on the next level (default: %(default)s)",
+    )
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def value(text: str) -> Value:
+    """A number, a date or a time."""
+    try:
+        return int(text) if _WHOLE.fullmatch(text) else float(text)
+    except ValueError:
+        pass
+    for read in (datetime.date.fromisoformat, datetime.datetime.fromisoformat):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise argparse.ArgumentTypeError(f"must be a number, or a date or time such as 2030-01-31, got {text!r}")
+
+
+def value_range(text: str) -> tuple[Value, Value]:
+    """Two values with a colon between them; times have colons of their own."""
+    for colon in re.finditer(":", text):
+        try:
+            return value(text[: colon.start()]), value(text[colon.end() :])
+        except argparse.ArgumentTypeError:
+            continue
+    raise argparse.ArgumentTypeError(f"must be two values with a colon between them, as 18:25, got {text!r}")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon", "--lo", "--hi")
+    sampled.check(args)
+    if args.quantile is None and args.range is None:
+        raise ParameterError("missing --quantile or --range")
+    if args.quantile is not None and args.range is not None:
+        raise ParameterError(
+            "--quantile and --range give different rows, so that a job takes one of them: a second job on the same input with "
+            "the same key and --release-id reads the other off the same sample, at no further cost"
+        )
+    if args.item_type is not None:
+        raise ParameterError(f"--item-type {args.item_type} is of no use: values are what --lo and --hi are")
+
+
+def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantiles:
+    """The transform that the flags ask for."""
+    return Quantiles(
+        options.make_budget(args),
+        args.quantile or [],
+        args.lo,
+        args.hi,
+        args.range or [],
+        levels=args.levels,
+        branching=args.branching,
+        relation=args.relation,
+        release=release,
+        shards=shards,
+        partitions=args.output_files,
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, shards)
+    asked = "quantiles" if args.quantile else "ranges"
+    parameters = options.shared_parameters(args, int) | {
+        "item_type": None,
+        "max_item_bytes": None,
+        "values": transform.axis.kind,
+        "lo": str(args.lo),
+        "hi": str(args.hi),
+        asked: len(args.quantile or args.range),
+        "levels": args.levels,
+        "branching": args.branching,
+        "rate": float(transform.plan.plan.rate),
+        "threshold": transform.plan.plan.threshold,
+    }
+    return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked)
+
+
+def explain(transform: Quantiles, budget: Budget) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    plan, leaves = transform.plan.plan, transform.plan.leaves
+    noisy = laplace_w50(budget, plan.relation, plan.compositions)
+    of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
+    return "\n".join(
+        [
+            transform.guarantee().words(),
+            "",
+            f"{leaves.count:,} equal parts, on {transform.plan.levels} levels",
+            f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
+            f" part of {plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %",
+            f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
+            " a chance of 50 %",
+            f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most",
+            "a user counts with one of its values",
+        ]
+    )
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    transform = make_transform(args, None, None)
+    if args.explain:
+        print(explain(transform, options.make_budget(args)))
+        return 0
+    if args.item is not None:
+        args.item = ValueColumn(args.item, transform.axis, transform.plan.leaves, args.drop_null)
+    args.item_type = "int"  # of leaves
+    return run_job(args, beam_flags, COMMAND.name, lambda release, _, shards: make_plan(args, release, shards))
+
+
+COMMAND = Command(
+    name="quantiles",
+    help="Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount quantiles --input 'visits-*.parquet' --user user_id --item age --lo 0 --hi 120 \\\n"
+        "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output out/"
+    ),
+    takes_beam_flags=True,
+)

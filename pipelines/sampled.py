@@ -1,0 +1,135 @@
+"""`headcount sampled`: how many users have each item, from a sample and without noise."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
+from headcount.mechanisms.sampled_plan import laplace_w50
+from headcount.mechanisms.steps import MAX_BOUND
+from headcount.pipelines import options
+from headcount.pipelines.command import Command
+from headcount.pipelines.job import Plan, run_job
+from headcount.transforms.sampled import HeavyHitters, SampledHistogram
+
+_TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speaks of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    add_items_per_user(options.add_budget(parser))
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def add_items_per_user(group: argparse._ArgumentGroup) -> None:
+    """What all commands that sample users by item have."""
+    group.add_argument(
+        "--items-per-user",
+        type=options.whole_number(most=MAX_BOUND),
+        default=1,
+        metavar="N",
+        help="for how many of its items one user counts at most, a uniform choice (default: %(default)s)",
+    )
+    group.add_argument(
+        "--objective",
+        choices=("w95", "w50"),
+        default="w95",
+        help="choose rate and threshold for the rarest items that are shown with a chance of 95 %% or 50 %% "
+        "(default: %(default)s)",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon")
+    if args.delta == 0:
+        raise ParameterError("--delta must be positive, as which items there are cannot be hidden for certain, got 0.0")
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> SampledHistogram:
+    """The transform that the flags ask for."""
+    return SampledHistogram(
+        options.make_budget(args),
+        args.items_per_user,
+        args.objective,
+        relation=args.relation,
+        release=release,
+        item_type=item_type,
+        shards=shards,
+        partitions=args.output_files,
+    )
+
+
+def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
+    """The public parameters of a sample by item."""
+    plan = transform.plan.plan
+    return {
+        "items_per_user": args.items_per_user,
+        "objective": args.objective,
+        "rate": float(plan.rate),
+        "threshold": plan.threshold,
+    }
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    shared = options.shared_parameters(args, item_type)
+    return Plan(transform, transform.guarantee(), shared | parameters(args, transform))
+
+
+def explain(made: SampledHistogramPlan, budget: Budget) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    plan, items = made.plan, made.items_per_user
+    noisy = laplace_w50(budget, plan.relation, items)
+    lines = [
+        made.guarantee().words(),
+        "",
+        f"sampled with a rate of {float(plan.rate):.4g}, shown from {made.least} sampled users on: an item of {plan.w50:,}"
+        f" users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %",
+        f"for comparison: with Laplace noise and a threshold, at the same promise, an item of {noisy:,} users is shown with a"
+        " chance of 50 %, and counts have noise",
+    ]
+    if made.least > plan.threshold:
+        lines[2] = (
+            f"sampled with a rate of {float(plan.rate):.4g}, reported from {made.least:,} sampled users on, that is from about"
+            f" {made.least / float(plan.rate):,.0f} users; the promise would allow {plan.threshold}"
+        )
+    errors = [f"{float(plan.stddev(users)):,.0f} at {users:,} users" for users in _TYPICAL if users >= plan.w50]
+    lines.append(f"standard deviation of an estimate: {', '.join(errors)}" if errors else "only large items are shown")
+    lines.append(f"a user counts for {items} of its items, however often it had them" if items > 1 else _ONE)
+    return "\n".join(lines)
+
+
+_ONE = "a user counts for one of its items, however often it had it"
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        transform = make_transform(args, None, options.item_type(args) or str, None)
+        print(explain(transform.plan, options.make_budget(args)))
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="sampled",
+    help="Estimate how many users have each item from a sample, without noise: no item is shown that nobody has.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount sampled --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 1 --delta 1e-8 --output out/"
+    ),
+    takes_beam_flags=True,
+)

@@ -1,0 +1,311 @@
+"""Sample and threshold as transforms: equal to the pure functions, replay-stable, and what goes in and is refused."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from fractions import Fraction
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.values import Axis
+from headcount.transforms import Budget, Contributions, LimitItems
+from headcount.transforms.sampled import HeavyHitters, Quantile, Quantiles, SampledHistogram
+from headcount.transforms.sampled_rows import (
+    QuantileTime,
+    QuantileValue,
+    RangeCount,
+    RangeTimeCount,
+    SampledCount,
+    SampledIntCount,
+)
+from tests.key_search import found_in_graph
+
+BUDGET = Budget(2, 1e-4)
+N = 20_000
+QUANTILES = (0.1, 0.5, 0.9)
+RANGES = [(-5.0, 3.25), (3.25, 8.0), (0.0, 100.0)]
+
+
+def _table(rows: int = N) -> pa.Table:
+    """Users with ten rows each, on items and with values; the same user has several values."""
+    random = np.random.default_rng(3)
+    users, items = random.integers(0, rows // 10, rows), (random.pareto(1, rows) * 3).astype(int) % 300
+    values = random.normal(5, 3, rows)
+    columns = {"user": [f"u{u}" for u in users], "item": [f"i{i}" for i in items], "number": items}
+    return pa.table(columns | {"value": values, "whole": np.round(values * 10).astype(int)})
+
+
+def _items(table: pa.Table, item: str = "item") -> pa.RecordBatch:
+    return contribution_batch(table["user"].combine_chunks(), table[item].combine_chunks())
+
+
+def _leaves(table: pa.Table, leaves, value: str = "value") -> pa.RecordBatch:
+    return contribution_batch(table["user"].combine_chunks(), pa.array(leaves.index(np.asarray(table[value]))))
+
+
+def _of_items(collect, table: pa.Table, transform: beam.PTransform, size: int = 6000, *options: str) -> list:
+    item = "number" if transform.plan.item_type is int else "item"
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        return pipeline | beam.Create(table.to_batches(size)) | Contributions(item=item) | "Mine" >> transform
+
+    return collect(build, *options)
+
+
+def _of_values(collect, rows: list, transform: beam.PTransform, *options: str) -> list:
+    return collect(lambda pipeline: pipeline | beam.Create(rows) | "Mine" >> transform, *options)
+
+
+WAYS = {
+    "one item": (lambda **g: SampledHistogram(BUDGET, **g), lambda **g: sampled_histogram(BUDGET, **g), {}),
+    "three items, replaced": (
+        lambda **g: SampledHistogram(BUDGET, **g),
+        lambda **g: sampled_histogram(BUDGET, **g),
+        {"items_per_user": 3, "relation": "replace", "objective": "w50"},
+    ),
+    "integers": (
+        lambda **g: SampledHistogram(BUDGET, **g),
+        lambda **g: sampled_histogram(BUDGET, **g),
+        {"item_type": int},
+    ),
+    "heavy hitters": (
+        lambda **g: HeavyHitters(BUDGET, 0.05, 2000, **g),
+        lambda **g: heavy_hitters(BUDGET, 0.05, 2000, **g),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_items_equal_the_pure_function(collect, make_release, way):
+    make, pure, given = WAYS[way]
+    table, release = _table(), make_release()
+    item = "number" if given.get("item_type") is int else "item"
+    expected = pure(**given).run([_items(table, item)], release, "Mine").to_pylist()
+    assert len(expected) > 3
+    found = _of_items(collect, table, make(**given, release=release, shards=5))
+    assert {type(row) for row in found} == {SampledIntCount if item == "number" else SampledCount}
+    assert [row._asdict() for row in sorted(found)] == expected
+
+
+def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release):
+    table, release = _table(), make_release()
+    expected = sampled_histogram(BUDGET, 2).run([_items(table)], release, "Mine").to_pylist()
+    shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
+    for shards, size, options in ((1, N, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
+        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, partitions=1)
+        ((_, counts),) = _of_items(collect, shuffled, transform, size, *options)
+        assert counts.to_pylist() == expected
+    partitions = dict(_of_items(collect, table, SampledHistogram(BUDGET, 2, release=release, shards=3, partitions=40)))
+    assert sorted(partitions) == list(range(40)) and min(counts.num_rows for counts in partitions.values()) == 0
+    rows = [row for counts in partitions.values() for row in counts.to_pylist()]
+    assert sorted(rows, key=lambda row: row["item"]) == expected
+
+
+def test_nothing_comes_of_nothing(collect, make_release):
+    empty = _table(10).slice(0, 0)
+    found = sorted(_of_items(collect, empty, SampledHistogram(BUDGET, partitions=2)), key=lambda element: element[0])
+    assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
+    for rows in ([], [("u", 0.5)]):
+        for make in (Quantile(BUDGET, 0.5, 0, 1, partitions=2), Quantiles(BUDGET, [0.5], 0, 1, partitions=2)):
+            found = sorted(_of_values(collect, rows, make), key=lambda element: element[0])
+            assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
+
+
+def test_a_search_equals_the_pure_function(collect, make_release):
+    table, release = _table(), make_release()
+    plan = quantile_search(BUDGET, 0.3, 0, 10, rounds=8)
+    expected = plan.run([_leaves(table, plan.leaves)], release, "Mine").to_pylist()
+    assert not math.isnan(expected[0]["value"])
+    shuffled = table.take(np.random.default_rng(1).permutation(N))
+    for rows, shards, options in (
+        (table.to_batches(6000), 5, ()),
+        (shuffled.to_batches(777), 1, ("--direct_runner_bundle_repeat=2",)),
+    ):
+        transform = Quantile(BUDGET, 0.3, 0, 10, rounds=8, release=release, shards=shards)
+        (row,) = _of_values(collect, rows, transform, *options)
+        assert isinstance(row, QuantileValue) and [row._asdict()] == expected
+
+
+def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
+    table, release = _table(), make_release()
+    plan = quantile_hierarchy(BUDGET, -5, 15, levels=6, branching=3)
+    tree = plan.run([_leaves(table, plan.leaves)], release, "Mine")
+    quantiles = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    ranges = tree.range_counts(RANGES).to_pylist()
+    given = {"levels": 6, "branching": 3, "release": release}
+    shuffled = table.take(np.random.default_rng(1).permutation(N))
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create(shuffled.to_batches(1777))
+        both = rows | "Mine" >> Quantiles(BUDGET, QUANTILES, -5, 15, RANGES, shards=5, **given)
+        return (both.quantiles, both.ranges) | beam.Flatten()
+
+    found = collect(build, "--direct_runner_bundle_repeat=1")
+    assert [row._asdict() for row in found if isinstance(row, QuantileValue)] == quantiles
+    assert [row._asdict() for row in found if isinstance(row, RangeCount)] == ranges
+    only = Quantiles(BUDGET, (), -5, 15, RANGES, partitions=2, shards=1, **given)
+    partitions = dict(_of_values(collect, table.to_batches(), only))
+    assert partitions[0].to_pylist() == ranges and partitions[1].num_rows == 0
+
+
+def test_rows_of_every_kind_give_the_same(collect, make_release):
+    """Also contributions, and leaves that the caller has made."""
+    table, release = _table(4000), make_release()
+    whole = pa.table({"user": table["user"], "value": table["whole"]})
+    rows = whole.to_pylist()
+    make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, shards=2)  # noqa: E731
+    tree = make().plan.run([_leaves(whole, make().plan.leaves)], release, "Mine")
+    expected = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    kinds = {
+        "tuples of floats": [(row["user"], float(row["value"])) for row in rows],
+        "dicts": rows,
+        "rows": [beam.Row(**row) for row in rows],
+        "frames": [whole.to_pandas()],
+    }
+    for kind, elements in kinds.items():
+        assert [row._asdict() for row in _of_values(collect, elements, make())] == expected, kind
+
+    def contributed(pipeline: beam.Pipeline) -> beam.PCollection:
+        named = pipeline | beam.Create([whole.rename_columns(["who", "age"])]) | Contributions("who", "age")
+        return named | "Mine" >> make()
+
+    assert [row._asdict() for row in collect(contributed)] == expected
+    leaves = _leaves(whole, make().plan.leaves)
+    found = collect(lambda p: p | beam.Create([leaves]) | Contributions() | "Mine" >> make().of_leaves())
+    assert [row._asdict() for row in found] == expected
+
+
+def test_dates_and_times(collect, make_release):
+    """A date is the first moment of its day; what comes out is text of the same kind as lo and hi."""
+    random, release = np.random.default_rng(0), make_release()
+    start = datetime.date(2024, 1, 1)
+    days = random.integers(0, 366, 30_000)
+    dates = [start + datetime.timedelta(int(day)) for day in days]
+    rows = pa.table({"user": np.arange(30_000), "day": pa.array(dates, pa.date32())})
+    lo, hi = start, datetime.date(2024, 12, 31)
+    first = (datetime.date(2024, 3, 1), datetime.date(2024, 4, 1))
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        made = Quantiles(BUDGET, [0.5], lo, hi, [first], value="day", release=release)
+        both = pipeline | beam.Create([rows]) | "Mine" >> made
+        return (both.quantiles, both.ranges) | beam.Flatten()
+
+    found = collect(build)
+    (median,) = (row for row in found if isinstance(row, QuantileTime))
+    (march,) = (row for row in found if isinstance(row, RangeTimeCount))
+    assert abs(datetime.date.fromisoformat(median.value) - datetime.date(2024, 7, 1)).days <= 4
+    assert (march.low, march.high) == ("2024-03-01", "2024-04-01")
+    true = sum(first[0] <= date < first[1] for date in dates)
+    assert abs(march.count - true) < 5 * march.stddev  # a part is a third of a day: no day is on the wrong side
+    times = pa.table({"user": rows["user"], "value": rows["day"].cast(pa.timestamp("ns", "UTC"))})
+    ends = [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 12, 31, tzinfo=datetime.UTC)]
+    (row,) = _of_values(collect, [times], Quantile(BUDGET, 0.5, *ends, release=release))
+    assert abs(datetime.datetime.fromisoformat(row.value) - datetime.datetime(2024, 7, 1)).days <= 4
+
+
+def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_release):
+    """3000 users with one value far outside lo .. hi each, three times over: three quarters are at the lower end."""
+    rows = [(f"u{k}", math.inf if k % 4 == 0 else -1e300) for k in range(3000)] * 3
+    transform = Quantiles(BUDGET, (), 0, 1, [(-5, 0.5), (0.5, 9)], levels=3, release=make_release())
+    low, high = _of_values(collect, rows, transform)
+    assert abs(low.count - 2250) < 6 * low.stddev and abs(high.count - 750) < 6 * high.stddev
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("u", 0.5), ("v", math.nan)], r"column 'value': is not a number \(NaN\)"),
+        ([(None, 0.5)], "column 'user': is null"),
+        ([{"user": "u", "what": 1}], "has not the fields 'user' and 'value'"),
+        ([pa.table({"user": ["u"], "age": [1]})], "column 'value': is missing; the columns are 'user', 'age'"),
+    ],
+)
+def test_wrong_rows_are_refused(collect, rows, said):
+    with pytest.raises(Exception, match=said):
+        _of_values(collect, rows, Quantile(BUDGET, 0.5, 0, 1))
+
+
+def test_null_and_unclear_values_can_be_dropped(collect, make_release):
+    rows = [(f"u{k}", 0.75) for k in range(3000)]
+    odd = [("x", math.nan), ("y", None), (None, 0.1)] * 500
+    make = lambda: Quantile(BUDGET, 0.5, 0, 1, release=make_release(), drop_null=True)  # noqa: E731
+    assert _of_values(collect, rows + odd, make()) == _of_values(collect, rows, make())
+
+
+@pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
+def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
+    """The check of what bounds the batches sees steps that do not keep each user to one of one item."""
+    from headcount.mechanisms import sampled_histogram as module
+    from headcount.mechanisms.steps import LimitItemsStep, LimitPerItemStep
+
+    steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
+    transform = SampledHistogram(BUDGET, release=make_release())
+    bound = transform.plan.bound
+    monkeypatch.setattr(module.SampledHistogram, "steps", steps)
+    monkeypatch.setattr(module.SampledHistogram, "bound", bound)
+    with pytest.raises(Exception, match="calibrated for contributions bounded by"):
+        _of_items(collect, _table(100), transform)
+
+
+def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
+    release = make_release()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(3000)] * 2)
+        return rows | LimitItems(3, release=release) | SampledHistogram(BUDGET, release=release)
+
+    found = collect(build)
+    assert sorted(row.item for row in found) == ["i0", "i1", "i2"]
+    for row in found:  # repeated rows count once
+        assert abs(row.count - 1000) < 6 * row.stddev
+
+
+def test_the_key_is_nowhere_in_the_graph(make_release):
+    release = make_release("graph", key=0xAB)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create([("u", "1")])
+    rows | SampledHistogram(BUDGET, release=release)
+    rows | HeavyHitters(BUDGET, 0.1, 100, release=release)
+    rows | Quantile(BUDGET, 0.5, 0, 1, release=release)
+    rows | Quantiles(BUDGET, [0.5], 0, 1, [(0, 0.5)], release=release)
+    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
+
+
+def test_guarantees_and_what_is_refused():
+    transform = Quantiles(BUDGET, [0.5], 0, 1, levels=5, relation="replace")
+    assert (
+        transform.guarantee() == quantile_hierarchy(BUDGET, 0, 1, 5, relation=transform.plan.plan.relation).guarantee()
+    )
+    assert "levels of a user, each with its own coin 5" in transform.guarantee().words()
+    assert SampledHistogram(BUDGET, 3).guarantee().epsilon == 2
+    assert HeavyHitters(BUDGET, Fraction(1, 10), 10**6).plan.least > 10**4
+    date = datetime.date(2024, 1, 1)
+    for make, said in (
+        (lambda: SampledHistogram(BUDGET, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
+        (lambda: SampledHistogram(BUDGET, shards=0), "shards must be"),
+        (lambda: SampledHistogram(Budget(1)), "needs a delta"),
+        (lambda: Quantile(BUDGET, 0.5, 0, date), "lo and hi must both be numbers, dates or times"),
+        (lambda: Quantile(BUDGET, 0.5, "0", 1), "lo must be a number, a date or a time, got '0'"),
+        (lambda: Quantiles(BUDGET, [], 0, 1), "give at least one quantile or one range"),
+        (lambda: Quantiles(BUDGET, [1.5], 0, 1), "a quantile must be a number between 0 and 1, got 1.5"),
+        (lambda: Quantiles(BUDGET, [], 0, 1, [(0.5, 0.5)]), r"must begin below its end, got \(0.5, 0.5\)"),
+        (lambda: Quantiles(BUDGET, [], 0, 1, [(date, 1)]), "a range must be a number, as lo and hi are"),
+        (lambda: Quantiles(BUDGET, [], date, date, [(0, 1)]), "a range must be a date, as lo and hi are, got 0"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            make()
+    assert Axis.of(0, 1.5).kind == "number"
+    with pytest.raises(ParameterError, match="--key-env or --key-file"):
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+        remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
+        remote | beam.Create([("u", "i")]) | SampledHistogram(BUDGET)

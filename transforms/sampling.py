@@ -1,0 +1,124 @@
+"""The steps that sample and threshold shares: sums by item, the sample of them, and the barrier behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.domain import arrow_type
+from headcount.mechanisms.histogram import Evidence, Origin, by_partition, merge_sums, sorted_counts, sum_items
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.sampled_histogram import SampledHistogram, sample_sums, sampled_batch
+from headcount.mechanisms.sampled_quantiles import Hierarchy, QuantileSearch
+from headcount.transforms.releases import full_label
+from headcount.transforms.user_shards import item_shards
+
+
+class Sampled(beam.PTransform):
+    """Bounded batches -> (partition, released rows item, count, stddev, sampled), sorted, beyond a barrier.
+
+    Items are those of the histogram, or the nodes of a tree over its leaves.
+    """
+
+    def __init__(self, plan: SampledHistogram | Hierarchy, release: Release, shards: int, partitions: int) -> None:
+        super().__init__()
+        self._plan, self._release, self._partitions = plan, release, partitions
+        self._shards = item_shards(shards)
+
+    def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        histogram = self._plan.histogram if isinstance(self._plan, Hierarchy) else self._plan
+        key = SampleKey(self._plan, self._release, full_label(bounded))
+        summed = (
+            bounded  # record batches
+            | "SumByItem"
+            >> beam.ParDo(SumBatches(self._plan, self._shards))
+            .with_output_types(tuple[int, bytes], origins=Origin)
+            .with_outputs("origins", main="sums")
+        )
+        merged = (
+            summed.sums  # (item shard, packed sums)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "Merge"
+            >> beam.ParDo(_Merge(key, histogram.item_type))
+            .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
+            .with_outputs("digests", main="histogram")
+        )
+        sampled = merged.histogram | "Sample" >> beam.ParDo(
+            _Sample(key, histogram, self._partitions),
+            beam.pvalue.AsList(merged.digests),
+            beam.pvalue.AsList(summed.origins),
+        ).with_output_types(tuple[int, bytes])
+        empty = sampled_batch(
+            pa.array([], arrow_type(histogram.item_type)), np.zeros(0, dtype=np.int64), histogram.plan
+        )
+        every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
+            [(partition, to_ipc(empty)) for partition in range(self._partitions)], reshuffle=False
+        )
+        # The barrier: all that reads the sample hangs on the far side of this GroupByKey, so that a repeated step can reach
+        # no consumer twice. Nothing may be taken from `sampled` itself.
+        return (
+            (sampled, every_partition)
+            | "WithEveryPartition" >> beam.Flatten()
+            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
+            | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
+        )
+
+
+class SampleKey:
+    """Where a step's randomness comes from; the subkey is derived on the worker, from the key that it fetches there."""
+
+    def __init__(self, plan: SampledHistogram | QuantileSearch | Hierarchy, release: Release, label: str) -> None:
+        self._plan, self._release, self._label = plan, release, label
+
+    def fetched(self) -> bytes:
+        """The step's subkey."""
+        return self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
+
+
+class SumBatches(beam.DoFn):
+    """Bounded batches -> (shard, packed sums by item, leaf or node), and where each batch comes from beside."""
+
+    def __init__(self, plan: SampledHistogram | QuantileSearch | Hierarchy, shards: int) -> None:
+        self._sum = plan.sum_nodes if isinstance(plan, Hierarchy) else sum_items
+        self._shards = shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from self._sum(batch, self._shards)
+
+
+class _Merge(beam.DoFn):
+    """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
+
+    def __init__(self, key: SampleKey, item_type: type) -> None:
+        self._key, self._item_type = key, item_type
+
+    def setup(self) -> None:
+        self._subkey = self._key.fetched()
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        histogram, digest = merge_sums(group[1], self._subkey, self._item_type)
+        yield beam.pvalue.TaggedOutput("digests", digest)
+        yield to_ipc(histogram)
+
+
+class _Sample(beam.DoFn):
+    def __init__(self, key: SampleKey, histogram: SampledHistogram, partitions: int) -> None:
+        self._key, self._histogram, self._partitions = key, histogram, partitions
+
+    def setup(self) -> None:
+        self._subkey = self._key.fetched()
+
+    def process(self, sums: bytes, digests: list[int], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
+        evidence = Evidence.of(digests, origins)
+        evidence.check(self._histogram.bound)
+        plan, least = self._histogram.plan, self._histogram.least
+        yield from by_partition(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._partitions)
+
+
+def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return partition, sorted_counts(chunks)
