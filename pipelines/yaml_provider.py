@@ -118,6 +118,10 @@ SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)
 TopItems = _factory(transforms.TopItems)
 Plume = _factory(transforms.Plume)
+SampledHistogram = _factory(transforms.SampledHistogram)
+HeavyHitters = _factory(transforms.HeavyHitters)
+AnonymizedHistogram = _factory(transforms.AnonymizedHistogram)
+LearnDistribution = _factory(transforms.LearnDistribution)
 
 
 def _parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -18,6 +18,10 @@ from headcount.mechanisms.keys import KeySecret as KeySecret
 from headcount.mechanisms.keys import Release as Release
 from headcount.mechanisms.relation import Relation as Relation
 from headcount.transforms import coders as coders
+from headcount.transforms.anonymized import AnonymizedHistogram as AnonymizedHistogram
+from headcount.transforms.anonymized import Entropy as Entropy
+from headcount.transforms.anonymized import SupportCoverage as SupportCoverage
+from headcount.transforms.anonymized import SupportSize as SupportSize
 from headcount.transforms.bounding import ClipNorm as ClipNorm
 from headcount.transforms.bounding import LimitItems as LimitItems
 from headcount.transforms.bounding import LimitPerItem as LimitPerItem
@@ -29,13 +33,17 @@ from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.counts import NoisyCount as NoisyCount
 from headcount.transforms.counts import NoisyIntCount as NoisyIntCount
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
+from headcount.transforms.distribution import LearnDistribution as LearnDistribution
 from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram
 from headcount.transforms.items import NamedIntItem as NamedIntItem
 from headcount.transforms.items import NamedItem as NamedItem
+from headcount.transforms.pan_private import PanPrivateCounts as PanPrivateCounts
 from headcount.transforms.partitions import SelectPartitions as SelectPartitions
 from headcount.transforms.plume import Plume as Plume
+from headcount.transforms.probabilities import IntItemProbability as IntItemProbability
+from headcount.transforms.probabilities import ItemProbability as ItemProbability
 from headcount.transforms.ranks import RankedIntItem as RankedIntItem
 from headcount.transforms.ranks import RankedItem as RankedItem
 from headcount.transforms.sampled import HeavyHitters as HeavyHitters
@@ -48,3 +56,6 @@ from headcount.transforms.sampled_rows import RangeCount as RangeCount
 from headcount.transforms.sampled_rows import RangeTimeCount as RangeTimeCount
 from headcount.transforms.sampled_rows import SampledCount as SampledCount
 from headcount.transforms.sampled_rows import SampledIntCount as SampledIntCount
+from headcount.transforms.shape_rows import ItemsWithCount as ItemsWithCount
+from headcount.transforms.shape_rows import ShapeProperty as ShapeProperty
+from headcount.transforms.shuffled import ShuffledReports as ShuffledReports

@@ -25,10 +25,11 @@ from headcount.mechanisms.top_items import TopItems as TopItemsPlan
 from headcount.mechanisms.top_items import ranked, top_items
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.contributions import as_contributions, check_whole
-from headcount.transforms.counts import ToRows
+from headcount.transforms.counts import count_row
 from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.ranks import ToRanks
+from headcount.transforms.ranks import RankedIntItem, RankedItem
 from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.rows import ToRows
 from headcount.transforms.user_shards import check_shards, item_shards
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
@@ -163,7 +164,7 @@ class PrivateCountRelease(_FromFrame):
             tuple[int, pa.RecordBatch]
         )
         if self._partitions is None:
-            counts = counts | "ToRows" >> ToRows(item_type)
+            counts = counts | "ToRows" >> ToRows(count_row(item_type))
         if not self._with_decision:
             return counts
         decision = (
@@ -205,7 +206,7 @@ class TopItems(_FromFrame):
         )
         if self._partitions is not None:
             return items
-        return items | "ToRows" >> ToRanks(item_type)
+        return items | "ToRows" >> ToRows(RankedIntItem if item_type is int else RankedItem)
 
 
 class _SumByItem(beam.DoFn):

@@ -1,10 +1,8 @@
 """The rows that histograms release. (No postponed annotations here: Beam derives the schema from the types.)"""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
-import pyarrow as pa
 
 
 class NoisyCount(NamedTuple):
@@ -27,17 +25,6 @@ beam.coders.registry.register_coder(NoisyCount, beam.coders.RowCoder)
 beam.coders.registry.register_coder(NoisyIntCount, beam.coders.RowCoder)
 
 
-class ToRows(beam.PTransform):
-    """(partition, record batch of item, count, stddev) -> rows of `item_type`."""
-
-    def __init__(self, item_type: type) -> None:
-        super().__init__()
-        self._row = NoisyIntCount if item_type is int else NoisyCount
-
-    def expand(self, counts: beam.PCollection) -> beam.PCollection:
-        return counts | "Split" >> beam.FlatMap(_rows, self._row).with_output_types(self._row)
-
-
-def _rows(partition: tuple[int, pa.RecordBatch], row: type) -> Iterator[NamedTuple]:
-    _, counts = partition
-    return map(row, *(counts.column(name).to_pylist() for name in ("item", "count", "stddev")))
+def count_row(item_type: type) -> type:
+    """The type of a count's row."""
+    return NoisyIntCount if item_type is int else NoisyCount

@@ -23,9 +23,10 @@ from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.contributions import ContributionBatch, as_contributions
-from headcount.transforms.counts import ToRows
+from headcount.transforms.counts import count_row
 from headcount.transforms.domain import OnlyDomain
 from headcount.transforms.histogram import NoisyCounts
+from headcount.transforms.rows import ToRows
 from headcount.transforms.user_shards import check_shards
 
 
@@ -98,7 +99,7 @@ class DebiasedCount(beam.PTransform):
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
         if self._partitions is not None:
             return debiased
-        return debiased | "ToRows" >> ToRows(plan.item_type)
+        return debiased | "ToRows" >> ToRows(count_row(plan.item_type))
 
     def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, partitions: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""

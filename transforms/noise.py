@@ -30,9 +30,10 @@ from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.transforms.contributions import check_whole
-from headcount.transforms.counts import ToRows
+from headcount.transforms.counts import count_row
 from headcount.transforms.domain import OnlyDomain
 from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.rows import ToRows
 from headcount.transforms.user_shards import item_shards
 
 
@@ -119,7 +120,7 @@ class Noise(beam.PTransform):
         )
         if self._partitions is not None:
             return counts
-        return counts | "ToRows" >> ToRows(self._item_type)
+        return counts | "ToRows" >> ToRows(count_row(self._item_type))
 
 
 class _NoiseKey:

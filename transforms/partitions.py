@@ -34,9 +34,10 @@ from headcount.transforms.ahead import Ahead
 from headcount.transforms.bounds import choose
 from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
 from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.items import ToNames
+from headcount.transforms.items import NamedIntItem, NamedItem
 from headcount.transforms.noise import Noise
 from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.rows import ToRows
 from headcount.transforms.user_shards import UserShards, check_shards, item_shards
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per partition
@@ -114,7 +115,9 @@ class SelectPartitions(beam.PTransform):
         item_type = self.selection.item_type
         partitions = item_shards(self._shards) if self._partitions is None else self._partitions
         named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, partitions, most)
-        return named if self._partitions is not None else named | "ToRows" >> ToNames(item_type)
+        if self._partitions is not None:
+            return named
+        return named | "ToRows" >> ToRows(NamedIntItem if item_type is int else NamedItem)
 
 
 class NamedItems(beam.PTransform):

@@ -35,6 +35,7 @@ from headcount.mechanisms.values import Axis, Value
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.contributions import as_contributions, check_whole
 from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.rows import ToRows
 from headcount.transforms.sampled_rows import (
     QuantileTime,
     QuantileValue,
@@ -42,7 +43,6 @@ from headcount.transforms.sampled_rows import (
     RangeTimeCount,
     SampledCount,
     SampledIntCount,
-    ToSampledRows,
 )
 from headcount.transforms.sampling import Sampled, SampleKey, SumBatches
 from headcount.transforms.user_shards import check_shards, item_shards
@@ -90,7 +90,7 @@ class _Items(_Sampling):
         )
         if self._partitions is not None:
             return counts
-        return counts | "ToRows" >> ToSampledRows(SampledIntCount if self.plan.item_type is int else SampledCount)
+        return counts | "ToRows" >> ToRows(SampledIntCount if self.plan.item_type is int else SampledCount)
 
 
 class SampledHistogram(_Items):
@@ -309,7 +309,7 @@ class _Rows(beam.PTransform):
         partitions = batch | "InFirst" >> beam.FlatMap(_in_first, self._partitions or 1).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        return partitions if self._partitions is not None else partitions | "ToRows" >> ToSampledRows(self._row)
+        return partitions if self._partitions is not None else partitions | "ToRows" >> ToRows(self._row)
 
 
 class _Search(beam.DoFn):

@@ -1,10 +1,8 @@
 """The rows that sample and threshold releases. (No postponed annotations here: Beam derives the schema from the types.)"""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import apache_beam as beam
-import pyarrow as pa
 
 
 class SampledCount(NamedTuple):
@@ -61,18 +59,3 @@ class RangeTimeCount(NamedTuple):
 
 for _row in (SampledCount, SampledIntCount, QuantileValue, QuantileTime, RangeCount, RangeTimeCount):
     beam.coders.registry.register_coder(_row, beam.coders.RowCoder)
-
-
-class ToSampledRows(beam.PTransform):
-    """(partition, record batch) -> rows of this type, whose fields are the batch's columns."""
-
-    def __init__(self, row: type) -> None:
-        super().__init__()
-        self._row = row
-
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        return batches | "Split" >> beam.FlatMap(_rows, self._row).with_output_types(self._row)
-
-
-def _rows(partition: tuple[int, pa.RecordBatch], row: type) -> Iterator[NamedTuple]:
-    return map(row, *(partition[1].column(name).to_pylist() for name in row._fields))  # type: ignore[attr-defined]

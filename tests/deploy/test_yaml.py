@@ -312,6 +312,18 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
         (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "items_per_user": 3}, {"item", "count", "stddev"}),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "cap": 2}, {"item", "count", "stddev"}),
+        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "stddev", "sampled"}),
+        (
+            yaml_provider.HeavyHitters,
+            {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users": 2000},
+            {"item", "count", "stddev", "sampled"},
+        ),
+        (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
+        (
+            yaml_provider.LearnDistribution,
+            {"epsilon": 1, "delta": "1e-6", "domain": ["tea"], "samples_per_user": 1},
+            {"item", "probability", "error"},
+        ),
     ],
 )
 def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns):
@@ -320,7 +332,7 @@ def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns)
         return pipeline | beam.Create(elements) | make(**config)
 
     rows = collect(build)
-    assert rows and all(set(row._fields) == columns and row.item == "tea" for row in rows)
+    assert rows and all(set(row._fields) == columns and getattr(row, "item", "tea") == "tea" for row in rows)
 
 
 def test_rho_is_for_the_steps_that_take_it_and_in_place_of_epsilon():

@@ -1,0 +1,253 @@
+"""Anonymized histograms (paper 002, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
+
+How many items are held by one user, by two, by three; which items these are is not said. Each user counts with at most
+`items_per_user` of its distinct items, a uniform choice, once each. There are `domain_size` cells, a public number: one for
+each item that there could be.
+
+- mode "l1" (Algorithm 1): every cell gets noise, also those that nobody holds; the noisy tally is deconvolved and brought to
+  the nearest integers that a shape can have. This is what the shuffle and the pan-private model can do, too.
+- mode "l2" (Appendix B): the same, and each position's count is then brought to within a width of the noisy value of its
+  rank, a width that all of the noise keeps with probability 0.99.
+- mode "central": counts are sorted before the noise, so that the order is known and a regression on it averages the noise
+  away: two to thirty times more accurate. Every position gets noise, those of the zeros too: noise on the counts above zero
+  alone would publish the exact number of distinct items.
+
+Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at
+most items_per_user cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance
+of two histograms, nor does it to leave out the smallest: so all modes have the noise of the counts' own sensitivity, and if
+there are more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
+
+What differs from the paper: under ADD_REMOVE the noise has half the scale; the noise of equal counts is drawn together
+(`splitting`); its missing Algorithm 5 is `isotonic.antitonic_l1`; and the l2 variant clips in place of a regression under
+constraints, which has the same error bound.
+
+`AnonymizedHistogram.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives its rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.contribution_bound import Bound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.histogram import Evidence, Origin, bounded_batches, check_bounded, sum_items
+from headcount.mechanisms.isotonic import (
+    Runs,
+    antitonic_l1,
+    antitonic_l2,
+    clip_to_positions,
+    cumulative_runs,
+    items_by_count,
+    noise_width,
+)
+from headcount.mechanisms.keys import Release, subkey
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.sampled_histogram import one_each
+from headcount.mechanisms.splitting import noisy_positions, noisy_tally
+from headcount.mechanisms.steps import Step, check_bound, promise_of
+from headcount.mechanisms.tallies import Tally, add_tallies, check_cells, make_tally, of_cells, tally_sums
+
+Mode = Literal["l1", "l2", "central"]
+
+#: In mode "central" every position is drawn: beyond this they would not fit the memory of a worker.
+MOST_POSITIONS = 10**8
+
+#: So many items, times the variance of the noise, are about misplaced where sorted counts go from one to the next.
+MISPLACED = 5
+
+# With this probability some noise exceeds the width of mode "l2", which costs accuracy, never privacy.
+_FAILURE = 0.01
+
+_REASON = "how many items the data has is private; give the size of the domain, or a number that no data would exceed"
+
+
+class FromTallies(Protocol):
+    """A mechanism of users' bounded contributions that sees no more of them than how many cells have which count."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution."""
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps must have promised of every user."""
+
+    @property
+    def tables(self) -> int:
+        """How many tallies it looks at."""
+
+    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
+        """A bounded batch as it is counted for the tally of this number: by item, or by something else in its place."""
+
+    def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
+        """The released rows of the tallies of all items' counts, for the transform of this label."""
+
+
+def run_from_tallies(
+    mechanism: FromTallies, batches: Iterable[pa.RecordBatch], release: Release, label: str
+) -> pa.RecordBatch:
+    """The released rows of contribution batches; refused if the steps do not keep the bound."""
+    bounded = bounded_batches(batches, mechanism.steps, release, f"{label}/Bounded")
+    checked = [check_bounded(batch) for batch in bounded]
+    Evidence.of([], map(Origin.of, checked)).check(mechanism.bound)
+    tallies = []
+    for number in range(mechanism.tables):
+        counted = (mechanism.table(number, batch, release.id) for batch in checked)
+        tallies.append(add_tallies([tally_sums(chunk for batch in counted for _, chunk in sum_items(batch, 1))]))
+    return mechanism.released(tallies, release.key_source.fetch(), release.id, label)
+
+
+@dataclasses.dataclass(frozen=True)
+class AnonymizedHistogram:
+    """A whole anonymized histogram as a value."""
+
+    name: str
+    plan: NoisePlan
+    items_per_user: int
+    domain_size: int
+    mode: Mode
+    tables = 1
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps promise of every user."""
+        return self.plan.bound
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution: so many distinct items, each counted once."""
+        return one_each(self.items_per_user)
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        what = {"cells": self.domain_size, "mode": self.mode}
+        return noise_guarantee(self.plan, MechanismStep("shape", 0.0, 0.0, what))
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows count, items, error, sorted by count, of contribution batches."""
+        return run_from_tallies(self, batches, release, self.name if label is None else label)
+
+    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
+        """Counted by item."""
+        return batch
+
+    def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
+        """The released rows of the one tally."""
+        return self.shape(tallies[0], self.subkey(key, release_id, f"{label}/Shape"))
+
+    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
+        """The subkey of the step that draws the noise."""
+        parameters = {"plan": self.plan.to_json(), "cells": self.domain_size, "mode": self.mode}
+        return subkey(key, release_id, label, parameters)
+
+    def shape(self, tally: Tally, key: bytes) -> pa.RecordBatch:
+        """The released rows of the tally of all items' counts."""
+        cells = of_cells(tally, self.domain_size)
+        if self.mode == "central":
+            return central_shape(noisy_positions(cells, self.plan.scale, key), self.plan.stddev)
+        width = noise_width(noise_parameter(self.plan), self.domain_size, _FAILURE) if self.mode == "l2" else None
+        noisy = noisy_tally(cells, self.plan.scale, key)
+        return shape_rows(*estimated_shape(noisy, noise_parameter(self.plan), self.domain_size, width=width))
+
+
+def anonymized_histogram(
+    budget: Budget,
+    domain_size: int,
+    mode: Mode = "l1",
+    items_per_user: int = 1,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> AnonymizedHistogram:
+    """How many items have which count. `domain_size` is public: the number of items that there could be."""
+    size = check_cells("domain_size", domain_size, _REASON)
+    if mode not in get_args(Mode):
+        raise ParameterError(f"mode must be 'l1', 'l2' or 'central', got {mode!r}")
+    if mode == "central" and size > MOST_POSITIONS:
+        raise ParameterError(
+            f"mode 'central' draws noise for every position, at most {MOST_POSITIONS}, got a domain_size of {size}: give "
+            "the largest number of distinct items that is of interest (larger counts come first), or take mode 'l1'"
+        )
+    items = check_bound("items_per_user", items_per_user)
+    return AnonymizedHistogram("AnonymizedHistogram", noise_plan(budget, items, relation), items, size, mode)
+
+
+def noise_plan(budget: Budget, items_per_user: int, relation: Relation) -> NoisePlan:
+    """The noise of each cell, for users who count once with each of so many items."""
+    bound = promise_of(one_each(items_per_user), Bound(), "")
+    return calibrate_public_domain(budget, bound, relation, "laplace")
+
+
+def noise_guarantee(plan: NoisePlan, *more: MechanismStep) -> Guarantee:
+    """The guarantee of noise on every cell, and of what is computed from it."""
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
+    steps = (bounding, MechanismStep.of_plan("noise on every cell", plan), *more)
+    return Guarantee(plan.epsilon, plan.delta, plan.relation, steps)
+
+
+def noise_parameter(plan: NoisePlan) -> float:
+    """p = e^(-1/scale): a noise of k has a probability proportional to p^|k|."""
+    return math.exp(-1 / float(plan.scale))
+
+
+def estimated_shape(
+    noisy: Tally, p: float, most: int, noises: int = 1, width: int | None = None
+) -> tuple[Tally, np.ndarray]:
+    """The shape behind a noisy tally, with at most so many items, and the expected error of each of its rows.
+
+    `noises` says how often noise of parameter p was added. With a `width` each position is brought to within it.
+    """
+    runs = cumulative_runs(noisy, p, noises)
+    shape = items_by_count(runs.first, runs.last, antitonic_l1(runs.estimate, runs.lengths, most))
+    if width is not None:
+        shape = clip_to_positions(shape, noisy, width)
+    return shape, row_errors(shape, runs)
+
+
+def row_errors(shape: Tally, runs: Runs) -> np.ndarray:
+    """By how much the counts of each row's items are off in sum, in the mean and before the regression, which lowers it.
+
+    The l1 distance of two shapes is that of their numbers of items with at least r, over all r; a row has those r that are
+    above the count of the row before, and the last one all beyond. (For a normal error, E|x| is its stddev times
+    sqrt(2/pi).)
+    """
+    errors = np.zeros(len(shape.values))
+    if len(errors):
+        place = np.minimum(np.searchsorted(shape.values, runs.last), len(errors) - 1)
+        np.add.at(errors, place, runs.lengths * np.sqrt(2 / math.pi * runs.variance))
+    return errors
+
+
+def central_shape(noisy: np.ndarray, stddev: float) -> pa.RecordBatch:
+    """The rows of a sorted histogram with noise of that stddev on every position."""
+    fit = antitonic_l2(noisy)
+    counts = np.maximum(np.floor(fit.means + 0.5), 0).astype(np.int64)
+    above = np.flatnonzero(counts)
+    shape = make_tally(counts[above], fit.sizes[above])
+    return shape_rows(shape, _central_errors(shape.cells, stddev))
+
+
+def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
+    """By how much the counts of so many items that share one row are off in sum, roughly.
+
+    Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
+    about MISPLACED * stddev^2 items are taken for one count more or less (both as measured, within a factor of two).
+    """
+    from scipy.special import ndtr  # slow to import, and needed at the very end only
+
+    spread = stddev / np.sqrt(items)
+    rounded = 2 * sum(ndtr(-(step - 0.5) / np.maximum(spread, 1e-9)) for step in range(1, math.ceil(9 * stddev) + 2))
+    return np.minimum(math.sqrt(2 / math.pi) * spread * items, items * rounded + MISPLACED * stddev**2)
+
+
+def shape_rows(shape: Tally, errors: np.ndarray) -> pa.RecordBatch:
+    """Released rows: a count, the number of items that have it, and by how much these counts are off in sum."""
+    columns = {"count": pa.array(shape.values, pa.int64()), "items": pa.array(shape.cells, pa.int64())}
+    return pa.RecordBatch.from_pydict({**columns, "error": pa.array(errors, pa.float64())})

@@ -1,0 +1,253 @@
+"""Anonymized histograms of domains that are too large to list (paper 002, Algorithm 2): items are hashed into buckets first.
+
+The error of Algorithm 1 grows with the root of the number of cells. So items are hashed into B buckets, a public number of
+about four times the users; Algorithm 1 gives the shape of the buckets, and the collisions are taken out again.
+
+A bucket's count is S = sum over items of count * Bernoulli(1/B). With phi_r items of count r,
+ln E z^S = const + sum_r phi_r sum_i (-1)^(i+1) z^(ri) / (i (B-1)^i): the inversion takes the logarithm of the power series
+of the buckets' shares, and then the phi from its coefficients, in order. Counts above 4 sqrt(n) are rare, collide seldom, and
+stay as they are. This replaces the paper's missing Algorithm 7, and is exact on data without noise.
+
+Guarantee: as that of `anonymized`. A user's item is in one bucket, so that one user moves the buckets by as much as the items.
+The salt is public: it is drawn before the data is looked at, and privacy does not rest on it. Mode "l2" splits the budget
+into two halves, the second for noise on the items' own counts in n^2 cells, whose ranks bound every position (`anonymized`);
+cells beyond the number of items are as good as buckets without a collision, so that nothing is hashed for it.
+
+Where all items can be listed and are not more than B, `anonymized_histogram` is better: there are no collisions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.anonymized import (
+    noise_guarantee,
+    noise_parameter,
+    noise_plan,
+    row_errors,
+    run_from_tallies,
+    shape_rows,
+)
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.contribution_bound import Bound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.isotonic import (
+    Runs,
+    antitonic_l1,
+    clip_to_positions,
+    cumulative_runs,
+    items_by_count,
+    noise_width,
+)
+from headcount.mechanisms.keys import Release, subkey
+from headcount.mechanisms.lane_ids import item_lane_ids
+from headcount.mechanisms.names import Names
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.sampled_histogram import one_each
+from headcount.mechanisms.splitting import noisy_tally
+from headcount.mechanisms.steps import Step, check_bound
+from headcount.mechanisms.tallies import MOST_CELLS, Tally, check_cells, make_tally, of_cells
+
+BUCKETS_PER_USER = 4
+LEAST_BUCKETS_PER_USER = 2
+SALT_BYTES = 16
+
+_FAILURE = 0.01
+
+# The share of empty buckets that the inversion needs.
+_LEAST_EMPTY = 0.5
+
+_REASON = (
+    "the number of users decides how many buckets there are, and that of the data is private; give a number that is known, "
+    "or one that the data will not exceed"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class HashedHistogram:
+    """A whole hashed anonymized histogram as a value. `ranks` is the noise of mode "l2" for the items' own counts."""
+
+    name: str
+    plan: NoisePlan
+    ranks: NoisePlan | None
+    items_per_user: int
+    users: int
+    buckets: int
+    budget: Budget
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution: so many distinct items, each counted once."""
+        return one_each(self.items_per_user)
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        what = {"buckets": self.buckets, "users, a public number": self.users}
+        steps = [MechanismStep("hashed shape", 0.0, 0.0, what)]
+        if self.ranks is not None:
+            steps.append(MechanismStep.of_plan("noise on every rank", self.ranks))
+        return dataclasses.replace(noise_guarantee(self.plan, *steps), epsilon=self.budget.epsilon)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows count, items, error, sorted by count, of contribution batches."""
+        return run_from_tallies(self, batches, release, self.name if label is None else label)
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps promise of every user."""
+        return self.plan.bound
+
+    @property
+    def tables(self) -> int:
+        """Buckets and, in mode "l2", items."""
+        return 1 if self.ranks is None else 2
+
+    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
+        """Counted by bucket, and the second time by item."""
+        return batch if number else hashed_batch(batch, release_salt(release_id), self.buckets)
+
+    def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
+        """The released rows of the tallies of buckets and items."""
+        items = tallies[1] if self.tables == 2 else make_tally(np.zeros(0, dtype=np.int64))
+        keys = (self.subkey(key, release_id, f"{label}/{part}") for part in ("Shape", "Ranks"))
+        return self.shape(tallies[0], items, *keys)
+
+    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
+        """The subkey of a step that draws noise."""
+        ranks = None if self.ranks is None else self.ranks.to_json()
+        parameters = {"plan": self.plan.to_json(), "ranks": ranks, "buckets": self.buckets, "users": self.users}
+        return subkey(key, release_id, label, parameters)
+
+    def shape(self, buckets: Tally, items: Tally, shape_key: bytes, ranks_key: bytes) -> pa.RecordBatch:
+        """The released rows of the tally of all buckets' counts and, in mode "l2", of that of the items' own."""
+        samples = self.users * self.items_per_user
+        noisy = noisy_tally(of_cells(buckets, self.buckets), self.plan.scale, shape_key)
+        shape, runs = bucket_shape(noisy, noise_parameter(self.plan), self.buckets, samples)
+        if self.ranks is not None:
+            ranked = noisy_tally(of_cells(items, samples**2), self.ranks.scale, ranks_key)
+            shape = clip_to_positions(shape, ranked, noise_width(noise_parameter(self.ranks), samples**2, _FAILURE))
+        return shape_rows(shape, row_errors(shape, runs))
+
+
+def hashed_histogram(
+    budget: Budget,
+    users: int | None,
+    buckets: int | None = None,
+    mode: Literal["l1", "l2"] = "l1",
+    items_per_user: int = 1,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> HashedHistogram:
+    """How many items have which count, for any number of possible items.
+
+    `users` is public: about how many there are. From it follow the buckets, or it from them: four for each item of a user.
+    """
+    items = check_bound("items_per_user", items_per_user)
+    if users is None and buckets is not None:
+        users = max(1, check_cells("buckets", buckets, _REASON) // (BUCKETS_PER_USER * items))
+    number = check_cells("users", users, _REASON)
+    size = check_cells("buckets", BUCKETS_PER_USER * number * items if buckets is None else buckets, _REASON)
+    if size < LEAST_BUCKETS_PER_USER * number * items:
+        raise ParameterError(
+            f"{number} users with {items} items each need at least {LEAST_BUCKETS_PER_USER * number * items} buckets, got "
+            f"{size}: with fewer, collisions cannot be taken out"
+        )
+    if mode not in ("l1", "l2"):
+        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets")
+    if mode == "l1":
+        plan = noise_plan(budget, items, relation)
+        return HashedHistogram("HashedHistogram", plan, None, items, number, size, Budget(budget.epsilon))
+    if (number * items) ** 2 > MOST_CELLS:
+        raise ParameterError(f"mode 'l2' takes at most 2^31 users' items, got {number} users with {items} items each")
+    parts = Budget(budget.epsilon).split(1, 1)
+    plan, ranks = (noise_plan(part, items, relation) for part in parts)
+    return HashedHistogram("HashedHistogram", plan, ranks, items, number, size, Budget(budget.epsilon))
+
+
+def release_salt(release_id: str) -> bytes:
+    """The public salt of a release: 128 bits that follow from its id, which is drawn before the data is looked at."""
+    return hashlib.blake2b(release_id.encode(), digest_size=SALT_BYTES, person=b"headcount.salt").digest()
+
+
+def buckets_of(names: Names, salt: bytes, buckets: int) -> np.ndarray:
+    """The bucket of each name: BLAKE2b under the salt, mod the number of buckets."""
+    digests = item_lane_ids(salt, names, np.zeros(len(names), dtype=np.int64))
+    return (digests[:, 0] % np.uint64(buckets)).astype(np.int64)
+
+
+def hashed_batch(batch: pa.RecordBatch, salt: bytes, buckets: int) -> pa.RecordBatch:
+    """A bounded batch with each item's bucket in place of its name. (A user's items may meet in one bucket, which is then
+    counted more than once; the sum of a user's counts, which the noise is for, stays as it is.)"""
+    item = batch.column("item")
+    if not isinstance(item, pa.DictionaryArray):
+        item = item.dictionary_encode()
+    bucket = pa.array(buckets_of(item.dictionary, salt, buckets))
+    columns = {"item": pa.DictionaryArray.from_arrays(item.indices, bucket), "count": batch.column("count")}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def bucket_shape(noisy: Tally, p: float, buckets: int, samples: int | None, noises: int = 1) -> tuple[Tally, Runs]:
+    """The shape behind the noisy tally of all buckets, and the runs that tell its error.
+
+    With a number of `samples` it is that of the items which were hashed; with None that of the buckets, for items that have
+    one each. The inversion multiplies errors by about the inverse square of the share of empty buckets.
+    """
+    runs = cumulative_runs(noisy, p, noises)
+    shape = items_by_count(runs.first, runs.last, antitonic_l1(runs.estimate, runs.lengths, buckets))
+    if samples is None:
+        return shape, runs
+    empty = 1 - int(shape.cells.sum()) / buckets
+    inverted = unhashed(shape, buckets, samples)
+    return inverted, runs._replace(variance=runs.variance / max(empty, _LEAST_EMPTY) ** 4)
+
+
+def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
+    """The shape of the items from the shape of the buckets, for about so many samples.
+
+    Where half of the buckets or more are in use, there are more users than was said, and collisions are not taken out: an
+    error would come after the noise was drawn, and whoever runs the job again pays twice.
+    """
+    if len(shape.values) == 0:
+        return shape
+    reach = min(math.ceil(4 * math.sqrt(samples)), int(shape.values[-1]))
+    near = shape.values <= reach
+    share = np.zeros(reach + 1)
+    share[shape.values[near]] = shape.cells[near] / buckets
+    share[0] = 1 - int(shape.cells.sum()) / buckets
+    if share[0] <= _LEAST_EMPTY:
+        return shape
+    heavy, held = shape.values[~near], shape.cells[~near]
+    above = np.append(np.cumsum(held[::-1])[::-1], 0)  # items with at least heavy[i]
+    light = np.cumsum(items_from_shares(share, buckets)[:0:-1])[::-1] + above[0]
+    ends = np.concatenate([np.arange(1, reach + 1), heavy])
+    estimate = np.concatenate([light, above[:-1]])
+    fit = antitonic_l1(estimate, np.diff(ends, prepend=0), buckets)
+    return items_by_count(np.append(1, ends[:-1] + 1), ends, fit)
+
+
+def items_from_shares(share: np.ndarray, buckets: int) -> np.ndarray:
+    """phi_r for r = 0 .. len - 1 (phi_0 is 0) from the shares of buckets with count 0, 1, ..: the inverse of hashing.
+
+    The logarithm of a power series with coefficients share, by s share_s = sum_r r log_r share_(s-r); then phi from small r to
+    large, each taken out of what its own multiples have in the logarithm (beyond three of them it is below 1 / (B-1)^3).
+    """
+    size = len(share)
+    log, weighted = np.zeros(size), np.zeros(size)
+    for s in range(1, size):
+        log[s] = (share[s] - weighted[1:s] @ share[s - 1 : 0 : -1] / s) / share[0]
+        weighted[s] = s * log[s]
+    items = np.zeros(size)
+    for r in range(1, size):
+        items[r] = (buckets - 1) * log[r]
+        for i in (2, 3):
+            if r * i < size:
+                log[r * i] -= items[r] * (-1) ** (i + 1) / (i * float(buckets - 1) ** i)
+    return items

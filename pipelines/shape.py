@@ -1,0 +1,197 @@
+"""`headcount shape`: how many items have which number of users, and what follows from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headcount.mechanisms.anonymized import MISPLACED, noise_parameter
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.hashed import HashedHistogram
+from headcount.mechanisms.isotonic import step_kernel
+from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.shape import MODES
+from headcount.mechanisms.steps import MAX_BOUND
+from headcount.mechanisms.symmetric import MOST_SAMPLES, CoverageQuestion, DistinctQuestion, EntropyQuestion
+from headcount.pipelines import bigquery, options, sinks, storage
+from headcount.pipelines.command import Command
+from headcount.pipelines.job import Plan, run_job
+from headcount.transforms.anonymized import AnonymizedHistogram
+
+_BAR = 40
+
+# The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
+# with the noise.
+_ENTROPY = EntropyQuestion(accuracy=0.5)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--domain-size",
+        type=options.whole_number(),
+        metavar="D",
+        help="how many items there could be, or a number that the distinct items will not exceed; public, never counted",
+    )
+    group.add_argument(
+        "--buckets",
+        type=options.whole_number(),
+        metavar="B",
+        help="in place of --domain-size: hash items into so many buckets, about four for each user; public, never counted",
+    )
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="auto",
+        help="auto takes central, which sorts counts before the noise, or l1 if there are buckets or more than ten million "
+        "items; l2 keeps every single count near its true one (default: %(default)s)",
+    )
+    group.add_argument(
+        "--items-per-user",
+        type=options.whole_number(most=MAX_BOUND),
+        default=1,
+        metavar="K",
+        help="items of one user that count at most (default: %(default)s)",
+    )
+    group.add_argument(
+        "--coverage",
+        type=options.whole_number(most=MOST_SAMPLES),
+        metavar="M",
+        help="say how many distinct items M samples (users' items) would have (default: twice as many as there are)",
+    )
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon")
+    if args.domain_size is None and args.buckets is None:
+        raise ParameterError(
+            "give --domain-size or --buckets, a public number: how many items the data has is private, and those that nobody "
+            "has need noise, too; a number that the data will not exceed is as good"
+        )
+    if args.domain_size is not None and args.buckets is not None:
+        raise ParameterError(
+            f"give one of --domain-size and --buckets, got --domain-size {args.domain_size} and --buckets {args.buckets}"
+        )
+    if args.buckets is not None and args.mode == "central":
+        raise ParameterError(
+            f"--mode central needs no --buckets, got {args.buckets}: give --domain-size, the largest number of distinct items "
+            "that is of interest"
+        )
+
+
+def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> AnonymizedHistogram:
+    """The transform that the flags ask for."""
+    transform = AnonymizedHistogram(
+        options.make_budget(args),
+        args.domain_size,
+        args.buckets,
+        args.mode,
+        args.items_per_user,
+        args.relation,
+        release,
+        shards,
+        args.output_files,
+    )
+    return transform.with_answers(_ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage))
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, shards)
+    parameters = options.shared_parameters(args, item_type) | {
+        "domain_size": args.domain_size,
+        "buckets": args.buckets,
+        "mode": _mode(transform),
+        "items_per_user": args.items_per_user,
+        "coverage": args.coverage,
+    }
+    return Plan(transform, transform.guarantee(), parameters, files="shape")
+
+
+def _mode(transform: AnonymizedHistogram) -> str:
+    plan = transform.plan
+    return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
+
+
+def explain(transform: AnonymizedHistogram) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    plan, mode = transform.plan, _mode(transform)
+    lines = [transform.guarantee().words(), ""]
+    if mode == "central":
+        lines.append(
+            f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
+            "away where many items have about the same count; the number of distinct items is known to within some "
+            f"{MISPLACED * plan.plan.stddev**2 + 1:,.0f}"
+        )
+    else:
+        cells = plan.buckets if isinstance(plan, HashedHistogram) else plan.domain_size
+        lines.append(
+            f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
+            f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
+        )
+    lines.append("which of a user's items count, if not all do, is left to chance; no item is named")
+    return "\n".join(lines)
+
+
+def _distinct_stddev(p: float, cells: int) -> float:
+    """The stddev of the number of cells with one or more, over the noise of cells that are all empty."""
+    below, at = step_kernel(p)  # of noisy values 0 and 1; f is 1 beyond
+    zero = (1 - p) / (1 + p)
+    return math.sqrt(cells * (zero * below**2 + zero * p * at**2 + p**2 / (1 + p)))
+
+
+def plot(report: Mapping[str, Any]) -> str:
+    """The shape that a report tells, as bars on a logarithmic scale."""
+    bins = report["shape"]
+    lines = [f"{'users':>19}  {'items':>14}  {'error':>12}"]
+    most = max((math.log1p(bin["items"]) for bin in bins), default=1.0)
+    for bin in bins:
+        span = f"{bin['from']:,}" if bin["from"] == bin["to"] else f"{bin['from']:,} - {bin['to']:,}"
+        bar = "#" * max(1, round(_BAR * math.log1p(bin["items"]) / most))
+        lines.append(f"{span:>19}  {bin['items']:>14,}  {bin['error']:>12,.0f}  {bar}")
+    lines.append(
+        "items by the number of their users (logarithmic bars); error: by how much their counts are off in sum"
+    )
+    return "\n".join(lines)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(explain(make_transform(args, None, None)))
+        return 0
+    releases: list[Release] = []
+
+    def planned(release: Release, item_type: type, shards: int) -> Plan:
+        releases.append(release)
+        return make_plan(args, release, item_type, shards)
+
+    status = run_job(args, beam_flags, COMMAND.name, planned)
+    path = None if bigquery.is_table(args.output) else storage.join(storage.normal(args.output), sinks.REPORT)
+    if path is not None and storage.exists(path):  # a job that was only submitted has none yet, or an earlier one
+        report = json.loads(storage.read(path))
+        if report["release_id"] == releases[0].id:
+            print(plot(report))
+    return status
+
+
+COMMAND = Command(
+    name="shape",
+    help="Tell how many items have which number of users, their entropy and their number, without naming any.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 1 --domain-size 1000000 --output shape/"
+    ),
+    takes_beam_flags=True,
+)

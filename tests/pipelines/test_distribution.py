@@ -1,0 +1,130 @@
+"""`headcount distribution` from end to end: output, report and plot, what --explain says, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.distribution import learn_distribution
+from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.pipelines.distribution import plot
+
+ITEMS = [f"genre {number:02d}" for number in range(25)]
+SHAPE = ["distribution", "--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """1,000 users with 20 to 60 samples of 25 items."""
+    random = np.random.default_rng(3)
+    users = np.repeat(np.arange(1000), random.integers(20, 61, 1000))
+    p = 1 / np.arange(1, 26)
+    items = pa.array(ITEMS).take(pa.array(random.choice(25, len(users), p=p / p.sum())))
+    path = tmp_path_factory.mktemp("events") / "events.parquet"
+    pq.write_table(pa.table({"user": users, "item": items}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def domain(tmp_path_factory):
+    path = tmp_path_factory.mktemp("domain") / "domain.txt"
+    path.write_text("\n".join(ITEMS))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "given"),
+    [
+        ([], {}),
+        (
+            ["--samples-per-user", "20", "--method", "dense", "--users", "1000", "--format", "csv"],
+            {"samples_per_user": 20, "method": "dense", "users": 1000},
+        ),
+    ],
+)
+def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, given):
+    key, out = tmp_path / "key", tmp_path / "out"
+    write_key_file(key)
+    words = ["--input", events, "--domain", domain, "--key-file", key, "--release-id", "r1", "--output", out]
+    status, said, _ = run(*SHAPE, *flags, *words)
+    assert status == 0
+    table, release = pq.read_table(events), learn_distribution(Budget(1, 1e-6), ITEMS, **given)
+    batch = contribution_batch(table["user"].combine_chunks(), table["item"].combine_chunks())
+    expected = release.run([batch], Release(KeyFile(key), "r1"), "Distribution").to_pylist()
+    if "csv" in flags:
+        found = pa.csv.read_csv(out / "distribution-00000-of-00001.csv")
+    else:
+        found = pq.read_table(out / "distribution-00000-of-00001.parquet")
+    assert found.to_pylist() == expected
+    assert [row["item"] for row in expected] == ITEMS
+    report = json.loads((out / "report.json").read_text())
+    assert report["guarantee"]["epsilon"] == 1 and report["parameters"]["symbols"] == 25
+    if release.choice is not None:
+        chosen = report["chosen"]["samples_per_user"]
+        assert 5 <= chosen <= 60 and report["parameters"]["samples_per_user"] == "auto"
+        assert f"chosen: {chosen} samples per user, by the method {report['chosen']['method']}" in said
+        assert f"{chosen} samples" in json.dumps(report["guarantee"]["words"])
+    else:
+        assert report["parameters"]["samples_per_user"] == 20 and report["parameters"]["method"] == "dense"
+    bars = said.splitlines()[-20:]
+    assert "the 20 largest of 25 probabilities, with the error to expect:" in said
+    assert bars[0].startswith("genre 00") and "#" in bars[0]
+
+
+@pytest.mark.parametrize("format", ["avro", "jsonl"])
+def test_every_format_is_shown(run, events, domain, tmp_path, format):
+    """And two files are one distribution."""
+    words = ["--input", events, "--domain", domain, "--output", tmp_path / "out", "--samples-per-user", "20"]
+    status, said, _ = run(*SHAPE, *words, "--format", format, "--output-files", "2")
+    assert status == 0 and "the 20 largest of 25 probabilities" in said
+
+
+def test_the_plot_shows_errors_to_scale():
+    lines = plot([("tea\n", 0.7, 0.1), ("coffee", 0.3, 0.1), ("x" * 30, 0.0, 0.1)]).splitlines()
+    assert lines[0] == "the probabilities, with the error to expect:"
+    assert lines[1] == f"{'tea':<20}  70.0000% +- 10.0000% {'#' * 30}{'-' * 10}"
+    assert lines[2] == f"{'coffee':<20}  30.0000% +- 10.0000% {'#' * 10}{'-' * 10}"
+    assert lines[3] == f"{'x' * 17}...   0.0000% +- 10.0000% {'-' * 5}"
+    assert len(plot([(f"i{n}", 1 / 100, 0.0) for n in range(100)]).splitlines()) == 21
+
+
+def test_explain_tells_the_promise_and_the_errors(run, domain):
+    status, said, _ = run(*SHAPE, "--domain", domain, "--explain")
+    assert status == 0
+    for words in (
+        "(epsilon = 1, delta = 1e-06)",
+        "choice of the samples per user: epsilon = 0.05",
+        "if the 25 symbols were equally likely",
+        "1,000 of each user's samples, method dense",
+        "biased, and as private",
+    ):
+        assert words in said
+    given = ["--samples-per-user", "50", "--users", "700", "--method", "sparse"]
+    _, said, _ = run(*SHAPE, "--domain", domain, *given, "--explain")
+    assert "public 700" in said and "50 of each user's samples, method sparse" in said and "for 700 users" in said
+    _, said, _ = run(*SHAPE, "--domain", domain, "--samples-per-user", "buckets", "--explain")
+    assert "16 of each user's samples" in said and "all of the budget" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--epsilon", "1"], "missing --domain"),
+        (["--domain", "{domain}"], "missing --epsilon"),
+        (["--epsilon", "1", "--domain", "nowhere"], "--domain 'nowhere' cannot be read"),
+        (["--epsilon", "1", "--domain", "{domain}", "--users", "5"], "--users 5 is the number of those with enough"),
+        (["--epsilon", "1", "--domain", "{domain}", "--method", "gaussian"], "--method gaussian needs a --delta"),
+        (["--epsilon", "1", "--domain", "{domain}", "--samples-per-user", "some"], "--samples-per-user must be"),
+        (["--epsilon", "1", "--domain", "{domain}", "--samples-per-user", "20000"], "from 1 to 10000, got '20000'"),
+    ],
+)
+def test_what_is_refused(run, domain, flags, words):
+    status, _, said = run("distribution", *(flag.replace("{domain}", str(domain)) for flag in flags), "--explain")
+    assert status == 2 and words in said[0]

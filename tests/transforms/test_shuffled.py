@@ -1,0 +1,182 @@
+"""The shuffle model and pan-private counters as transforms: what is stored once is added up exactly, however often it runs.
+
+The noise is the operating system's, so that tests of it draw anew each time: each bound has a false-alarm rate below 1e-8.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.hashed import buckets_of, release_salt
+from headcount.mechanisms.shuffled import shuffled
+from headcount.transforms import Budget
+from headcount.transforms.pan_private import PanPrivateCounts, _AddToState
+from headcount.transforms.shape_rows import ItemsWithCount
+from headcount.transforms.shuffled import ShuffledReports
+
+LOUD = Budget(3, 1e-2)
+ITEMS = [f"i{k % 40}" for k in range(400)]
+
+
+def _randomized(reports: ShuffledReports, items: list) -> list[tuple[int, int]]:
+    randomizer = reports.randomizer()
+    return [message for item in items for message in randomizer.process(item)]
+
+
+def test_the_analyst_adds_up_what_was_stored_and_draws_nothing(collect):
+    """Equal to the pure function on the same messages, for any shards, batches and repeated steps."""
+    reports = ShuffledReports(LOUD, 25, 100, salt="survey 1")
+    messages = _randomized(reports, ITEMS[:25])
+    bucket, sign = np.array(messages).T
+    plan = shuffled(LOUD, 25, 100)
+    assert len(messages) > 250, "the flood of pairs"
+    expected = plan.shape(plan.sums(bucket, sign))
+    for shards, options in ((1, ()), (7, ("--direct_runner_bundle_repeat=2",))):
+        analyst = ShuffledReports(LOUD, 25, 100, salt="survey 1", shards=shards)
+        found = collect(lambda p, analyst=analyst: p | beam.Create(messages) | analyst, *options)
+        assert all(isinstance(row, ItemsWithCount) for row in found)
+        assert [row._asdict() for row in sorted(found)] == expected.to_pylist()
+
+
+def test_the_shape_is_that_of_the_users(collect):
+    """40 items of 10 users each among 200 buckets: the noise of a bucket is beyond 5 with probability 0.001."""
+    reports = ShuffledReports(LOUD, 400, 200, partitions=2)  # without a salt, items are buckets
+    columns = reports.plan.report(np.arange(400) % 40)
+    messages = list(zip(*(column.tolist() for column in columns), strict=True))
+    found = dict(collect(lambda p: p | beam.Create(messages) | reports))
+    counts, items = (np.asarray(found[0].column(name)) for name in ("count", "items"))
+    assert abs(items[counts > 5].sum() - 40) < 15 and found[1].num_rows == 0
+
+
+def test_a_user_who_reports_twice_sends_other_noise():
+    """Why messages are stored: the randomizer draws from the operating system, and its own item is in all of its reports."""
+    reports = ShuffledReports(LOUD, 10, 40, salt="s")
+    first, second = (sorted(_randomized(reports, ["i"])) for _ in range(2))
+    assert first != second
+    own = int(buckets_of(pa.array(["i"]), release_salt("s"), 40)[0])
+    assert (own, 1) in first and (own, 1) in second
+    assert sorted(pickle.loads(pickle.dumps(reports.randomizer())).process("i")) not in (first, second)
+
+
+def test_no_messages_leave_empty_buckets(collect):
+    found = collect(lambda p: p | beam.Create([], reshuffle=False) | ShuffledReports(LOUD, 10, 40))
+    assert found == []
+
+
+def test_reports_that_are_none_are_refused(collect):
+    for message, said in (((40, 1), "a bucket is not between 0 and 39"), ((3, 2), r"not \(bucket, \+1 or -1\)")):
+        with pytest.raises(Exception, match=said):
+            collect(lambda p, message=message: p | beam.Create([message]) | ShuffledReports(LOUD, 10, 40))
+    with pytest.raises(Exception, match="give one"):
+        _randomized(ShuffledReports(LOUD, 10, 40), ["tea"])
+    with pytest.raises(Exception, match="an item is null"):
+        _randomized(ShuffledReports(LOUD, 10, 40, salt="s"), [None])
+    with pytest.raises(ParameterError, match="got 'add-remove'"):
+        ShuffledReports(LOUD, 10, 40, relation="add-remove")
+    with pytest.raises(ParameterError, match="salt must be a public text, got 7"):
+        ShuffledReports(LOUD, 10, 40, salt=7)
+    assert ShuffledReports(LOUD, 10, 40).guarantee().delta == 1e-2
+
+
+# Pan-private counters.
+
+
+def _counters(path) -> np.ndarray:
+    with pa.ipc.open_stream(path.read_bytes()) as reader:
+        return np.asarray(reader.read_next_batch().column("counter"))
+
+
+def _add(collect, path, batch, items, *options, **given) -> list:
+    transform = PanPrivateCounts(Budget(5), 1000, str(path), batch, **given)
+    return collect(lambda p: p | beam.Create(items, reshuffle=False) | transform, *options)
+
+
+def test_each_batch_is_added_once_however_often_its_step_runs(collect, tmp_path):
+    """The counters grow by the exact numbers of events; a step that runs again finds the batch there."""
+    path, hashing = tmp_path / "state", {"salt": "visits"}
+    PanPrivateCounts(Budget(5), 1000, str(path), **hashing).start()
+    before = _counters(path)
+    buckets = buckets_of(pa.array(ITEMS), release_salt("visits"), 1000)
+    assert _add(collect, path, "monday", ITEMS, "--direct_runner_bundle_repeat=2", **hashing) == ["monday"]
+    assert _add(collect, path, "tuesday", ITEMS * 2, **hashing) == ["tuesday"]
+    assert _add(collect, path, "monday", ITEMS, **hashing) == ["monday"]
+    assert _add(collect, path, "wednesday", [], **hashing) == ["wednesday"]
+    assert np.array_equal(_counters(path) - before, 3 * np.bincount(buckets, minlength=1000))
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("state")] == ["state"]
+
+
+def test_a_step_that_forgets_the_batch_is_caught(collect, tmp_path, monkeypatch):
+    """The mutation: without the names of batches, the same events are added twice."""
+    path = tmp_path / "state"
+    PanPrivateCounts(Budget(5), 1000, str(path)).start()
+    before = _counters(path)
+
+    def forgetful(self, group):
+        stored = self._file.read()
+        from headcount.transforms.bucket_sums import read_sums
+
+        for chunk in filter(None, group[1]):
+            stored.state.count(*read_sums(chunk))
+        self._file.write(stored)
+        yield self._batch
+
+    monkeypatch.setattr(_AddToState, "process", forgetful)
+    for _ in range(2):
+        _add(collect, path, "monday", [3, 3, 5])
+    assert (_counters(path) - before)[[3, 5]].tolist() == [4, 2]
+
+
+def test_a_shape_is_released_once_and_stays(collect, tmp_path):
+    """100 items of 20 events each among 1000 counters; noise of scale 1/5 twice is beyond 5 with probability 1e-9."""
+    path = tmp_path / "state"
+    counts = PanPrivateCounts(Budget(5), 1000, str(path))
+    counts.start()
+    _add(collect, path, "all", [k % 100 for k in range(2000)])
+    counts.announce_intrusion()
+    rows = counts.release()
+    assert counts.release().equals(rows) and PanPrivateCounts(Budget(5), 1000, str(path)).release().equals(rows)
+    count, items = (np.asarray(rows.column(name)) for name in ("count", "items"))
+    assert items[count > 10].sum() == 100
+    with pytest.raises(Exception, match="were released"):
+        _add(collect, path, "more", [1])
+    with pytest.raises(ParameterError, match="is there already"):
+        counts.start()
+
+
+def test_the_state_is_nowhere_in_the_graph(tmp_path):
+    """Who sees the counters before the first event, and the output, sees two views of one noise."""
+    path = tmp_path / "state"
+    counts = PanPrivateCounts(Budget(0.001), 1000, str(path), "b", protect="either")
+    counts.start()
+    noise = _counters(path)
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline | beam.Create([1]) | counts
+    graph = pickle.dumps(pipeline.to_runner_api().SerializeToString())
+    assert noise[:8].tobytes() not in graph and len(graph) < 30_000
+    assert set(vars(counts)["_file"].__dict__) == {"path", "_buckets", "_scale"}
+
+
+def test_what_pan_private_counters_refuse(tmp_path):
+    state = str(tmp_path / "state")
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    with pytest.raises(ParameterError, match="batch must be the name of these events"):
+        pipeline | beam.Create([1]) | PanPrivateCounts(Budget(1), 10, state)
+    with pytest.raises(ParameterError, match="is not there: start"):
+        PanPrivateCounts(Budget(1), 10, state).release()
+    with pytest.raises(ParameterError, match="give samples"):
+        PanPrivateCounts(Budget(1), 10, state, salt="s").release()
+    PanPrivateCounts(Budget(1), 10, state).start()
+    with pytest.raises(ParameterError, match="made for other counters than 20"):
+        PanPrivateCounts(Budget(1), 20, state).announce_intrusion()
+    (tmp_path / "other").write_bytes(b"hello")
+    with pytest.raises(ParameterError, match="not a file of pan-private counters"):
+        PanPrivateCounts(Budget(1), 10, str(tmp_path / "other")).release()
+    with pytest.raises(ParameterError, match="state must be the path"):
+        PanPrivateCounts(Budget(1), 10, "")
+    assert PanPrivateCounts(Budget(0.5), 10, state).guarantee().unit == "event"

@@ -1,0 +1,336 @@
+"""Shapes of data (paper 002) as transforms: `AnonymizedHistogram`, `Entropy`, `SupportSize` and `SupportCoverage`.
+
+Sums by item never leave their item shard: only how many items have which sum goes on to the one worker that draws the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.anonymized import FromTallies
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.histogram import Evidence, Origin, sum_items
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.properties import CentralProperty, ShapeAnswers, ShapeProperties, central_property
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.shape import ShapeMode, shape_histogram
+from headcount.mechanisms.symmetric import CoverageQuestion, EntropyKind, EntropyQuestion, Question, SupportQuestion
+from headcount.mechanisms.tallies import add_tallies, tally_sums
+from headcount.transforms.bounding import Bounded
+from headcount.transforms.contributions import as_contributions, check_whole
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty, ToShapeRows
+from headcount.transforms.user_shards import check_shards, item_shards
+
+
+class _OfShape(beam.PTransform):
+    """What all of them share: how the work is spread, and where randomness comes from."""
+
+    def __init__(self, release: Release | None, shards: int | None, partitions: int | None) -> None:
+        super().__init__()
+        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+
+    def _released(self, rows: beam.PCollection, plan: FromTallies) -> beam.PCollection:
+        """One record batch with what a mechanism releases of the rows, beyond a barrier."""
+        check_whole(rows)
+        release, label = release_for(rows.pipeline, self._release), full_label(rows)  # one release for all steps
+        shards = item_shards(self._shards)
+        summed = (
+            as_contributions(rows)
+            | "Bounded" >> Bounded(plan.steps, release, self._shards)  # record batches, each (user, item) pair once
+            | "SumByItem"
+            >> beam.ParDo(_SumByItem(plan, release.id, shards))
+            .with_output_types(tuple[int, bytes], origins=Origin)
+            .with_outputs("origins", main="sums")
+        )
+        tallies = (
+            summed.sums  # (table and item shard, packed sums)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "Tally" >> beam.Map(_tally, shards).with_output_types(tuple[int, tuple[int, bytes]])
+        )
+        # One element at least: noise is drawn, too, if there is nothing, so that nobody can tell.
+        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, (0, b""))], reshuffle=False).with_output_types(
+            tuple[int, tuple[int, bytes]]
+        )
+        return (
+            (tallies, nothing)
+            | "WithNothing" >> beam.Flatten()
+            | "Gather" >> beam.GroupByKey()  # (0, (table, packed tally) of all)
+            | "Release"
+            >> beam.ParDo(_ReleaseShape(plan, release, label), beam.pvalue.AsList(summed.origins)).with_output_types(
+                tuple[int, bytes]
+            )
+            # The barrier: nothing may be taken from the step that draws, which may run again.
+            | "Barrier" >> beam.GroupByKey()
+            | "Released" >> beam.MapTuple(_only).with_output_types(pa.RecordBatch)
+        )
+
+
+class AnonymizedHistogram(_OfShape):
+    """How many items have which number of users, without saying which items these are (paper 002).
+
+    Guarantee: user-level epsilon-differential privacy under `relation`. Each user counts once for each of at most
+    `items_per_user` of its items, a uniform choice. `domain_size` is public: how many items there could be, or a number
+    that the distinct items will not exceed (of more, the largest are kept); or else `buckets`, about four for each user,
+    into which items are hashed. The `mode` "central" sorts counts before the noise and is by far the most accurate; "l1" is
+    the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. The result is
+    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. Rows
+    or `Contributions` go in.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        domain_size: int | None = None,
+        buckets: int | None = None,
+        mode: ShapeMode = "auto",
+        items_per_user: int = 1,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__(release, shards, partitions)
+        self.plan = shape_histogram(budget, domain_size, buckets, mode, items_per_user, Relation.parse(relation))
+        self._questions: tuple[Question, ...] = ()
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs; answers from the shape cost nothing."""
+        return ShapeProperties(self.plan, self._questions).guarantee() if self._questions else self.plan.guarantee()
+
+    def with_answers(self, *questions: Question) -> AnonymizedHistogram:
+        """The same transform, but its result has two fields: `counts`, the shape, and `decision`, which is one `ShapeAnswers`:
+        what the shape says of these questions (see `mechanisms.symmetric`), as any number of them costs no more."""
+        if not questions:
+            raise ParameterError("give at least one question, or leave out with_answers()")
+        self._questions = questions
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        released = self._released(rows, self.plan)
+        shape = released | "ToRows" >> ToShapeRows(ItemsWithCount, self._partitions)
+        if not self._questions:
+            return shape
+        answers = released | "Answers" >> beam.Map(
+            ShapeProperties(self.plan, self._questions).answers
+        ).with_output_types(ShapeAnswers)
+        return CountsAndDecision(shape, answers)
+
+
+class _Property(_OfShape):
+    """One question: to the curator, or to a shape."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        question: Question,
+        mode: Literal["central", "shape"],
+        samples: int | None,
+        domain_size: int | None,
+        buckets: int | None,
+        items_per_user: int,
+        relation: Relation | str,
+        release: Release | None,
+        shards: int | None,
+        partitions: int | None,
+    ) -> None:
+        super().__init__(release, shards, partitions)
+        self.plan: CentralProperty | ShapeProperties
+        relation = Relation.parse(relation)
+        if mode == "central":
+            if domain_size is not None or buckets is not None:
+                raise ParameterError(
+                    f"domain_size = {domain_size!r} and buckets = {buckets!r} are for mode 'shape', got mode 'central': leave "
+                    "them out, or take mode 'shape'"
+                )
+            self.plan = central_property(budget, question, samples, items_per_user, relation)
+        elif mode == "shape":
+            if samples is not None:
+                raise ParameterError(f"samples = {samples!r} is for mode 'central': a shape tells its own number")
+            shape = shape_histogram(budget, domain_size, buckets, "auto", items_per_user, relation)
+            self.plan = ShapeProperties(shape, (question,))
+        else:
+            raise ParameterError(f"mode must be 'central' or 'shape', got {mode!r}")
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.plan.guarantee()
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        if isinstance(self.plan, CentralProperty):
+            found = self._released(rows, self.plan)
+        else:
+            found = self._released(rows, self.plan.source) | "Answer" >> beam.Map(self.plan.of_rows).with_output_types(
+                pa.RecordBatch
+            )
+        return found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+
+
+class Entropy(_Property):
+    """The Shannon entropy, in nats, of the distribution that users' items are samples of.
+
+    Guarantee: user-level epsilon-differential privacy under `relation`; each user has at most `items_per_user` of its items
+    in it, a uniform choice. In mode "central" noise is added to the exact estimate, which is the most accurate; the number
+    of `samples`, users' items in all, is public or counted with a tenth of epsilon. In mode "shape" it follows from an
+    `AnonymizedHistogram` with `domain_size` or `buckets`. By the estimator `kind`: "plug-in", "miller-madow" or
+    "polynomial", whose degree is lowered until noise costs at most half of `accuracy`. The result is one `ShapeProperty`
+    row, or with `partitions=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        kind: EntropyKind = "polynomial",
+        accuracy: float = 0.1,
+        mode: Literal["central", "shape"] = "central",
+        samples: int | None = None,
+        domain_size: int | None = None,
+        buckets: int | None = None,
+        items_per_user: int = 1,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        question = EntropyQuestion(kind, accuracy)
+        super().__init__(
+            budget,
+            question,
+            mode,
+            samples,
+            domain_size,
+            buckets,
+            items_per_user,
+            relation,
+            release,
+            shards,
+            partitions,
+        )
+
+
+class SupportSize(_Property):
+    """How many items there are, if each is at least one in `most` of all samples: also those that nobody has yet.
+
+    Guarantee, parameters and result are those of `Entropy`. Without a row in the result, there were too few samples to say.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        most: int,
+        accuracy: float = 0.1,
+        mode: Literal["central", "shape"] = "central",
+        samples: int | None = None,
+        domain_size: int | None = None,
+        buckets: int | None = None,
+        items_per_user: int = 1,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        question = SupportQuestion(most, accuracy)
+        super().__init__(
+            budget,
+            question,
+            mode,
+            samples,
+            domain_size,
+            buckets,
+            items_per_user,
+            relation,
+            release,
+            shards,
+            partitions,
+        )
+
+
+class SupportCoverage(_Property):
+    """How many distinct items `target` samples would have, of users like these; without a target, twice as many samples.
+
+    Guarantee, parameters and result are those of `Entropy`. Without a row in the result, the target was too far: from some four
+    times the samples on.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        target: int | None = None,
+        accuracy: float = 0.1,
+        mode: Literal["central", "shape"] = "central",
+        samples: int | None = None,
+        domain_size: int | None = None,
+        buckets: int | None = None,
+        items_per_user: int = 1,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        question = CoverageQuestion(target, accuracy)
+        super().__init__(
+            budget,
+            question,
+            mode,
+            samples,
+            domain_size,
+            buckets,
+            items_per_user,
+            relation,
+            release,
+            shards,
+            partitions,
+        )
+
+
+class _SumByItem(beam.DoFn):
+    """Bounded batches -> (table * shards + item shard, packed sums), and where each batch comes from beside."""
+
+    def __init__(self, plan: FromTallies, release_id: str, shards: int) -> None:
+        self._plan, self._release_id, self._shards = plan, release_id, shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        for number in range(self._plan.tables):
+            for shard, sums in sum_items(self._plan.table(number, batch, self._release_id), self._shards):
+                yield number * self._shards + shard, sums
+
+
+class _ReleaseShape(beam.DoFn):
+    """(0, tallies of all shards) -> (0, Arrow stream of what is released); it fetches the key on the worker."""
+
+    def __init__(self, plan: FromTallies, release: Release, label: str) -> None:
+        self._plan, self._release, self._label = plan, release, label
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(
+        self, group: tuple[int, Iterable[tuple[int, bytes]]], origins: list[Origin]
+    ) -> Iterator[tuple[int, bytes]]:
+        Evidence.of([], origins).check(self._plan.bound)
+        parts: list[list[bytes]] = [[] for _ in range(self._plan.tables)]
+        for number, tally in group[1]:
+            if tally:
+                parts[number].append(tally)
+        tallies = [add_tallies(each) for each in parts]
+        yield 0, to_ipc(self._plan.released(tallies, self._key, self._release.id, self._label))
+
+
+def _tally(group: tuple[int, Iterable[bytes]], shards: int) -> tuple[int, tuple[int, bytes]]:
+    place, chunks = group
+    return 0, (place // shards, tally_sums(chunks))
+
+
+def _only(_: int, streams: Iterable[bytes]) -> pa.RecordBatch:
+    return from_ipc(next(iter(streams)))

@@ -1,0 +1,349 @@
+"""`LearnDistribution` (paper 004): how likely each public symbol is, from users with many samples each.
+
+One pass over the users gives every symbol's table, how many users have it how often. The tables lie in shards of symbols, and
+each shard draws for its own. Where the samples per user are chosen, so are the method and the noise: every step that may be
+needed is in the graph, and does nothing where it is not.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches import Shard, gather, unpack_shard
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.distribution import (
+    BUCKETS,
+    DecidedDistribution,
+    DistributionRelease,
+    Steps,
+    combined,
+    estimated,
+    large_symbols,
+    learn_distribution,
+)
+from headcount.mechanisms.distribution_plan import DistributionPlan
+from headcount.mechanisms.domain import in_shard
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.histogram import Evidence, Origin, by_partition, sorted_counts
+from headcount.mechanisms.keys import Release
+from headcount.mechanisms.names import Names
+from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.value_counts import merge_values, pack_values, split_values, unpack_values
+from headcount.transforms.ahead import Ahead
+from headcount.transforms.bounds import choose
+from headcount.transforms.contributions import as_contributions, check_whole
+from headcount.transforms.domain import OnlyDomain
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.probabilities import IntItemProbability, ItemProbability
+from headcount.transforms.releases import full_label, release_for
+from headcount.transforms.rows import ToRows
+from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+
+# The laws that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
+_LEAST_SYMBOLS = 32
+
+Known = tuple[DistributionPlan, ...] | DecidedDistribution  # the plans, or what they are found in
+Part = tuple[int, bytes, int]  # plan, digest of some symbols' tables, number of their samples
+Drawn = tuple[int, int, bytes]  # plan, number of users, Arrow stream of item and value
+
+
+class LearnDistribution(beam.PTransform):
+    """The probabilities of the symbols of a public `domain`, from users who each hold samples of them (paper 004, corrected).
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Users with fewer than `samples_per_user`
+    samples are left out, and those with more count with a uniform sample of that many; "auto" and "median" choose the number
+    privately, and "buckets" learns from users of all sizes apart. `users` is the number of users with so many samples, if it
+    is public. The methods are "dense", "sparse", "gaussian" and "laplace"; "auto" takes the one with the least error to
+    expect, from public numbers alone. All users' samples are taken to be from one distribution: where they are not, the
+    result is biased, and as private. It is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), or with
+    `partitions=N` one element (k, record batch of item, probability and error) for each k < N, sorted by item.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        domain: Iterable[str] | Iterable[int],
+        samples_per_user: int | Literal["auto", "median", "buckets"] = "auto",
+        method: str = "auto",
+        users: int | None = None,
+        hypothesis: str = "ks",
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type = str,
+        shards: int | None = None,
+        partitions: int | None = None,
+    ) -> None:
+        super().__init__()
+        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        relation = Relation.parse(relation)
+        self.plan = learn_distribution(budget, domain, samples_per_user, method, users, hypothesis, relation, item_type)
+        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._with_decision = False
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.plan.guarantee()
+
+    def with_decision(self) -> LearnDistribution:
+        """The same transform, but its result has two fields: `counts`, the probabilities, and `decision`, which is one
+        `DecidedDistribution`: what was chosen, and the guarantee in its numbers. Only where the samples per user are chosen."""
+        if self.plan.choice is None:
+            raise ParameterError("nothing is decided where the samples per user are given: leave out with_decision()")
+        self._with_decision = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        check_whole(rows)
+        release, label, plan = release_for(rows.pipeline, self._release), full_label(rows), self.plan
+        source = _Source(plan, release, label, self._shards)
+        shards = (
+            as_contributions(rows)
+            | "OnlyDomain" >> OnlyDomain(plan.symbols)
+            | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
+        )
+        if plan.choice is None:
+            plans = plan.plans()
+            counted = shards | "CountValues" >> _tagged(beam.ParDo(_CountValues(source, plans)))
+            learned = self._learned(counted, source, plans, any(each.method == "sparse" for each in plans))
+            return self._rows(learned)
+        choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseSamples")
+        decision = choice.chosen | "Plan" >> beam.Map(plan.decided).with_output_types(DecidedDistribution)
+        known = beam.pvalue.AsSingleton(decision)
+        counted = choice.shards | "CountValues" >> _tagged(beam.ParDo(_CountAsDecided(source), known))
+        learned = self._rows(self._learned(counted, source, known, plan.method in ("auto", "sparse")))
+        return CountsAndDecision(learned, decision) if self._with_decision else learned
+
+    def _learned(
+        self, counted: beam.pvalue.DoOutputsTuple, source: _Source, known: object, sparse: bool
+    ) -> beam.PCollection:
+        """(partition, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
+        pipeline = counted.values.pipeline
+        plans = len(BUCKETS) if self.plan.samples == "buckets" else 1
+        every = pipeline | "EveryShard" >> beam.Create(  # symbols that nobody has are learned too
+            [(place, b"") for place in range(plans * source.symbol_shards)], reshuffle=False
+        )
+        merged = (
+            (counted.values, every)
+            | "WithEveryShard" >> beam.Flatten()  # (plan and symbol shard, packed tables)
+            | "GroupBySymbolShard" >> beam.GroupByKey()
+            | "Merge"
+            >> beam.ParDo(_Merge(source), known)
+            .with_output_types(tuple[int, bytes], parts=tuple[int, bytes, int])
+            .with_outputs("parts", main="tables")
+        )
+        evidence = beam.pvalue.AsList(merged.parts), beam.pvalue.AsList(counted.origins)
+        # The barriers: all that reads what was drawn hangs on the far side of these GroupByKeys, so that a repeated step can
+        # reach no consumer twice. Nothing may be taken from before them.
+        drawn = (
+            merged.tables
+            | "Draw" >> beam.ParDo(_Draw(source), known, *evidence).with_output_types(tuple[int, tuple[int, bytes]])
+            | "DrawBarrier" >> beam.GroupByKey()
+            | "Drawn" >> beam.MapTuple(_united).with_output_types(tuple[int, int, bytes])
+        )
+        chosen: object = []
+        if sparse:
+            choices = (
+                merged.tables
+                | "ChooseLarge"
+                >> beam.ParDo(_Choose(source), known, *evidence, beam.pvalue.AsList(drawn)).with_output_types(
+                    tuple[int, tuple[int, bytes]]
+                )
+                | "ChoiceBarrier" >> beam.GroupByKey()
+                | "LargeSymbols" >> beam.MapTuple(_united).with_output_types(tuple[int, int, bytes])
+            )
+            chosen = beam.pvalue.AsList(choices)
+        # One worker puts the released numbers together, for they have to add up to one.
+        return (
+            pipeline
+            | "Once" >> beam.Create([self._partitions or 1], reshuffle=False)
+            | "Combine"
+            >> beam.FlatMap(_combined, self.plan.symbols, known, beam.pvalue.AsList(drawn), chosen).with_output_types(
+                tuple[int, pa.RecordBatch]
+            )
+        )
+
+    def _rows(self, learned: beam.PCollection) -> beam.PCollection:
+        if self._partitions is not None:
+            return learned
+        return learned | "ToRows" >> ToRows(IntItemProbability if self.plan.item_type is int else ItemProbability)
+
+
+class _Source:
+    """What all steps know: the release, the domain and its shards. The key is fetched on the worker."""
+
+    def __init__(self, plan: DistributionRelease, release: Release, label: str, shards: int) -> None:
+        self._plan, self._release, self._label = plan, release, label
+        self._shards = shards
+        self.symbol_shards = min(item_shards(shards), -(-len(plan.symbols) // _LEAST_SYMBOLS))
+
+    def fetched(self) -> tuple[bytes, Callable[[DistributionPlan], Steps]]:
+        """The key, and what gives the steps of a plan."""
+        return self._release.key_source.fetch(), functools.cache(
+            lambda plan: self._plan.steps(plan, self._release, self._label)
+        )
+
+    def symbols(self, shard: int) -> Names:
+        """The part of the domain that belongs to a symbol shard."""
+        return in_shard(self._plan.symbols, shard, self.symbol_shards)
+
+    def counted(
+        self, number: int, shard: Shard, plans: Iterable[Steps], key: bytes
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        """What the users of a shard add to the tables of each plan, and where that comes from."""
+        for place, steps in enumerate(plans):
+            label, plan = f"{steps.label}/Bounded", steps.plan
+            subkeys = step_subkeys(key, self._release.id, label, plan.steps)
+            # As with every bound that is decided: shards that were bounded differently never meet in one table.
+            origin = provenance(f"{label} at {plan.samples}", self._release.id, self._shards)
+            batch = bound_shard(shard, plan.steps, subkeys, origin).to_batch(number)
+            yield beam.pvalue.TaggedOutput("origins", (place, Origin.of(batch)))
+            for home, chunk in split_values(batch, self.symbol_shards):
+                yield place * self.symbol_shards + home, chunk
+
+
+class _CountValues(Ahead):
+    """(shard, chunks) -> (plan and symbol shard, packed tables) for plans that are given."""
+
+    def __init__(self, source: _Source, plans: tuple[DistributionPlan, ...]) -> None:
+        self._source, self._plans = source, plans
+
+    def setup(self) -> None:
+        self._key, steps = self._source.fetched()
+        self._steps = [steps(plan) for plan in self._plans]
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        return self._source.counted(number, gather(chunks), self._steps, self._key)
+
+
+class _Keyed(beam.DoFn):
+    """Fetches the key on the worker, so that it is never part of the pipeline."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+
+    def setup(self) -> None:
+        self._key, self._steps = self._source.fetched()
+
+    def _evidence(
+        self, plan: int, steps: Steps, parts: Iterable[Part], origins: Iterable[tuple[int, Origin]]
+    ) -> tuple[Evidence, int]:
+        """What a draw must know of the tables of all symbols: their digest, checked, and the number of users."""
+        own = [part for part in parts if part[0] == plan]
+        evidence = Evidence.of(
+            (int.from_bytes(digest, "little") for _, digest, _ in own), (each for at, each in origins if at == plan)
+        )
+        evidence.check(steps.plan.bound)
+        return evidence, steps.users(sum(samples for _, _, samples in own), evidence, self._key)
+
+
+class _CountAsDecided(_Keyed):
+    """Packed shards of users -> (plan and symbol shard, packed tables) for what was decided."""
+
+    def process(
+        self, packed: tuple[int, bytes], known: DecidedDistribution
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, data = packed
+        steps = [self._steps(plan) for plan in known.plans]
+        return self._source.counted(number, unpack_shard(data), steps, self._key)
+
+
+class _Merge(_Keyed):
+    """(plan and symbol shard, chunks) -> (plan, tables of the shard's symbols), and what is told of them to all shards."""
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]], known: Known
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        place, chunks = group
+        plan, shard = divmod(place, self._source.symbol_shards)
+        table = merge_values(filter(None, chunks), self._source.symbols(shard))
+        digest = self._steps(_plans(known)[plan]).digest(table, self._key)
+        part = plan, digest.to_bytes(16, "little"), int(table.totals().sum())
+        yield beam.pvalue.TaggedOutput("parts", part)
+        if len(table.symbols):
+            yield plan, pack_values(table)
+
+
+class _Draw(_Keyed):
+    """(plan, tables) -> (plan, (users, what is released of the symbols))."""
+
+    def process(
+        self, tables: tuple[int, bytes], known: Known, parts: list[Part], origins: list[tuple[int, Origin]]
+    ) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        plan, table = tables[0], unpack_values(tables[1])
+        steps = self._steps(_plans(known)[plan])
+        evidence, users = self._evidence(plan, steps, parts, origins)
+        yield plan, (users, _values(table.symbols, steps.drawn(table, users, evidence, self._key)))
+
+
+class _Choose(_Keyed):
+    """(plan, tables) -> (plan, (users, p of those symbols that are not small)), for the method "sparse" alone."""
+
+    def process(
+        self,
+        tables: tuple[int, bytes],
+        known: Known,
+        parts: list[Part],
+        origins: list[tuple[int, Origin]],
+        drawn: list[Drawn],
+    ) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        plan, data = tables
+        steps = self._steps(_plans(known)[plan])
+        ((users, vector),) = ((users, from_ipc(rows)) for at, users, rows in drawn if at == plan)
+        large = large_symbols(np.asarray(vector.column("value")), users, steps.plan)
+        if not len(large):
+            return
+        table = unpack_values(data)
+        names = vector.column("item").take(pa.array(large))
+        table = table.take(np.flatnonzero(np.asarray(pc.is_in(table.symbols, value_set=names))))
+        if len(table.symbols):
+            evidence, _ = self._evidence(plan, steps, parts, origins)
+            yield plan, (users, _values(table.symbols, steps.chosen(table, users, evidence, self._key, len(large))))
+
+
+def _tagged(count: beam.ParDo) -> beam.PTransform:
+    return count.with_output_types(tuple[int, bytes], origins=tuple[int, Origin]).with_outputs("origins", main="values")
+
+
+def _plans(known: Known) -> tuple[DistributionPlan, ...]:
+    return known if isinstance(known, tuple) else known.plans
+
+
+def _values(symbols: Names, values: np.ndarray) -> bytes:
+    return to_ipc(pa.RecordBatch.from_pydict({"item": symbols, "value": pa.array(values)}), compress=True)
+
+
+def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
+    """The rows of all symbol shards of a plan, sorted by symbol: the order of the domain."""
+    users, chunks = zip(*found, strict=True)
+    return plan, users[0], to_ipc(sorted_counts(chunks), compress=True)
+
+
+def _combined(
+    partitions: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The released rows, from all that was drawn for each plan."""
+    choices = {plan: np.asarray(from_ipc(rows).column("value")) for plan, _, rows in chosen}
+    estimates = [
+        estimated(
+            _plans(known)[plan], users, np.asarray(from_ipc(rows).column("value")), choices.get(plan, np.zeros(0))
+        )
+        for plan, users, rows in sorted(drawn)
+    ]
+    for partition, rows in by_partition(combined(symbols, estimates), partitions):
+        yield partition, from_ipc(rows)

@@ -1,0 +1,210 @@
+"""`PanPrivateCounts` (paper 002): counters in a file that may be seen, to which each job adds its events.
+
+The counters lie in one file, with noise in them before the first event. Jobs add batches of events to it, and only the file
+stays when the events are deleted: whoever gets hold of it learns of no event. While a job runs, its events are where a
+runner has them; the promise is about what is kept.
+
+The noise is the operating system's. It is drawn where the caller is, never in a step of a pipeline, which a runner may run
+again: by `start` and `announce_intrusion`, which write it to the file at once, and by `release`, which stores the rows in
+place of the counters before it returns them. The steps of a job draw nothing. Adding a batch replaces the file as a whole,
+with the batch's name in it, so that a step that runs again finds it there and adds nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any, Literal
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.pan_private import PanPrivateState, pan_private_counts
+from headcount.mechanisms.relation import Relation
+from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
+from headcount.transforms.contributions import check_whole
+
+_MARK = b"headcount.pan_private"
+
+
+class PanPrivateCounts(beam.PTransform):
+    """Adds a batch of events to pan-private counters; their shape is released once, at the end (paper 002).
+
+    Guarantee: epsilon-differential privacy to each *event* under `relation`, towards whoever sees the file `state` at one
+    moment and the released shape (`protect="both"`), or only one of the two ("either"); a copy that is kept of the file is
+    one such view. `start()` makes the file before the first event. Then each job adds the events of one `batch`, whose name
+    is never used twice; one job at a time may write. Items go in, strings or integers, one for each event; with a `salt`, a
+    public text chosen before the data, they are hashed to `buckets`, else they are the numbers of their buckets. The result
+    is the name of the batch, once it is in the file. `release()` ends it all.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        buckets: int,
+        state: str,
+        batch: str = "",
+        salt: str | None = None,
+        protect: Literal["both", "either"] = "both",
+        relation: Relation | str = Relation.ADD_REMOVE,
+    ) -> None:
+        super().__init__()
+        if salt is not None and not isinstance(salt, str):
+            raise ParameterError(f"salt must be a public text, got {salt!r}")
+        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation))
+        self._file, self._batch, self._salt = _StateFile(state, buckets, self.plan.scale), batch, salt
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.plan.guarantee()
+
+    def start(self) -> None:
+        """Makes the file, with noise in every counter; refused if it is there."""
+        if self._file.exists():
+            raise ParameterError(f"state {self._file.path!r} is there already: counters are started once")
+        self._file.write(_Stored(self.plan.start(), ()))
+
+    def announce_intrusion(self) -> None:
+        """Fresh noise on every counter, after the file was seen: it may then be seen once more."""
+        stored = self._file.read()
+        stored.state.announce_intrusion()
+        self._file.write(stored)
+
+    def release(self, samples: int | None = None) -> pa.RecordBatch:
+        """The rows count, items, error, which from now on are all that the file holds; a second call gives them again.
+
+        `samples` is about how many events there were, a public number; needed if items are hashed, to take collisions out.
+        """
+        if self._salt is not None and samples is None:
+            raise ParameterError("items are hashed to buckets: give samples, about how many events there were")
+        rows = self._file.released()
+        if rows is None:
+            rows = self.plan.shape(self._file.read().state, samples)
+            self._file.write(rows)
+        return rows
+
+    def expand(self, items: beam.PCollection) -> beam.PCollection:
+        check_whole(items)
+        if not self._batch or not isinstance(self._batch, str):
+            raise ParameterError(
+                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
+            )
+        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan.buckets, self._salt)).with_output_types(
+            tuple[int, bytes]
+        )
+        # One element at least: that a batch had no events must not show in its name missing from the file.
+        nothing = items.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        return (
+            (sums, nothing)
+            | "WithNothing" >> beam.Flatten()
+            | "Gather" >> beam.GroupByKey()  # (0, packed sums): also the barrier before the file is touched
+            | "AddToState" >> beam.ParDo(_AddToState(self._file, self._batch)).with_output_types(str)
+        )
+
+
+@dataclasses.dataclass
+class _Stored:
+    """What is in the file before the release."""
+
+    state: PanPrivateState
+    batches: tuple[str, ...]
+
+
+class _StateFile:
+    """The one file; it is always replaced as a whole."""
+
+    def __init__(self, path: str, buckets: int, scale: Fraction) -> None:
+        if not isinstance(path, str) or not path:
+            raise ParameterError(f"state must be the path of a file, got {path!r}")
+        self.path, self._buckets, self._scale = path, buckets, scale
+
+    def exists(self) -> bool:
+        return bool(FileSystems.exists(self.path))
+
+    def released(self) -> pa.RecordBatch | None:
+        """The released rows, if that is what it holds."""
+        content, about = self._content()
+        return content if about["released"] else None
+
+    def read(self) -> _Stored:
+        """The counters."""
+        content, about = self._content()
+        if about["released"]:
+            raise InputError("these counters were released; an event added now would be seen without noise: start anew")
+        if content.num_rows != self._buckets or Fraction(about["scale"]) != self._scale:
+            raise ParameterError(
+                f"state {self.path!r} was made for other counters than {self._buckets} of the scale {self._scale}"
+            )
+        counters = np.array(content.column("counter"))
+        return _Stored(PanPrivateState(counters, self._scale, about["noises"]), tuple(about["batches"]))
+
+    def write(self, content: _Stored | pa.RecordBatch) -> None:
+        """Replaces the file: whoever reads it finds the old one or the new one."""
+        if isinstance(content, _Stored):
+            state = content.state
+            about: dict[str, Any] = {"released": False, "scale": str(state.scale), "noises": state.noises}
+            about["batches"] = list(content.batches)
+            rows = pa.RecordBatch.from_pydict({"counter": pa.array(state.counters, pa.int64())})
+        else:
+            about, rows = {"released": True}, content
+        data = to_ipc(rows.replace_schema_metadata({_MARK: json.dumps(about).encode()}))
+        if FileSystems.get_scheme(self.path) is not None:  # in an object store, a file appears whole or not at all
+            with FileSystems.create(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+                file.write(data)
+            return
+        draft = f"{self.path}.{uuid.uuid4().hex}"
+        try:
+            with open(draft, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self.path)
+        except BaseException:
+            if os.path.exists(draft):
+                os.remove(draft)
+            raise
+
+    def _content(self) -> tuple[pa.RecordBatch, dict[str, Any]]:
+        if not self.exists():
+            raise ParameterError(f"state {self.path!r} is not there: start() makes it, before the first event")
+        with FileSystems.open(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            data = file.read()
+        try:
+            content = from_ipc(data)
+            about: dict[str, Any] = json.loads(content.schema.metadata[_MARK])
+        except (pa.ArrowInvalid, KeyError, TypeError, StopIteration):
+            raise ParameterError(f"state {self.path!r} is not a file of pan-private counters") from None
+        return content.replace_schema_metadata(None), about
+
+
+class _SumEvents(SumByBucket):
+    def __init__(self, buckets: int, salt: str | None) -> None:
+        super().__init__(buckets)
+        self._hashing = Hashing(buckets, salt)
+
+    def arrays(self, elements: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+        return self._hashing.buckets(elements), np.ones(len(elements), dtype=np.int64)
+
+
+class _AddToState(beam.DoFn):
+    def __init__(self, file: _StateFile, batch: str) -> None:
+        self._file, self._batch = file, batch
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[str]:
+        stored = self._file.read()
+        if self._batch not in stored.batches:  # else an earlier run of this step has added it
+            for chunk in filter(None, group[1]):
+                stored.state.count(*read_sums(chunk))
+            self._file.write(_Stored(stored.state, (*stored.batches, self._batch)))
+        yield self._batch
