@@ -69,12 +69,14 @@ def _shuffled(lanes: Lanes) -> np.ndarray:
 class KnownCohort:
     """`size` of `users` are asked, a uniform choice, and each takes part with probability `rate`, in secret.
 
-    Together they take part with probability `sampled`, for which a threshold must be calibrated (`least_threshold`).
+    Together they take part with probability `sampled`, for which a threshold must be calibrated (`least_threshold`), with the
+    `rest` of the budget: that the size is known costs the other part.
     """
 
     users: int
     size: int
     rate: Fraction
+    rest: Budget
 
     @property
     def sampled(self) -> Fraction:
@@ -108,7 +110,8 @@ def known_cohort(
             f"a known cohort of {size} for a sample of {sample} of {users} users has a delta of {lost:.2g} at epsilon = "
             f"{budget.epsilon}, more than a tenth of {budget.delta}: raise the slack ({slack}), or keep the size secret"
         )
-    return KnownCohort(users, size, Fraction(sample, size))
+    rest = Budget(budget.epsilon, math.nextafter(budget.delta * 0.9, 0))
+    return KnownCohort(users, size, Fraction(sample, size), rest)
 
 
 def known_size_delta(users: int, sample: int, size: int, epsilon: float) -> float:

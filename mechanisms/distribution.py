@@ -44,7 +44,7 @@ from headcount.mechanisms.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.samples_per_user import RULES, SamplesChoice
-from headcount.mechanisms.small_binomial import LARGE, small_probabilities
+from headcount.mechanisms.small_binomial import large_share, small_probabilities
 from headcount.mechanisms.value_counts import MOST_SAMPLES, ValueCounts, check_samples, merge_values, split_values
 
 SAMPLES_SHARE = Fraction(1, 20)  # of epsilon, where the number of samples per user is chosen
@@ -135,7 +135,7 @@ def large_symbols(drawn: np.ndarray, users: int, plan: DistributionPlan) -> np.n
     """The places of the symbols that `small_probabilities` is not for, where p is to be chosen in "sparse"."""
     if plan.method != "sparse":
         return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(_small(drawn, users, plan) >= LARGE / plan.samples)
+    return np.flatnonzero(drawn >= max(users, 1) * large_share(plan.samples))
 
 
 def _small(drawn: np.ndarray, users: int, plan: DistributionPlan) -> np.ndarray:

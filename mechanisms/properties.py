@@ -251,6 +251,7 @@ class CentralProperty:
             "grid": estimator.grid,
             "table": list(estimator.table),
             "ratio": repr(estimator.ratio),
+            "beside": [repr(estimator.extra), repr(estimator.constant)],
         }
         own = subkey(key, release_id, f"{label}/Noise", parameters, chosen)
         value = self.question.limited(estimator.value(estimator.exact(tally) + _draw(tally, plan.scale, own)), 0)

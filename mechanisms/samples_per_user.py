@@ -66,7 +66,8 @@ class SamplesChoice(NormChoice):
             return em_exponents(losses, 2 * self.relation.users, epsilon)
         roots = [math.isqrt(x << 2 * _ROOT_BITS) for x in self.grid]
         losses = [-above * root for above, root in zip(enough, roots, strict=True)]
-        return gem_exponents(losses, roots, epsilon, self.relation is Relation.ADD_REMOVE)
+        # Users with x samples or more: if one is added, removed or replaced, they become more, or fewer, for all x alike.
+        return gem_exponents(losses, roots, epsilon, one_sided=True)
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
         """The private choice; its `bound` is the number of samples."""

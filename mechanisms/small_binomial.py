@@ -12,10 +12,14 @@ do *not* have a symbol is never used: under ADD_REMOVE it would follow the numbe
 
 from __future__ import annotations
 
+import functools
+import math
+from fractions import Fraction
+
 import numpy as np
 
 #: Estimates go up to LARGEST / m, and from LARGE / m on another method is better.
-LARGEST, LARGE = 4.0, 2.0
+LARGEST, LARGE = 4, 2
 
 
 def small_probabilities(holders: np.ndarray, samples: int, users: int) -> np.ndarray:
@@ -23,6 +27,14 @@ def small_probabilities(holders: np.ndarray, samples: int, users: int) -> np.nda
     least = max(0.0, 1 - LARGEST / samples) ** samples
     without = np.clip(1 - np.asarray(holders) / users, least, 1.0)
     return -np.expm1(np.log(np.maximum(without, 1e-300)) / samples) * (without < 1)
+
+
+@functools.cache
+def large_share(samples: int) -> float:
+    """The share of users who have a symbol of p = LARGE / m, or infinity: from exact numbers, as all workers must agree."""
+    if samples <= LARGE:
+        return math.inf
+    return float(1 - (1 - Fraction(LARGE, samples)) ** samples)
 
 
 def holders_slope(p: np.ndarray, samples: int) -> np.ndarray:

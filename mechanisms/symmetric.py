@@ -20,6 +20,7 @@ number. A guard lowers the degree or the smoothing until the largest step is sma
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import numbers
@@ -264,9 +265,10 @@ def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estim
         return _coverage_table(samples, float(t), None)
     full = max(0, int(math.log2(samples * float(t) ** 2 / (float(t) - 1)) / 2))
     for k in range(full, -1, -1):
-        made = _coverage_table(samples, float(t), k)
-        if made.lipschitz * spread <= accuracy * target / 2:
-            break
+        with contextlib.suppress(OverflowError):  # so steep that no float holds it: far too steep
+            made = _coverage_table(samples, float(t), k)
+            if made.lipschitz * spread <= accuracy * target / 2:
+                break
     if k < full and t > _FARTHEST:
         raise TooFarError(
             f"{target} samples are more than {_FARTHEST + 1} times the {samples} there are, too far for an accuracy of "

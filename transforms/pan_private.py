@@ -12,12 +12,11 @@ with the batch's name in it, so that a step that runs again finds it there and a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-import uuid
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -30,6 +29,7 @@ from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.packing import from_ipc, to_ipc
+from headcount.mechanisms.pan_private import PanPrivateCounts as PlannedCounts
 from headcount.mechanisms.pan_private import PanPrivateState, pan_private_counts
 from headcount.mechanisms.relation import Relation
 from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
@@ -43,10 +43,11 @@ class PanPrivateCounts(beam.PTransform):
 
     Guarantee: epsilon-differential privacy to each *event* under `relation`, towards whoever sees the file `state` at one
     moment and the released shape (`protect="both"`), or only one of the two ("either"); a copy that is kept of the file is
-    one such view. `start()` makes the file before the first event. Then each job adds the events of one `batch`, whose name
-    is never used twice; one job at a time may write. Items go in, strings or integers, one for each event; with a `salt`, a
-    public text chosen before the data, they are hashed to `buckets`, else they are the numbers of their buckets. The result
-    is the name of the batch, once it is in the file. `release()` ends it all.
+    one such view, as is every version that an object store or a backup keeps. `start()` makes the file before the first
+    event. Then each job adds the events of one `batch`, whose name is never used twice; one job at a time may write. Items go
+    in, strings or integers, one for each event; with a `salt`, a public text chosen before the data, they are hashed to
+    `buckets`, else they are the numbers of their buckets. The result is the name of the batch, once it is in the file.
+    `release()` ends it all.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class PanPrivateCounts(beam.PTransform):
         if salt is not None and not isinstance(salt, str):
             raise ParameterError(f"salt must be a public text, got {salt!r}")
         self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation))
-        self._file, self._batch, self._salt = _StateFile(state, buckets, self.plan.scale), batch, salt
+        self._file, self._batch, self._salt = _StateFile(state, self.plan), batch, salt
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -124,10 +125,13 @@ class _Stored:
 class _StateFile:
     """The one file; it is always replaced as a whole."""
 
-    def __init__(self, path: str, buckets: int, scale: Fraction) -> None:
+    def __init__(self, path: str, plan: PlannedCounts) -> None:
         if not isinstance(path, str) or not path:
             raise ParameterError(f"state must be the path of a file, got {path!r}")
-        self.path, self._buckets, self._scale = path, buckets, scale
+        self.path, self._scale = path, plan.scale
+        # What a file is made for goes into it. One that is made for "either" must not be released as for "both", or vice versa.
+        self._made_for = {"scale": str(plan.scale), "protect": plan.protect, "relation": plan.relation.value}
+        self._made_for["buckets"] = str(plan.buckets)
 
     def exists(self) -> bool:
         return bool(FileSystems.exists(self.path))
@@ -142,10 +146,9 @@ class _StateFile:
         content, about = self._content()
         if about["released"]:
             raise InputError("these counters were released; an event added now would be seen without noise: start anew")
-        if content.num_rows != self._buckets or Fraction(about["scale"]) != self._scale:
-            raise ParameterError(
-                f"state {self.path!r} was made for other counters than {self._buckets} of the scale {self._scale}"
-            )
+        if about["made_for"] != self._made_for:
+            words = ", ".join(f"{name} {value}" for name, value in self._made_for.items())
+            raise ParameterError(f"state {self.path!r} was not made for counters of {words}")
         counters = np.array(content.column("counter"))
         return _Stored(PanPrivateState(counters, self._scale, about["noises"]), tuple(about["batches"]))
 
@@ -153,7 +156,7 @@ class _StateFile:
         """Replaces the file: whoever reads it finds the old one or the new one."""
         if isinstance(content, _Stored):
             state = content.state
-            about: dict[str, Any] = {"released": False, "scale": str(state.scale), "noises": state.noises}
+            about: dict[str, Any] = {"released": False, "made_for": self._made_for, "noises": state.noises}
             about["batches"] = list(content.batches)
             rows = pa.RecordBatch.from_pydict({"counter": pa.array(state.counters, pa.int64())})
         else:
@@ -163,19 +166,28 @@ class _StateFile:
             with FileSystems.create(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
                 file.write(data)
             return
-        draft = f"{self.path}.{uuid.uuid4().hex}"
+        # One name for all drafts: that of a killed process is a further view of the counters, and must not stay.
         try:
-            with open(draft, "xb") as file:
+            with open(self._draft, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(draft, self.path)
+            os.replace(self._draft, self.path)
         except BaseException:
-            if os.path.exists(draft):
-                os.remove(draft)
+            self._remove_draft()
             raise
 
+    @property
+    def _draft(self) -> str:
+        return f"{self.path}.draft"
+
+    def _remove_draft(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self._draft)
+
     def _content(self) -> tuple[pa.RecordBatch, dict[str, Any]]:
+        if FileSystems.get_scheme(self.path) is None:
+            self._remove_draft()
         if not self.exists():
             raise ParameterError(f"state {self.path!r} is not there: start() makes it, before the first event")
         with FileSystems.open(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:

@@ -99,7 +99,8 @@ def test_a_known_cohort_is_checked():
     budget = Budget(1, 1e-8)
     cohort = known_cohort(budget, 100_000, 2500)
     assert (cohort.size, cohort.rate, cohort.sampled) == (3000, Fraction(2500, 3000), Fraction(1, 40))
-    assert least_threshold(budget, cohort.sampled, "replace") > 2
+    assert cohort.rest.epsilon == 1 and 0.89e-8 < cohort.rest.delta <= 0.9e-8
+    assert least_threshold(cohort.rest, cohort.sampled, "replace") > 2
     for arguments, said in (
         ((budget, 100_000, 2500, 10, "add-remove"), "give relation = 'replace', got 'add-remove'"),
         ((budget, 100_000, 2500, 9.9), "slack of a cohort of known size must be at least 10, got 9.9"),

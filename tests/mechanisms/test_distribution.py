@@ -14,6 +14,7 @@ from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.distribution import (
+    BUCKETS,
     Steps,
     combined,
     estimate,
@@ -92,6 +93,15 @@ def test_users_keep_exactly_so_many_samples_or_none():
     assert sorted(kept.totals().tolist()) == [0, 4, 4, 4, 4]
     below = ExactSamplesStep(4, 8).apply(shard, bytes(32))
     assert sorted(below.totals().tolist()) == [0, 0, 4, 4, 4]
+
+
+def test_every_user_is_in_one_bucket():
+    """A user at the edge of two that counted in both would cost twice epsilon."""
+    totals = np.unique([*range(1, 70), *(b + d for b in BUCKETS for d in (-1, 0, 1) if b + d > 0), 20_000])
+    shard = gather(chunk for _, chunk in split_by_user(rows_of(totals[:, None]), 1))
+    plans = learn_distribution(Budget(1, 1e-6), names(1), "buckets").plans(None)
+    kept = sum((each.steps[0].apply(shard, bytes(32)).totals() > 0).astype(int) for each in plans)
+    assert kept.tolist() == [1] * len(totals)
 
 
 def test_a_sample_without_replacement_keeps_the_distribution():

@@ -22,6 +22,7 @@ from headcount.mechanisms.symmetric import (
     DistinctQuestion,
     EntropyQuestion,
     SupportQuestion,
+    TooFarError,
     coverage,
     plug_in_entropy,
     polynomial_entropy,
@@ -232,3 +233,9 @@ def test_private_numbers_and_wrong_parameters_are_refused():
     with pytest.raises(ParameterError, match="most must be an integer"):
         SupportQuestion(0)
     assert properties.USERS_SHARE == 0.1
+
+
+def test_a_question_far_too_far_is_refused_and_never_overflows():
+    for samples, target in ((3, 10**14), (50, 10**15)):
+        with pytest.raises(TooFarError, match="ask for fewer"):
+            coverage(samples, target, 10.0, 0.1)

@@ -301,7 +301,7 @@ def test_the_choice_of_samples_keeps_its_epsilon(rule, relation):
 
 
 def test_the_sensitivity_of_added_users_under_replacement_is_caught():
-    """The median's loss moves by 2 when a user is replaced, and losses of "auto" then move both ways."""
+    """The median's loss moves by 2 when a user is replaced; that of "auto" has another sensitivity for each candidate."""
     added = SamplesChoice(OWN, Budget(0.9, 1e-6), Relation.ADD_REMOVE, "median", GRID)
     pairs = list(samples_neighbours(Relation.REPLACE))
     found = max(log_ratio(*(added.exponents(samples_table(added, users)) for users in pair)) for pair in pairs)
@@ -324,6 +324,21 @@ def test_the_sensitivity_of_added_users_under_replacement_is_caught():
 
 
 # --- whole runs ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_users_is_a_noisy_one(make_release):
+    """300 ids: its variance is that of the noise, to 6.5 standard errors of it (the kurtosis of Laplace noise is 6), 1e-10 at
+    most. The exact number would have none."""
+    domain, step, key = ["a", "b"], ExactSamplesStep(2), make_release().key_source.fetch()
+    table = tables([{"a": 1, "b": 1}] * 500, domain, step)
+    plan = plan_distribution(Budget(1, 1e-6), 2, 2, Relation.ADD_REMOVE, None, "dense")
+    found = []
+    for number in range(300):
+        steps = Steps(plan, pa.array(domain), f"id-{number}", "x")
+        evidence = Evidence(steps.digest(table, key), ())
+        found.append(estimate(table, steps, evidence, key).users)
+    assert np.var(found) == pytest.approx(plan.users.stddev**2, rel=6.5 * math.sqrt(5 / 300))
+    assert abs(np.mean(found) - 500) < 6.5 * plan.users.stddev / math.sqrt(300)
 
 
 def test_a_changed_input_changes_all_randomness(make_release):

@@ -5,6 +5,7 @@ The noise is the operating system's, so that tests of it draw anew each time: ea
 
 from __future__ import annotations
 
+import os
 import pickle
 
 import apache_beam as beam
@@ -111,6 +112,33 @@ def test_each_batch_is_added_once_however_often_its_step_runs(collect, tmp_path)
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith("state")] == ["state"]
 
 
+def test_a_killed_write_leaves_no_second_view(tmp_path):
+    """A process that dies before its draft takes the place of the file: the next one that looks at the file removes it."""
+    path = tmp_path / "state"
+    counts = PanPrivateCounts(Budget(5), 100, str(path))
+    counts.start()
+    child = os.fork()
+    if child == 0:
+        os.replace = lambda *_: os._exit(0)  # killed here
+        counts.announce_intrusion()
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(tmp_path.iterdir())) == 2, "the child was to leave a draft"
+    counts.announce_intrusion()
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+    path.with_name("state.draft").write_bytes(b"of another one that was killed")
+    counts.release()
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize("other", [{"protect": "either"}, {"relation": "replace"}, {"buckets": 99}])
+def test_a_state_is_released_as_what_it_was_made_for(tmp_path, other):
+    given = {"budget": Budget(5), "buckets": 100, "state": str(tmp_path / "state")}
+    PanPrivateCounts(**given).start()
+    with pytest.raises(ParameterError, match="was not made for counters of"):
+        PanPrivateCounts(**given | other).release()
+
+
 def test_a_step_that_forgets_the_batch_is_caught(collect, tmp_path, monkeypatch):
     """The mutation: without the names of batches, the same events are added twice."""
     path = tmp_path / "state"
@@ -159,7 +187,7 @@ def test_the_state_is_nowhere_in_the_graph(tmp_path):
     pipeline | beam.Create([1]) | counts
     graph = pickle.dumps(pipeline.to_runner_api().SerializeToString())
     assert noise[:8].tobytes() not in graph and len(graph) < 30_000
-    assert set(vars(counts)["_file"].__dict__) == {"path", "_buckets", "_scale"}
+    assert set(vars(counts)["_file"].__dict__) == {"path", "_made_for", "_scale"}
 
 
 def test_what_pan_private_counters_refuse(tmp_path):
@@ -172,7 +200,7 @@ def test_what_pan_private_counters_refuse(tmp_path):
     with pytest.raises(ParameterError, match="give samples"):
         PanPrivateCounts(Budget(1), 10, state, salt="s").release()
     PanPrivateCounts(Budget(1), 10, state).start()
-    with pytest.raises(ParameterError, match="made for other counters than 20"):
+    with pytest.raises(ParameterError, match="not made for counters of .* buckets 20"):
         PanPrivateCounts(Budget(1), 20, state).announce_intrusion()
     (tmp_path / "other").write_bytes(b"hello")
     with pytest.raises(ParameterError, match="not a file of pan-private counters"):
