@@ -50,9 +50,13 @@ class Cluster:
         return done.stdout
 
     def open(self, *words: object) -> subprocess.Popen[str]:
-        """A client that runs beside the test, in a process group of its own."""
+        """A client that runs beside the test, in a process group of its own.
+
+        Where the tests run in the background of a shell, Ctrl-C is ignored, and a client would inherit that.
+        """
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(self.command("submit", *words), start_new_session=True, **pipes)
+        command = ["env", "--default-signal=INT", *self.command("submit", *words)]
+        return subprocess.Popen(command, start_new_session=True, **pipes)
 
     def state(self) -> dict[str, Any]:
         return json.loads((self._state / "state.json").read_text())
