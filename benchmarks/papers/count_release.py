@@ -115,10 +115,12 @@ def quality(data: Data, counts: pa.RecordBatch, factor: float = 0.0) -> tuple[in
     return len(kept), float(good.mean()) if len(kept) else 1.0
 
 
-def measure(data: Data, rho: float, delta: float, trials: int, key: Path) -> list[dict[str, str]]:
+def measure(data: Data, rho: float, args: argparse.Namespace, key: Path) -> list[dict[str, str]]:
     """One line per method."""
-    lines = []
-    for name, method, factor in methods(data, Zcdp(rho, delta)):
+    lines, trials = [], args.trials
+    for name, method, factor in methods(data, Zcdp(rho, args.delta)):
+        if args.methods and name not in args.methods:
+            continue
         found = [method(Release(KeyFile(str(key)), f"trial-{trial}")) for trial in range(trials)]
         variants = {name: 0.0} if factor is None else {name: 0.0, f"{name}, threshold": factor}
         for variant, times in variants.items():
@@ -155,6 +157,7 @@ def main() -> None:
     parser.add_argument("--data", action="append", default=[], metavar="NAME=FILE")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.1, 0.5, 1.0])
     parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--methods", nargs="+", metavar="METHOD", help="by their names above (default: all)")
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
@@ -168,7 +171,7 @@ def main() -> None:
         write_key_file(str(key))
         for name, read in batches:
             data = Data(name, read())
-            own = [line for rho in args.rho for line in measure(data, rho, args.delta, args.trials, key)]
+            own = [line for rho in args.rho for line in measure(data, rho, args, key)]
             plot(own, args.out / f"count_release_{name.replace(' ', '_')}.png")
             lines += own
     write_csv(lines, args.out / "count_release.csv")
