@@ -92,11 +92,7 @@ def make_transform(
         max_items=args.max_items,
         largest_mean=args.largest_mean,
         noise=args.noise,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

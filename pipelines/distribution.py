@@ -90,11 +90,7 @@ def make_transform(
         args.samples_per_user,
         args.method,
         args.users,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

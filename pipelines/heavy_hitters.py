@@ -41,11 +41,7 @@ def make_transform(
         args.users,
         args.items_per_user,
         args.objective,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

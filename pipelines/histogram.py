@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import Release
-from headcount.mechanisms.relation import Relation
 from headcount.pipelines import options, report
 from headcount.pipelines.bound_options import add_choice, bound_or_auto, check_choice
 from headcount.pipelines.command import Command
@@ -68,11 +67,7 @@ def make_transform(
     common = {
         "bound": args.bound,
         "noise": args.noise,
-        "relation": Relation.parse(args.relation),
-        "release": release,
-        "item_type": item_type,
-        "shards": shards,
-        "partitions": args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
         "bound_method": args.bound_method,
         "bound_share": args.bound_share,
     }

@@ -206,6 +206,19 @@ def shared_parameters(args: argparse.Namespace, item_type: type) -> dict[str, st
     }
 
 
+def how_to_run(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> dict[str, Any]:
+    """What every transform of a job is told besides its own parameters."""
+    return {
+        "relation": args.relation,
+        "release": release,
+        "item_type": item_type,
+        "shards": shards,
+        "partitions": args.output_files,
+    }
+
+
 def item_type(args: argparse.Namespace) -> type | None:
     """The type of the items, if it was given."""
     return {"str": str, "int": int, None: None}[args.item_type]

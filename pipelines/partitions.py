@@ -69,11 +69,7 @@ def make_transform(
         args.strategy,
         args.items_per_user,
         rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

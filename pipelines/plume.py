@@ -58,11 +58,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
         args.alpha,
         args.selection,
         args.relative_error,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

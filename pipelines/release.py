@@ -72,11 +72,7 @@ def make_transform(
         args.max_per_item,
         args.noise_reduction,
         args.strict_target,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 

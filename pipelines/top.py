@@ -43,11 +43,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
         options.make_budget(args),
         args.k,
         args.k_bar,
-        relation=args.relation,
-        release=release,
-        item_type=item_type,
-        shards=shards,
-        partitions=args.output_files,
+        **options.how_to_run(args, release, item_type, shards),
     )
 
 
