@@ -36,9 +36,9 @@ import numpy as np
 
 from headcount.mechanisms.relation import Relation
 
-# Divergences are raised by a relative 1e-9, and by this much of the larger of the two terms of which they are the
-# difference (their rounding was seen to be 2e-14 of it).
-_RELATIVE, _ROUNDING = 1e-9, 1e-12
+# Divergences are raised by this much of the larger of the two probabilities of which they are the difference: each is right
+# to a relative 1e-12 down to 1e-280 (against mpmath, for thresholds up to 5,000).
+_ROUNDING = 1e-11
 _LARGEST_EPSILON = 600.0
 # Below this, floats say nothing of a divergence.
 _LEAST_DELTA = 1e-290
@@ -54,27 +54,37 @@ def added_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
 
     Elementwise, and tight up to the rounding of floats.
     """
-    from scipy import stats  # slow to import, and only a job that samples needs it
-
     epsilon, rate, threshold = _together(epsilon, rate, threshold)
     q = -np.expm1(-epsilon) + rate * np.exp(-epsilon)
     k = _around(np.floor((threshold - 1) / q), threshold)
-    first = rate * stats.binom.pmf(threshold - 1, k, rate)
-    second = np.expm1(epsilon) * stats.binom.sf(threshold - 1, k, rate)
-    return np.maximum(_raised(first, second), _LEAST_DELTA)  # it is never zero
+    more, fewer = (chance_shown(count, threshold, rate) for count in (k + 1, k))
+    return np.maximum(_raised(more, np.exp(epsilon) * fewer), _LEAST_DELTA)  # it is never zero
 
 
 def removed_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
     """The same of an item with one user less; 0 from epsilon = -ln(1 - rate) on."""
-    from scipy import stats
-
     epsilon, rate, threshold = _together(epsilon, rate, threshold)
     q = 1 - (1 - rate) * np.exp(epsilon)
     positive = q > 0
     k = _around(np.ceil((threshold - 1) / np.where(positive, q, 1.0)) - 1, threshold)
-    first = np.exp(epsilon) * rate * stats.binom.pmf(threshold - 1, k, rate)
-    second = np.expm1(epsilon) * stats.binom.cdf(threshold - 1, k, rate)
-    return np.where(positive, _raised(first, second), 0.0)
+    fewer, more = (_chance_hidden(count, threshold, rate) for count in (k, k + 1))
+    return np.where(positive, _raised(fewer, np.exp(epsilon) * more), 0.0)
+
+
+def chance_shown(count: Any, threshold: Any, rate: Any) -> np.ndarray:
+    """The probability that so many or more of `count` users are sampled."""
+    from scipy import special  # slow to import, and only a job that samples needs it
+
+    spare = np.asarray(count, float) + 1 - threshold
+    return np.where(spare > 0, special.betainc(threshold, np.maximum(spare, 1), rate), 0.0)
+
+
+def _chance_hidden(count: Any, threshold: Any, rate: Any) -> np.ndarray:
+    """The probability that fewer are, which is not the difference to 1 where it is small."""
+    from scipy import special
+
+    spare = np.asarray(count, float) + 1 - threshold
+    return np.where(spare > 0, special.betaincc(threshold, np.maximum(spare, 1), rate), 1.0)
 
 
 def _together(epsilon: Any, rate: Any, threshold: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -90,7 +100,7 @@ def _around(k: np.ndarray, threshold: np.ndarray) -> np.ndarray:
 
 
 def _raised(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    values = np.maximum(first - second, 0.0) * (1 + _RELATIVE) + _ROUNDING * first
+    values = np.maximum(first - second, 0.0) + _ROUNDING * first
     return np.minimum(values.max(axis=0), 1.0)
 
 

@@ -19,7 +19,7 @@ from headcount.mechanisms.calibration import calibrate_unknown_domain
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled import added_delta, removed_delta, sampled_delta
+from headcount.mechanisms.sampled import added_delta, chance_shown, removed_delta, sampled_delta
 from headcount.mechanisms.steps import check_bound
 
 #: Sampling rates are multiples of 1 / RATE_GRID.
@@ -78,10 +78,17 @@ class SamplePlan:
 
 
 def _count_found(rate: Any, threshold: Any, chance: float) -> np.ndarray:
-    """The trials up to the threshold-th success number at most this many with at least this probability."""
-    from scipy import stats
-
-    return threshold + stats.nbinom.ppf(chance, threshold, rate)
+    """Elementwise the least number of users of whom so many are sampled with at least this probability."""
+    rate, threshold = np.broadcast_arrays(np.asarray(rate, float), np.asarray(threshold, np.int64))
+    low = threshold - 1
+    high = np.ceil(2 * threshold / rate).astype(np.int64)
+    while (short := chance_shown(high, threshold, rate) < chance).any():
+        low, high = np.where(short, high, low), np.where(short, 2 * high, high)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        found = chance_shown(middle, threshold, rate) >= chance
+        low, high = np.where(found, low, middle), np.where(found, middle, high)
+    return high
 
 
 @functools.lru_cache(maxsize=64)
