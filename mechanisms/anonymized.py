@@ -34,12 +34,13 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.buckets import release_salt, sums_by_bucket
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.histogram import Evidence, Origin, bounded_batches, check_bounded, sum_items
+from headcount.mechanisms.histogram import Evidence, Origin, add_sums, bounded_batches, check_bounded, sum_items
 from headcount.mechanisms.isotonic import (
     Runs,
     antitonic_l1,
@@ -54,7 +55,7 @@ from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_positions, noisy_tally
 from headcount.mechanisms.steps import Step, check_bound, promise_of
-from headcount.mechanisms.tallies import Tally, add_tallies, check_cells, make_tally, of_cells, tally_sums
+from headcount.mechanisms.tallies import Tally, check_cells, make_tally, of_cells
 
 Mode = Literal["l1", "l2", "central"]
 
@@ -82,11 +83,8 @@ class FromTallies(Protocol):
         """What the steps must have promised of every user."""
 
     @property
-    def tables(self) -> int:
-        """How many tallies it looks at."""
-
-    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
-        """A bounded batch as it is counted for the tally of this number: by item, or by something else in its place."""
+    def tallied(self) -> tuple[int | None, ...]:
+        """For each tally that it looks at: into how many buckets items are hashed for it, or None if they are not."""
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released rows of the tallies of all items' counts, for the transform of this label."""
@@ -99,10 +97,13 @@ def run_from_tallies(
     bounded = bounded_batches(batches, mechanism.steps, release, f"{label}/Bounded")
     checked = [check_bounded(batch) for batch in bounded]
     Evidence.of([], map(Origin.of, checked)).check(mechanism.bound)
-    tallies = []
-    for number in range(mechanism.tables):
-        counted = (mechanism.table(number, batch, release.id) for batch in checked)
-        tallies.append(add_tallies([tally_sums(chunk for batch in counted for _, chunk in sum_items(batch, 1))]))
+    chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
+    items, sums = add_sums(chunks) if chunks else (pa.array([], pa.string()), np.zeros(0, dtype=np.int64))
+    salt = release_salt(release.id)
+    tallies = [
+        make_tally(sums if buckets is None else sums_by_bucket(items, sums, salt, buckets)[1])
+        for buckets in mechanism.tallied
+    ]
     return mechanism.released(tallies, release.key_source.fetch(), release.id, label)
 
 
@@ -115,7 +116,7 @@ class AnonymizedHistogram:
     items_per_user: int
     domain_size: int
     mode: Mode
-    tables = 1
+    tallied = (None,)
 
     @property
     def bound(self) -> Bound:
@@ -135,10 +136,6 @@ class AnonymizedHistogram:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows count, items, error, sorted by count, of contribution batches."""
         return run_from_tallies(self, batches, release, self.name if label is None else label)
-
-    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
-        """Counted by item."""
-        return batch
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released rows of the one tally."""

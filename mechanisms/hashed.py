@@ -9,6 +9,7 @@ of the buckets' shares, and then the phi from its coefficients, in order. Counts
 stay as they are. This replaces the paper's missing Algorithm 7, and is exact on data without noise.
 
 Guarantee: as that of `anonymized`. A user's item is in one bucket, so that one user moves the buckets by as much as the items.
+(Its items may meet in one bucket, which then moves by more than one; the sum, which the noise is for, stays as it is.)
 The salt is public: it is drawn before the data is looked at, and privacy does not rest on it. Mode "l2" splits the budget
 into two halves, the second for noise on the items' own counts in n^2 cells, whose ranks bound every position (`anonymized`);
 cells beyond the number of items are as good as buckets without a collision, so that nothing is hashed for it.
@@ -19,7 +20,6 @@ Where all items can be listed and are not more than B, `anonymized_histogram` is
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -49,8 +49,6 @@ from headcount.mechanisms.isotonic import (
     noise_width,
 )
 from headcount.mechanisms.keys import Release, subkey
-from headcount.mechanisms.lane_ids import item_lane_ids
-from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_tally
@@ -59,7 +57,6 @@ from headcount.mechanisms.tallies import MOST_CELLS, Tally, check_cells, make_ta
 
 BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
-SALT_BYTES = 16
 
 _FAILURE = 0.01
 
@@ -107,17 +104,13 @@ class HashedHistogram:
         return self.plan.bound
 
     @property
-    def tables(self) -> int:
+    def tallied(self) -> tuple[int | None, ...]:
         """Buckets and, in mode "l2", items."""
-        return 1 if self.ranks is None else 2
-
-    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
-        """Counted by bucket, and the second time by item."""
-        return batch if number else hashed_batch(batch, release_salt(release_id), self.buckets)
+        return (self.buckets,) if self.ranks is None else (self.buckets, None)
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released rows of the tallies of buckets and items."""
-        items = tallies[1] if self.tables == 2 else make_tally(np.zeros(0, dtype=np.int64))
+        items = tallies[1] if self.ranks is not None else make_tally(np.zeros(0, dtype=np.int64))
         keys = (self.subkey(key, release_id, f"{label}/{part}") for part in ("Shape", "Ranks"))
         return self.shape(tallies[0], items, *keys)
 
@@ -170,28 +163,6 @@ def hashed_histogram(
     parts = Budget(budget.epsilon).split(1, 1)
     plan, ranks = (noise_plan(part, items, relation) for part in parts)
     return HashedHistogram("HashedHistogram", plan, ranks, items, number, size, Budget(budget.epsilon))
-
-
-def release_salt(release_id: str) -> bytes:
-    """The public salt of a release: 128 bits that follow from its id, which is drawn before the data is looked at."""
-    return hashlib.blake2b(release_id.encode(), digest_size=SALT_BYTES, person=b"headcount.salt").digest()
-
-
-def buckets_of(names: Names, salt: bytes, buckets: int) -> np.ndarray:
-    """The bucket of each name: BLAKE2b under the salt, mod the number of buckets."""
-    digests = item_lane_ids(salt, names, np.zeros(len(names), dtype=np.int64))
-    return (digests[:, 0] % np.uint64(buckets)).astype(np.int64)
-
-
-def hashed_batch(batch: pa.RecordBatch, salt: bytes, buckets: int) -> pa.RecordBatch:
-    """A bounded batch with each item's bucket in place of its name. (A user's items may meet in one bucket, which is then
-    counted more than once; the sum of a user's counts, which the noise is for, stays as it is.)"""
-    item = batch.column("item")
-    if not isinstance(item, pa.DictionaryArray):
-        item = item.dictionary_encode()
-    bucket = pa.array(buckets_of(item.dictionary, salt, buckets))
-    columns = {"item": pa.DictionaryArray.from_arrays(item.indices, bucket), "count": batch.column("count")}
-    return pa.RecordBatch.from_pydict(columns)
 
 
 def bucket_shape(noisy: Tally, p: float, buckets: int, samples: int | None, noises: int = 1) -> tuple[Tally, Runs]:

@@ -238,13 +238,18 @@ def zero_sums(items: Names, shards: int) -> Iterator[tuple[int, bytes]]:
     return split_sums(items, {"sum": np.zeros(len(items), dtype=np.int64)}, shards)
 
 
-def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
-    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
+def add_sums(chunks: Iterable[bytes]) -> tuple[Names, np.ndarray]:
+    """The items (or buckets) of one shard and their sums, from chunks as `split_sums` made them."""
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])
+    return items, sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items))
+
+
+def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
+    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
+    items, sums = add_sums(chunks)
     if items.type != arrow_type(item_type):
         raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
-    sums = sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items))
     ids = item_lane_ids(lane_key(noise_subkey), items, sums)
     return _with_lanes(items, sums, ids), lane_sum(ids)
 

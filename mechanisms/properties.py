@@ -185,7 +185,7 @@ class CentralProperty:
     relation: Relation
     items_per_user: int
     samples: int | NoisePlan
-    tables = 1
+    tallied = (None,)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -224,10 +224,6 @@ class CentralProperty:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row property, value, stddev of contribution batches."""
         return run_from_tallies(self, batches, release, "CentralProperty" if label is None else label)
-
-    def table(self, number: int, batch: pa.RecordBatch, release_id: str) -> pa.RecordBatch:
-        """Counted by item."""
-        return batch
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released row of the one tally."""

@@ -129,7 +129,7 @@ class Shuffled:
 
 
 def shuffled(budget: Budget, users: int, buckets: int, relation: Relation = Relation.REPLACE) -> Shuffled:
-    """The protocol for at least so many users who follow it. Items are hashed to buckets with `hashed.buckets_of`."""
+    """The protocol for at least so many users who follow it. Items are hashed to buckets with `buckets.buckets_of`."""
     number, size = check_cells("users", users, _REASON), check_cells("buckets", buckets, _REASON)
     if relation is not Relation.REPLACE:
         raise ParameterError(

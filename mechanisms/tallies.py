@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import sum_by_code, unite
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.packing import pack, unpack
 
@@ -44,17 +43,6 @@ def make_tally(values: np.ndarray, cells: np.ndarray | None = None) -> Tally:
         return Tally(values, cells)
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     return Tally(values[starts], np.add.reduceat(cells, starts))
-
-
-def tally_sums(chunks: Iterable[bytes]) -> bytes:
-    """Adds up the sums of one item shard, as `histogram.sum_items` made them, and counts how many items have which."""
-    parts = [unpack(chunk)[0] for chunk in chunks]
-    if not parts:
-        return pack_tally(make_tally(np.zeros(0, dtype=np.int64)))
-    items, code = unite([part["item"] for part in parts])
-    return pack_tally(
-        make_tally(sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items)))
-    )
 
 
 def add_tallies(chunks: Iterable[bytes]) -> Tally:

@@ -12,17 +12,18 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.anonymized import FromTallies
+from headcount.mechanisms.buckets import release_salt, sums_by_bucket
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.histogram import Evidence, Origin, sum_items
+from headcount.mechanisms.histogram import Evidence, Origin, add_sums, split_sums, sum_items
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.properties import CentralProperty, ShapeAnswers, ShapeProperties, central_property
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shape import ShapeMode, shape_histogram
 from headcount.mechanisms.symmetric import CoverageQuestion, EntropyKind, EntropyQuestion, Question, SupportQuestion
-from headcount.mechanisms.tallies import add_tallies, tally_sums
+from headcount.mechanisms.tallies import add_tallies, make_tally, pack_tally
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.contributions import as_contributions, check_whole
 from headcount.transforms.histogram import CountsAndDecision
@@ -49,23 +50,33 @@ class _OfShape(beam.PTransform):
             as_contributions(rows)
             | "Bounded" >> Bounded(plan.steps, release, self._shards)  # record batches, each (user, item) pair once
             | "SumByItem"
-            >> beam.ParDo(_SumByItem(plan, release.id, shards))
+            >> beam.ParDo(_SumByItem(shards))
             .with_output_types(tuple[int, bytes], origins=Origin)
             .with_outputs("origins", main="sums")
         )
-        tallies = (
-            summed.sums  # (table and item shard, packed sums)
+        tallied = (
+            summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
-            | "Tally" >> beam.Map(_tally, shards).with_output_types(tuple[int, tuple[int, bytes]])
+            | "Tally"
+            >> beam.ParDo(_TallyItems(plan.tallied, release_salt(release.id), shards))
+            .with_output_types(tuple[int, tuple[int, bytes]], buckets=tuple[int, bytes])
+            .with_outputs("buckets", main="tallies")
         )
+        tallies = [tallied.tallies]
+        if any(plan.tallied):
+            tallies.append(
+                tallied.buckets  # (tally and bucket shard, packed sums)
+                | "GroupByBucketShard" >> beam.GroupByKey()
+                | "TallyBuckets" >> beam.Map(_tally_buckets, shards).with_output_types(tuple[int, tuple[int, bytes]])
+            )
         # One element at least: noise is drawn, too, if there is nothing, so that nobody can tell.
         nothing = rows.pipeline | "Nothing" >> beam.Create([(0, (0, b""))], reshuffle=False).with_output_types(
             tuple[int, tuple[int, bytes]]
         )
         return (
-            (tallies, nothing)
+            (*tallies, nothing)
             | "WithNothing" >> beam.Flatten()
-            | "Gather" >> beam.GroupByKey()  # (0, (table, packed tally) of all)
+            | "Gather" >> beam.GroupByKey()  # (0, (number, packed part of a tally) of all)
             | "Release"
             >> beam.ParDo(_ReleaseShape(plan, release, label), beam.pvalue.AsList(summed.origins)).with_output_types(
                 tuple[int, bytes]
@@ -294,16 +305,36 @@ class SupportCoverage(_Property):
 
 
 class _SumByItem(beam.DoFn):
-    """Bounded batches -> (table * shards + item shard, packed sums), and where each batch comes from beside."""
+    """Bounded batches -> (item shard, packed sums), and where each batch comes from beside."""
 
-    def __init__(self, plan: FromTallies, release_id: str, shards: int) -> None:
-        self._plan, self._release_id, self._shards = plan, release_id, shards
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        for number in range(self._plan.tables):
-            for shard, sums in sum_items(self._plan.table(number, batch, self._release_id), self._shards):
-                yield number * self._shards + shard, sums
+        yield from sum_items(batch, self._shards)
+
+
+class _TallyItems(beam.DoFn):
+    """(item shard, chunks) -> (0, (number of a tally, its part)), and (tally and bucket shard, packed sums) beside.
+
+    Only here is each item hashed once: a user shard would hash what others have hashed, too.
+    """
+
+    def __init__(self, tallied: tuple[int | None, ...], salt: bytes, shards: int) -> None:
+        self._tallied, self._salt, self._shards = tallied, salt, shards
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]]
+    ) -> Iterator[tuple[int, tuple[int, bytes]] | beam.pvalue.TaggedOutput]:
+        items, sums = add_sums(group[1])
+        for number, buckets in enumerate(self._tallied):
+            if buckets is None:
+                yield 0, (number, pack_tally(make_tally(sums)))
+                continue
+            bucket, held = sums_by_bucket(items, sums, self._salt, buckets)
+            for shard, chunk in split_sums(bucket, {"sum": held}, self._shards):
+                yield beam.pvalue.TaggedOutput("buckets", (number * self._shards + shard, chunk))
 
 
 class _ReleaseShape(beam.DoFn):
@@ -319,7 +350,7 @@ class _ReleaseShape(beam.DoFn):
         self, group: tuple[int, Iterable[tuple[int, bytes]]], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
         Evidence.of([], origins).check(self._plan.bound)
-        parts: list[list[bytes]] = [[] for _ in range(self._plan.tables)]
+        parts: list[list[bytes]] = [[] for _ in self._plan.tallied]
         for number, tally in group[1]:
             if tally:
                 parts[number].append(tally)
@@ -327,9 +358,9 @@ class _ReleaseShape(beam.DoFn):
         yield 0, to_ipc(self._plan.released(tallies, self._key, self._release.id, self._label))
 
 
-def _tally(group: tuple[int, Iterable[bytes]], shards: int) -> tuple[int, tuple[int, bytes]]:
+def _tally_buckets(group: tuple[int, Iterable[bytes]], shards: int) -> tuple[int, tuple[int, bytes]]:
     place, chunks = group
-    return 0, (place // shards, tally_sums(chunks))
+    return 0, (place // shards, pack_tally(make_tally(add_sums(chunks)[1])))
 
 
 def _only(_: int, streams: Iterable[bytes]) -> pa.RecordBatch:

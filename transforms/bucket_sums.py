@@ -11,9 +11,9 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
+from headcount.mechanisms.buckets import buckets_of, release_salt
 from headcount.mechanisms.contributions import Place, column_of
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.hashed import buckets_of, release_salt
 from headcount.mechanisms.packing import pack, unpack
 
 _ELEMENTS = 1 << 18  # elements that are put together

@@ -182,8 +182,8 @@ def test_only_tallies_reach_the_one_worker(monkeypatch, make_release, collect):
     from headcount.transforms import anonymized
 
     seen = []
-    real = anonymized.tally_sums
-    monkeypatch.setattr(anonymized, "tally_sums", lambda chunks: seen.append(real(chunks)) or seen[-1])
+    real = anonymized.pack_tally
+    monkeypatch.setattr(anonymized, "pack_tally", lambda tally: seen.append(real(tally)) or seen[-1])
     table = pa.table({"user": [f"u{k}" for k in range(20_000)], "item": [f"secret{k}" for k in range(20_000)]})
     _run(collect, table, AnonymizedHistogram(BUDGET, 30_000, release=make_release(), shards=4))
     assert len(seen) == 4 and max(map(len, seen)) < 2000 and not any(b"secret" in data for data in seen)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.buckets import buckets_of, release_salt
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.hashed import buckets_of, release_salt
 from headcount.mechanisms.shuffled import shuffled
 from headcount.transforms import Budget
 from headcount.transforms.pan_private import PanPrivateCounts, _AddToState

@@ -1,0 +1,37 @@
+"""Items hashed into a public number of buckets, under a public salt.
+
+The salt is drawn before the data is looked at, and privacy does not rest on it: it is a part of the release's id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.batches import sum_runs
+from headcount.mechanisms.lane_ids import item_lane_ids
+from headcount.mechanisms.names import Names
+
+SALT_BYTES = 16
+
+
+def release_salt(release_id: str) -> bytes:
+    """The public salt of a release: 128 bits that follow from its id, which is drawn before the data is looked at."""
+    return hashlib.blake2b(release_id.encode(), digest_size=SALT_BYTES, person=b"headcount.salt").digest()
+
+
+def buckets_of(names: Names, salt: bytes, buckets: int) -> np.ndarray:
+    """The bucket of each name: BLAKE2b under the salt, mod the number of buckets."""
+    digests = item_lane_ids(salt, names, np.zeros(len(names), dtype=np.int64))
+    return (digests[:, 0] % np.uint64(buckets)).astype(np.int64)
+
+
+def sums_by_bucket(names: Names, sums: np.ndarray, salt: bytes, buckets: int) -> tuple[Names, np.ndarray]:
+    """Buckets that hold a name, and the sum of the sums of their names."""
+    bucket = buckets_of(names, salt, buckets)
+    order = np.argsort(bucket)
+    bucket, sums = bucket[order], sums[order]
+    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    return pa.array(bucket[starts]), sum_runs(sums, starts)
