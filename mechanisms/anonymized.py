@@ -43,11 +43,9 @@ from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.histogram import Evidence, Origin, add_sums, bounded_batches, check_bounded, sum_items
 from headcount.mechanisms.isotonic import (
     Runs,
-    antitonic_l1,
     antitonic_l2,
     clip_to_positions,
     cumulative_runs,
-    items_by_count,
     noise_width,
 )
 from headcount.mechanisms.keys import Release, subkey
@@ -56,6 +54,7 @@ from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_positions, noisy_tally
 from headcount.mechanisms.steps import Step, check_bound, promise_of
 from headcount.mechanisms.tallies import Tally, check_cells, make_tally, of_cells
+from headcount.mechanisms.unmixing import likely_shape
 
 Mode = Literal["l1", "l2", "central"]
 
@@ -201,11 +200,10 @@ def estimated_shape(
 
     `noises` says how often noise of parameter p was added. With a `width` each position is brought to within it.
     """
-    runs = cumulative_runs(noisy, p, noises)
-    shape = items_by_count(runs.first, runs.last, antitonic_l1(runs.estimate, runs.lengths, most))
+    shape = likely_shape(noisy, p, most, noises)
     if width is not None:
         shape = clip_to_positions(shape, noisy, width)
-    return shape, row_errors(shape, runs)
+    return shape, row_errors(shape, cumulative_runs(noisy, p, noises))
 
 
 def row_errors(shape: Tally, runs: Runs) -> np.ndarray:
@@ -237,11 +235,12 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
     about MISPLACED * stddev^2 items are taken for one count more or less (both as measured, within a factor of two).
     """
-    from scipy.special import ndtr  # slow to import, and needed at the very end only
-
-    spread = stddev / np.sqrt(items)
-    rounded = 2 * sum(ndtr(-(step - 0.5) / np.maximum(spread, 1e-9)) for step in range(1, math.ceil(9 * stddev) + 2))
-    return np.minimum(math.sqrt(2 / math.pi) * spread * items, items * rounded + MISPLACED * stddev**2)
+    distinct, place = np.unique(items, return_inverse=True)
+    spread = stddev / np.sqrt(distinct)
+    steps = np.arange(0.5, math.ceil(9 * stddev) + 1).tolist()  # rounding by 1, 2, ...
+    scales = (math.sqrt(2) * np.maximum(spread, 1e-9)).tolist()
+    rounded = np.array([math.fsum(math.erfc(step / scale) for step in steps) for scale in scales])
+    return np.minimum(math.sqrt(2 / math.pi) * spread * distinct, distinct * rounded + MISPLACED * stddev**2)[place]
 
 
 def shape_rows(shape: Tally, errors: np.ndarray) -> pa.RecordBatch:

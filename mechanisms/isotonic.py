@@ -107,8 +107,8 @@ def antitonic_l1(estimate: np.ndarray, lengths: np.ndarray, most: int) -> np.nda
     return np.minimum.accumulate(result)
 
 
-def items_by_count(first: np.ndarray, last: np.ndarray, at_least: np.ndarray) -> Tally:
-    """How many items have which count, from how many have at least each: runs as in `Runs`, without zeros."""
+def items_by_count(last: np.ndarray, at_least: np.ndarray) -> Tally:
+    """How many items have which count, from how many have at least r, for runs of r that end there (see `Runs`)."""
     drop = at_least - np.append(at_least[1:], 0)
     some = np.flatnonzero(drop)
     return Tally(last[some], drop[some])
@@ -150,8 +150,24 @@ class Blocks(NamedTuple):
 
 
 def antitonic_l2(noisy: np.ndarray) -> Blocks:
-    """The non-increasing numbers with the least sum of squared distances to the given ones."""
-    from scipy.optimize import isotonic_regression  # slow to import, and only the trusted curator's mode needs it
+    """The non-increasing numbers with the least sum of squared distances to the given ones.
 
-    fit = isotonic_regression(noisy.astype(np.float64), increasing=False)
-    return Blocks(np.diff(fit.blocks).astype(np.int64), fit.x[fit.blocks[:-1]])
+    Two neighbours of which the second is larger share one block, with their mean. So all of a run that does not fall is put
+    together at once, as long as that makes many blocks one; what is left is done one by one. (SciPy has such a function, but
+    takes longer to import than this to run.)
+    """
+    sums, sizes = noisy.astype(np.float64), np.ones(len(noisy), dtype=np.int64)
+    while True:
+        means = sums / sizes
+        starts = np.flatnonzero(np.append(True, means[1:] < means[:-1])[: len(means)])
+        if len(starts) > 0.9 * len(means) or len(starts) == 0:
+            break
+        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
+    blocks: list[tuple[float, int]] = []
+    for total, size in zip(sums.tolist(), sizes.tolist(), strict=True):
+        while blocks and blocks[-1][0] * size <= total * blocks[-1][1]:
+            before = blocks.pop()
+            total, size = total + before[0], size + before[1]
+        blocks.append((total, size))
+    sums, sizes = np.array([total for total, _ in blocks]), np.array([size for _, size in blocks], dtype=np.int64)
+    return Blocks(sizes, sums / sizes)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
+from scipy.optimize import isotonic_regression
 
 from headcount.mechanisms import splitting
 from headcount.mechanisms.anonymized import anonymized_histogram, estimated_shape, noise_parameter
@@ -272,7 +273,7 @@ def test_runs_are_the_sums_over_all_cells(noises):
 def test_the_shape_is_the_conjugate():
     counts = make_tally(np.array([7, 7, 3, 1, 1, 1]))
     at_least = [6, 3, 3, 2, 2, 2, 2]
-    shape = items_by_count(np.arange(1, 8), np.arange(1, 8), np.array(at_least))
+    shape = items_by_count(np.arange(1, 8), np.array(at_least))
     assert np.array_equal(shape.values, counts.values) and np.array_equal(shape.cells, counts.cells)
 
 
@@ -302,6 +303,22 @@ def test_the_width_holds_all_noise():
 def test_the_l2_fit_is_the_mean_of_each_block():
     fit = antitonic_l2(np.array([5, 7, 1, 2, 3, 0]))
     assert fit.sizes.tolist() == [2, 3, 1] and fit.means.tolist() == [6, 2, 0]
+    assert [len(part) for part in antitonic_l2(np.zeros(0, dtype=np.int64))] == [0, 0]
+
+
+@pytest.mark.parametrize("law", ["flat", "falling", "steep", "with a jump", "rising"])
+def test_the_l2_fit_is_that_of_another_program(law):
+    """Where runs are put together, where one block after the other swallows those before it, and where nothing is to do."""
+    rng = np.random.default_rng(1)
+    values = {
+        "flat": rng.integers(-5, 6, 3000),
+        "falling": np.sort(rng.zipf(1.5, 3000))[::-1] + rng.integers(-5, 6, 3000),
+        "steep": 10 * np.arange(3000)[::-1],
+        "with a jump": np.append(np.arange(3000)[::-1], 10**6),
+        "rising": np.arange(3000),
+    }[law]
+    fit = antitonic_l2(values)
+    assert np.repeat(fit.means, fit.sizes) == pytest.approx(isotonic_regression(values, increasing=False).x)
 
 
 # The whole, on data.
