@@ -25,7 +25,8 @@ from typing import Any, Protocol
 
 from headcount.mechanisms.errors import ParameterError
 
-#: Part of every subkey. Raise it whenever the same key, id and data would no longer give the same noise.
+#: Part of every subkey. From the first release on, raise it whenever the same key, id and data would no longer give the same
+#: noise: the two would have been drawn from the same words, and not independently.
 ALGORITHM_VERSION = 1
 
 KEY_BYTES = 32

@@ -49,6 +49,8 @@ class SamplePlan:
 
     def count_found(self, chance: float) -> int:
         """The least number of users with which an item is shown with at least this probability."""
+        if not 0 < chance < 1:
+            raise ParameterError(f"the chance must be between 0 and 1, got {chance!r}")
         return int(_count_found(float(self.rate), self.threshold, chance))
 
     @property
@@ -133,8 +135,8 @@ def least_threshold(
     """The least threshold that keeps the budget at a given rate, such as that of a cohort of limited size."""
     (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
     compositions = check_bound("compositions", compositions)
-    if not isinstance(rate, Fraction) or not 0 < rate < 1:
-        raise ParameterError(f"the rate must be a Fraction between 0 and 1, got {rate!r}")
+    if not isinstance(rate, Fraction) or not Fraction(1, RATE_GRID) <= rate < 1:
+        raise ParameterError(f"the rate must be a Fraction from 2^-32 on and below 1, got {rate!r}")
 
     def holds(threshold: int) -> bool:
         return sampled_delta(epsilon, rate, threshold, relation, compositions, delta) <= delta

@@ -84,7 +84,8 @@ def _tabled(lanes: Lanes, places: Index, trials: Counts, q: Fraction) -> tuple[C
     powers, successes = np.where(tables, trials >> FIRST_TABLE, 0), np.zeros(len(trials), dtype=np.int64)
     for k in range(FIRST_TABLE, FIRST_TABLE + int(powers.max(initial=0)).bit_length()):
         those = np.flatnonzero(powers & (1 << (k - FIRST_TABLE)))
-        successes[those] += draw_power(lanes, places[those], k, q)
+        if those.size:
+            successes[those] += draw_power(lanes, places[those], k, q)
     return successes, np.where(tables, trials & ((1 << FIRST_TABLE) - 1), trials)
 
 

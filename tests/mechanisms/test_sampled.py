@@ -80,6 +80,11 @@ class TestCurve:
         assert removed_delta(limit, rate, 5) == 0 and removed_delta(2 * limit, rate, 5) == 0
         assert removed_delta(0.5 * limit, rate, 5) > 0
 
+    def test_removing_is_not_free_as_long_as_floats_cannot_tell(self):
+        """One sampled user is shown, and epsilon is a hair below the rate: exactly 1.48e-16."""
+        rate, epsilon = 6.28642737865448e-09, 6.2864272499953146e-09
+        assert 1.48e-16 < removed_delta(epsilon, rate, 1) < 1e-10
+
     def test_rises_with_the_rate_and_falls_with_threshold_and_epsilon(self):
         rates, thresholds, epsilons = np.linspace(0.01, 0.9, 60), np.arange(1, 40), np.linspace(0, 4, 60)
         for delta in (added_delta, removed_delta):
@@ -265,6 +270,8 @@ class TestChoice:
             lambda: choose(Budget(1, 1e-8), compositions=0),
             lambda: largest_rate(Budget(1, 1e-8), 0),
             lambda: least_threshold(Budget(1, 1e-8), 0.1),
+            lambda: least_threshold(Budget(1, 1e-8), Fraction(1, 2**33)),
+            lambda: choose(Budget(1, 1e-8)).count_found(1.0),
             lambda: least_threshold(Budget(0.01, 1e-8), Fraction(99, 100)),
         ],
     )
