@@ -54,6 +54,7 @@ from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_tally
 from headcount.mechanisms.steps import Step, check_bound
 from headcount.mechanisms.tallies import MOST_CELLS, Tally, check_cells, make_tally, of_cells
+from headcount.mechanisms.unmixing import likely_shape
 
 BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
@@ -172,7 +173,7 @@ def bucket_shape(noisy: Tally, p: float, buckets: int, samples: int | None, nois
     one each. The inversion multiplies errors by about the inverse square of the share of empty buckets.
     """
     runs = cumulative_runs(noisy, p, noises)
-    shape = items_by_count(runs.first, runs.last, antitonic_l1(runs.estimate, runs.lengths, buckets))
+    shape = likely_shape(noisy, p, buckets, noises)
     if samples is None:
         return shape, runs
     empty = 1 - int(shape.cells.sum()) / buckets
@@ -201,7 +202,7 @@ def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
     ends = np.concatenate([np.arange(1, reach + 1), heavy])
     estimate = np.concatenate([light, above[:-1]])
     fit = antitonic_l1(estimate, np.diff(ends, prepend=0), buckets)
-    return items_by_count(np.append(1, ends[:-1] + 1), ends, fit)
+    return items_by_count(ends, fit)
 
 
 def items_from_shares(share: np.ndarray, buckets: int) -> np.ndarray:

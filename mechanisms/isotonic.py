@@ -1,4 +1,4 @@
-"""From the tally of noisy counts to the most likely shape: deconvolution, then the nearest non-increasing integers.
+"""Numbers of cells with at least r from the tally of noisy counts, without bias; and the nearest that do not increase in r.
 
 All of this is post-processing of noisy values, so that floats are in order here.
 
