@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.anonymized import (
+    best_shape,
     noise_guarantee,
     noise_parameter,
     noise_plan,
@@ -44,7 +45,6 @@ from headcount.mechanisms.isotonic import (
     Runs,
     antitonic_l1,
     clip_to_positions,
-    cumulative_runs,
     items_by_count,
     noise_width,
 )
@@ -54,7 +54,6 @@ from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_tally
 from headcount.mechanisms.steps import Step, check_bound
 from headcount.mechanisms.tallies import MOST_CELLS, Tally, check_cells, make_tally, of_cells
-from headcount.mechanisms.unmixing import likely_shape
 
 BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
@@ -172,8 +171,7 @@ def bucket_shape(noisy: Tally, p: float, buckets: int, samples: int | None, nois
     With a number of `samples` it is that of the items which were hashed; with None that of the buckets, for items that have
     one each. The inversion multiplies errors by about the inverse square of the share of empty buckets.
     """
-    runs = cumulative_runs(noisy, p, noises)
-    shape = likely_shape(noisy, p, buckets, noises)
+    shape, runs = best_shape(noisy, p, buckets, noises)
     if samples is None:
         return shape, runs
     empty = 1 - int(shape.cells.sum()) / buckets

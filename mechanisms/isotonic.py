@@ -80,6 +80,12 @@ def cumulative_runs(noisy: Tally, p: float, noises: int = 1) -> Runs:
     return Runs(first, last, estimate, np.maximum(variance, 0.0))
 
 
+def nearest_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Runs]:
+    """The shape of at most so many items that is nearest to the unbiased numbers: what Algorithm 1 of the paper gives."""
+    runs = cumulative_runs(noisy, p, noises)
+    return items_by_count(runs.last, antitonic_l1(runs.estimate, runs.lengths, most)), runs
+
+
 def antitonic_l1(estimate: np.ndarray, lengths: np.ndarray, most: int) -> np.ndarray:
     """The non-increasing integers y in 0 .. most with the least sum of lengths[i] * |y[i] - estimate[i]|.
 

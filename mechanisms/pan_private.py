@@ -8,7 +8,7 @@ whoever sees what the mode allows:
 - protect "either": the memory at one moment, or the output; not both. Two views of the same noise differ by exact counts.
 - protect "both": the memory at one moment, and the output, which has fresh noise on top. The two views are as good as
   (h1 + Z1, h2 + Z2), where h1 are the events before the intrusion and h2 those after it: an event is in one of them only, so
-  that epsilon is paid once. Then the estimate must undo two noises (`isotonic.step_kernel`), one more for each
+  that epsilon is paid once. Then the estimate must undo two noises (`anonymized.best_shape`), one more for each
   `PanPrivateState.announce_intrusion`, which adds fresh noise so that the memory may be seen once more.
 
 A checkpoint of the state that is stored where others can read it is an intrusion. The noise comes from the operating system

@@ -65,6 +65,19 @@ def of_cells(tally: Tally, cells: int) -> Tally:
     return make_tally(np.append(values, 0), np.append(kept, missing))
 
 
+def l1_distance(one: Tally, other: Tally) -> int:
+    """The sum over all positions by which the sorted values of two tallies differ. Values are not below zero; the shorter
+    tally has zeros for the cells that it lacks.
+
+    It is also the sum, over all r, by which the numbers of cells with at least r differ.
+    """
+    ends = np.unique(np.concatenate([[0], one.values, other.values]))
+    counts = [np.append(np.cumsum(tally.cells[::-1])[::-1], 0) for tally in (one, other)]
+    at_least = [held[np.searchsorted(tally.values, ends[1:])] for tally, held in zip((one, other), counts, strict=True)]
+    differences = np.abs(at_least[0] - at_least[1]).tolist()
+    return sum(length * each for length, each in zip(np.diff(ends).tolist(), differences, strict=True))
+
+
 def check_cells(name: str, value: object, reason: str) -> int:
     """A public number of cells, or an error that names it and says why it cannot come from the data."""
     if value is None:

@@ -17,8 +17,8 @@ import pytest
 from scipy import stats
 from scipy.optimize import isotonic_regression
 
-from headcount.mechanisms import splitting
-from headcount.mechanisms.anonymized import anonymized_histogram, estimated_shape, noise_parameter
+from headcount.mechanisms import anonymized, splitting
+from headcount.mechanisms.anonymized import anonymized_histogram, best_shape, estimated_shape, noise_parameter
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
@@ -29,13 +29,15 @@ from headcount.mechanisms.isotonic import (
     clip_to_positions,
     cumulative_runs,
     items_by_count,
+    nearest_shape,
     noise_width,
     step_kernel,
 )
 from headcount.mechanisms.packing import pack
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.splitting import logistic_digits, logistic_floor, noisy_positions, noisy_tally
-from headcount.mechanisms.tallies import Tally, add_tallies, make_tally, of_cells, pack_tally
+from headcount.mechanisms.tallies import Tally, add_tallies, l1_distance, make_tally, of_cells, pack_tally
+from headcount.mechanisms.unmixing import likely_shape
 
 KEY = bytes(range(32))
 ALARM = 1e-8
@@ -204,6 +206,16 @@ def test_tallies_of_shards_add_up():
     assert len(add_tallies([]).values) == 0
 
 
+def test_the_distance_of_tallies_is_that_of_the_sorted_values():
+    rng = np.random.default_rng(0)
+    for size, other in ((0, 0), (0, 3), (1, 1), (40, 25), (300, 300)):
+        one, two = rng.geometric(0.2, size), rng.geometric(0.1, other)
+        long = max(size, other)
+        padded = [np.sort(np.pad(each, (0, long - len(each)))) for each in (one, two)]
+        assert l1_distance(make_tally(one), make_tally(two)) == np.abs(padded[0] - padded[1]).sum()
+    assert l1_distance(Tally(np.array([2**62]), np.array([2**40])), make_tally(np.zeros(0))) == 2**102
+
+
 def test_a_tally_has_as_many_cells_as_are_public_whatever_the_data():
     whole = tally([1, 4, 9], [5, 3, 2])
     assert of_cells(whole, 12) == (pytest.approx([0, 1, 4, 9]), pytest.approx([2, 5, 3, 2]))
@@ -319,6 +331,20 @@ def test_the_l2_fit_is_that_of_another_program(law):
     }[law]
     fit = antitonic_l2(values)
     assert np.repeat(fit.means, fit.sizes) == pytest.approx(isotonic_regression(values, increasing=False).x)
+
+
+def test_a_most_likely_shape_that_is_too_far_from_the_unbiased_numbers_is_not_taken(monkeypatch):
+    """The paper's bound holds for the nearest shape, and so for all that are not much further from it than the truth."""
+    noisy = noisy_tally(tally([0, 3], [1000, 20]), Fraction(2), KEY)
+    p = math.exp(-0.5)
+    nearest, _ = nearest_shape(noisy, p, 1020)
+    likely, runs = best_shape(noisy, p, 1020)
+    assert l1_distance(likely, likely_shape(noisy, p, 1020)) == 0 < l1_distance(likely, nearest)
+    error = runs.lengths @ np.sqrt(2 / math.pi * runs.variance)
+    for items, taken in ((error / 2, True), (4 * error, False)):
+        wrong = Tally(nearest.values, nearest.cells + np.append(int(items / nearest.values[0]), nearest.cells[1:] * 0))
+        monkeypatch.setattr(anonymized, "likely_shape", lambda *_, wrong=wrong: wrong)
+        assert (best_shape(noisy, p, 1020)[0] is wrong) == taken
 
 
 # The whole, on data.
