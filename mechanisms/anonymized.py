@@ -20,7 +20,8 @@ there are more items than `domain_size`, the largest counts are kept. To refuse 
 What differs from the paper: under ADD_REMOVE the noise has half the scale; the noise of equal counts is drawn together
 (`splitting`); its missing Algorithm 5 is `isotonic.antitonic_l1`; the most likely shape is nearer to the truth than the one
 nearest to the unbiased numbers, by a fifth where epsilon is 1 and a user is replaced, and by far where it is lower; and the l2
-variant clips in place of a regression under constraints, which has the same error bound.
+variant clips in place of a regression under constraints, which has the same error bound. Sorted counts are brought to the
+nearest by distance, not by its square, which halves the error where many items have the same count.
 
 `AnonymizedHistogram.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives its rows.
 """
@@ -44,10 +45,10 @@ from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.histogram import Evidence, Origin, add_sums, bounded_batches, check_bounded, sum_items
 from headcount.mechanisms.isotonic import (
     Runs,
-    antitonic_l2,
     clip_to_positions,
     nearest_shape,
     noise_width,
+    sorted_fit,
 )
 from headcount.mechanisms.keys import Release, subkey
 from headcount.mechanisms.relation import Relation
@@ -63,7 +64,7 @@ Mode = Literal["l1", "l2", "central"]
 MOST_POSITIONS = 10**8
 
 #: So many items, times the variance of the noise, are about misplaced where sorted counts go from one to the next.
-MISPLACED = 5
+MISPLACED = 2
 
 #: How far the most likely shape may be from the one that is nearest to the unbiased numbers, in mean errors of these: it is
 #: at most 1.1 on all data that was tried.
@@ -239,11 +240,13 @@ def row_errors(shape: Tally, runs: Runs) -> np.ndarray:
 
 
 def central_shape(noisy: np.ndarray, stddev: float) -> pa.RecordBatch:
-    """The rows of a sorted histogram with noise of that stddev on every position."""
-    fit = antitonic_l2(noisy)
-    counts = np.maximum(np.floor(fit.means + 0.5), 0).astype(np.int64)
-    above = np.flatnonzero(counts)
-    shape = make_tally(counts[above], fit.sizes[above])
+    """The rows of a sorted histogram with noise of that stddev on every position: the most likely ones.
+
+    The noise is Laplace's, so that the sum of distances tells the likelihood. (Hay et al. take that of squares, which misplaces
+    twice as many items.)
+    """
+    fit = sorted_fit(noisy)
+    shape = make_tally(fit[fit > 0])
     return shape_rows(shape, _central_errors(shape.cells, stddev))
 
 
@@ -251,7 +254,8 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     """By how much the counts of so many items that share one row are off in sum, roughly.
 
     Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
-    about MISPLACED * stddev^2 items are taken for one count more or less (both as measured, within a factor of two).
+    about MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all rows is 0.9
+    to 1.6 times the true one, and half of it where nobody has any item.
     """
     distinct, place = np.unique(items, return_inverse=True)
     spread = stddev / np.sqrt(distinct)

@@ -22,6 +22,9 @@ from headcount.mechanisms.tallies import Tally
 # A target's fraction is rounded to multiples of 2^-20, so that the regression works with whole numbers and is exact.
 _GRID_BITS = 20
 
+# Positions that are fitted one by one.
+_FEW = 1 << 10
+
 
 class Runs(NamedTuple):
     """For r from first[i] to last[i]: the estimated number of cells with a count of at least r, and its variance.
@@ -148,32 +151,30 @@ def noise_width(p: float, cells: int, failure: float) -> int:
     return max(0, math.ceil(math.log(2 * cells / ((1 + p) * failure)) / math.log(1 / p))) if p > 0 else 0
 
 
-class Blocks(NamedTuple):
-    """A non-increasing fit: blocks of consecutive positions, each with its mean."""
+def sorted_fit(noisy: np.ndarray) -> np.ndarray:
+    """The non-increasing integers, not below zero, with the least sum of distances to the given ones.
 
-    sizes: np.ndarray  # int64
-    means: np.ndarray  # float64
-
-
-def antitonic_l2(noisy: np.ndarray) -> Blocks:
-    """The non-increasing numbers with the least sum of squared distances to the given ones.
-
-    Two neighbours of which the second is larger share one block, with their mean. So all of a run that does not fall is put
-    together at once, as long as that makes many blocks one; what is left is done one by one. (SciPy has such a function, but
-    takes longer to import than this to run.)
+    A distance is the number of thresholds that are between two numbers. So for each threshold t by itself, the positions with
+    more than t are the first ones, up to where fewest values are on the wrong side; of several cuts that are as good, the
+    middle one is taken. Whichever it is, there are best cuts for higher thresholds before it and for lower ones behind it, so
+    that it splits the positions, and the thresholds, into two problems.
     """
-    sums, sizes = noisy.astype(np.float64), np.ones(len(noisy), dtype=np.int64)
-    while True:
-        means = sums / sizes
-        starts = np.flatnonzero(np.append(True, means[1:] < means[:-1])[: len(means)])
-        if len(starts) > 0.9 * len(means) or len(starts) == 0:
-            break
-        sums, sizes = np.add.reduceat(sums, starts), np.add.reduceat(sizes, starts)
-    blocks: list[tuple[float, int]] = []
-    for total, size in zip(sums.tolist(), sizes.tolist(), strict=True):
-        while blocks and blocks[-1][0] * size <= total * blocks[-1][1]:
-            before = blocks.pop()
-            total, size = total + before[0], size + before[1]
-        blocks.append((total, size))
-    sums, sizes = np.array([total for total, _ in blocks]), np.array([size for _, size in blocks], dtype=np.int64)
-    return Blocks(sizes, sums / sizes)
+    fit = np.zeros(len(noisy), dtype=np.int64)
+    parts = [
+        (0, len(noisy), 0, max(0, int(noisy.max(initial=0))))
+    ]  # positions from, to; the least and the largest number
+    while parts:
+        start, stop, low, high = parts.pop()
+        values = noisy[start:stop]
+        if low == high or start == stop:
+            fit[start:stop] = low
+        elif stop - start <= _FEW:
+            fit[start:stop] = low + antitonic_l1(values - low, np.ones(len(values), dtype=np.int64), high - low)
+        else:
+            usual = int(np.median(values[:: 1 + len(values) // _FEW]))
+            threshold = min(max(usual, low), high - 1)
+            wrong = np.append(0, np.cumsum(np.where(values > threshold, -1, 1)))
+            best = np.flatnonzero(wrong == wrong.min())
+            cut = start + int(best[len(best) // 2])
+            parts += [(start, cut, threshold + 1, high), (cut, stop, low, threshold)]
+    return fit
