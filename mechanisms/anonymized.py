@@ -254,8 +254,8 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     """By how much the counts of so many items that share one row are off in sum, roughly.
 
     Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
-    about MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all rows is 0.9
-    to 1.6 times the true one, and half of it where nobody has any item.
+    about MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all rows is
+    0.9 to 1.6 times the true one, and half of it where nobody has any item.
     """
     distinct, place = np.unique(items, return_inverse=True)
     spread = stddev / np.sqrt(distinct)
