@@ -85,6 +85,19 @@ def _cancel(address: str, prefix: str) -> list[str]:
     return names
 
 
+def _is_on_its_way(endpoint: str, name: str) -> bool:
+    """Whether the job server has a job of this name that has not ended, maybe before the cluster knows of it."""
+    import grpc  # this and Beam are slow to import, and only a job that was stopped needs them
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+    ended = {getattr(beam_job_api_pb2.JobState, state) for state in ("DONE", "FAILED", "CANCELLED")}
+    with contextlib.suppress(grpc.RpcError), grpc.insecure_channel(endpoint) as channel:
+        stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        found = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
+        return any(job.job_name == name and job.state not in ended for job in found)
+    return False  # no job server, no job
+
+
 # The commands
 
 
@@ -229,8 +242,14 @@ def submit(args: argparse.Namespace, state: State) -> int:
         signal.signal(number, lambda number, _: client.send_signal(number))
     status = client.wait()
     if status != 0 and address is not None:
-        with contextlib.suppress(OSError):  # no cluster, no job
+
+        def is_cancelled() -> bool:
+            """What the job server has taken on comes to the cluster a moment later, with or without its client."""
             _cancel(address, name)
+            return not _is_on_its_way(endpoint, name)
+
+        with contextlib.suppress(OSError):  # no cluster, no job
+            wait(is_cancelled, _CANCEL_SECONDS)
     if status == 1:
         logs = f"in {state.directory / 'logs'}" if state.content.get("own") else "of the cluster"
         print(

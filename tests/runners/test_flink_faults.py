@@ -65,7 +65,7 @@ def test_a_client_ended_at_any_moment_leaves_all_or_nothing(cluster, data, tmp_p
     What a killed client has on the cluster is cancelled by stop, or runs to its end; one that is asked to end (SIGTERM)
     leaves nothing to do, also while its job is on the way to the cluster.
     """
-    number, moments = {"stop": (signal.SIGKILL, 2), "wait": (signal.SIGKILL, 4), "nothing": (signal.SIGTERM, 4)}[then]
+    number, moments = {"stop": (signal.SIGKILL, 2), "wait": (signal.SIGKILL, 4), "nothing": (signal.SIGTERM, 12)}[then]
     out, words = tmp_path / "out", [*histogram(data), "--output", tmp_path / "out"]
     start = time.monotonic()
     cluster.call("submit", *words)
