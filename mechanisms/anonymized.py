@@ -217,25 +217,25 @@ def best_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tall
 
     The paper's bound on the l1 error is that of the shape which is nearest to the unbiased numbers. So this one is taken where
     the most likely shape is further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the error
-    is never more than one and FARTHEST times what the bound speaks of.
+    of what is taken exceeds its own by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
     likely = likely_shape(noisy, p, most, noises)
-    error = float(runs.lengths @ np.sqrt(2 / math.pi * runs.variance))
-    return (likely if l1_distance(likely, nearest) <= FARTHEST * error else nearest), runs
+    near = l1_distance(likely, nearest) <= FARTHEST * float(runs.errors.sum())
+    return (likely if near else nearest), runs
 
 
 def row_errors(shape: Tally, runs: Runs) -> np.ndarray:
     """By how much the counts of each row's items are off in sum, in the mean and if the estimate were unbiased.
 
     The l1 distance of two shapes is that of their numbers of items with at least r, over all r; a row has those r that are
-    above the count of the row before, and the last one all beyond. (For a normal error, E|x| is its stddev times
-    sqrt(2/pi).) The most likely shape is nearer: by a factor of 1 to 4 up to p = 0.6, and of 10 from p = 0.9 on.
+    above the count of the row before, and the last one all beyond. The most likely shape is nearer: by a factor of 1 to 4 up
+    to p = 0.6, and of 10 from p = 0.9 on.
     """
     errors = np.zeros(len(shape.values))
     if len(errors):
         place = np.minimum(np.searchsorted(shape.values, runs.last), len(errors) - 1)
-        np.add.at(errors, place, runs.lengths * np.sqrt(2 / math.pi * runs.variance))
+        np.add.at(errors, place, runs.errors)
     return errors
 
 

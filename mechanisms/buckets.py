@@ -1,6 +1,6 @@
 """Items hashed into a public number of buckets, under a public salt.
 
-The salt is drawn before the data is looked at, and privacy does not rest on it: it is a part of the release's id.
+The salt follows from the release's id, which is drawn before the data is looked at; privacy does not rest on it.
 """
 
 from __future__ import annotations

@@ -42,6 +42,11 @@ class Runs(NamedTuple):
         """How many r each run has."""
         return self.last - self.first + 1
 
+    @property
+    def errors(self) -> np.ndarray:
+        """By how much the estimates of each run are off in sum, in the mean: E|x| of a normal x is its stddev * sqrt(2/pi)."""
+        return self.lengths * np.sqrt(2 / math.pi * self.variance)
+
 
 def step_kernel(p: float, noises: int = 1) -> np.ndarray:
     """f(d) for d from -noises to noises - 1; it is 0 below and 1 above.
@@ -160,9 +165,8 @@ def sorted_fit(noisy: np.ndarray) -> np.ndarray:
     that it splits the positions, and the thresholds, into two problems.
     """
     fit = np.zeros(len(noisy), dtype=np.int64)
-    parts = [
-        (0, len(noisy), 0, max(0, int(noisy.max(initial=0))))
-    ]  # positions from, to; the least and the largest number
+    # Each part: its positions from, to; the least and the largest number that they can have.
+    parts = [(0, len(noisy), 0, max(0, int(noisy.max(initial=0))))]
     while parts:
         start, stop, low, high = parts.pop()
         values = noisy[start:stop]

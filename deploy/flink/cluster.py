@@ -249,7 +249,8 @@ def submit(args: argparse.Namespace, state: State) -> int:
             return not _is_on_its_way(endpoint, name)
 
         with contextlib.suppress(OSError):  # no cluster, no job
-            wait(is_cancelled, _CANCEL_SECONDS)
+            if not wait(is_cancelled, _CANCEL_SECONDS):
+                raise Problem(f"the job server at {endpoint} does not end the job {name}")
     if status == 1:
         logs = f"in {state.directory / 'logs'}" if state.content.get("own") else "of the cluster"
         print(

@@ -338,7 +338,7 @@ def test_a_most_likely_shape_that_is_too_far_from_the_unbiased_numbers_is_not_ta
     nearest, _ = nearest_shape(noisy, p, 1020)
     likely, runs = best_shape(noisy, p, 1020)
     assert l1_distance(likely, likely_shape(noisy, p, 1020)) == 0 < l1_distance(likely, nearest)
-    error = runs.lengths @ np.sqrt(2 / math.pi * runs.variance)
+    error = runs.errors.sum()
     for items, taken in ((error / 2, True), (4 * error, False)):
         wrong = Tally(nearest.values, nearest.cells + np.append(int(items / nearest.values[0]), nearest.cells[1:] * 0))
         monkeypatch.setattr(anonymized, "likely_shape", lambda *_, wrong=wrong: wrong)
@@ -363,11 +363,7 @@ def staircase(n, rng):
 
 
 def distance(rows, counts):
-    found = np.sort(np.repeat(np.asarray(rows.column("count")), np.asarray(rows.column("items"))))[::-1]
-    long = max(len(found), len(counts))
-    return int(
-        np.abs(np.pad(found, (0, long - len(found))) - np.pad(np.sort(counts)[::-1], (0, long - len(counts)))).sum()
-    )
+    return l1_distance(tally(rows.column("count"), rows.column("items")), make_tally(counts[counts > 0]))
 
 
 def errors(data, n, mode, relation=Relation.REPLACE, runs=20, epsilon=1):
@@ -382,18 +378,18 @@ def errors(data, n, mode, relation=Relation.REPLACE, runs=20, epsilon=1):
     return np.mean(found), np.mean(stated)
 
 
-# Mean l1 errors at epsilon 1 and n = 10,000 under REPLACE of 200 runs: below these in the mean of 20 with 5.5 standard
-# errors (the stddev of one run is 230, 340, 130; for the sorted counts 50, 30, 30).
+# Mean l1 errors at epsilon 1 and n = 10,000 under REPLACE, and the stddev of one run, of 40 and more: the mean of 20 is within
+# 5.5 standard errors of these. Fitted by squares in place of distances, sorted counts have 271, 147 and 183.
 @pytest.mark.parametrize(
     ("data", "mean", "stddev", "sorted_mean", "sorted_stddev"),
-    [(zipf, 741, 226, 280, 50), (uniform, 675, 340, 95, 30), (staircase, 400, 130, 190, 30)],
+    [(zipf, 741, 226, 190, 44), (uniform, 675, 340, 70, 55), (staircase, 400, 130, 171, 22)],
 )
 def test_errors_are_as_measured(data, mean, stddev, sorted_mean, sorted_stddev):
     found, stated = errors(data, 10_000, "l1")
     assert abs(found - mean) < 5.5 * stddev / math.sqrt(20)
     assert found < stated < 5 * found
     found, stated = errors(data, 10_000, "central")
-    assert abs(found - sorted_mean) < 5.5 * sorted_stddev / math.sqrt(20) + 20
+    assert abs(found - sorted_mean) < 5.5 * sorted_stddev / math.sqrt(20)
     assert found / 2 < stated < 2 * found
 
 
