@@ -67,6 +67,11 @@ class Cluster:
         with opener.open(self.state()["flink"] + path, timeout=10) as answer:
             return json.loads(answer.read())
 
+    def settings(self) -> dict[str, str]:
+        """The configuration that the cluster's servers were started with."""
+        lines = (self._state / "conf" / "config.yaml").read_text().splitlines()
+        return dict(line.split(": ", 1) for line in lines)
+
     def jobs(self, *states: str) -> list[dict[str, Any]]:
         """The jobs in these states."""
         return [job for job in self.rest("/jobs/overview")["jobs"] if job["state"] in states]

@@ -12,6 +12,8 @@ import pytest
 from tests.runners.harness import HEADCOUNT, MINUTES, UNFINISHED, histogram, output, rows
 from tests.runners.jobs import JOBS, without_a_job
 
+BUFFER = 2**15  # bytes of a network buffer, Flink's default
+
 
 @pytest.mark.parametrize("job", JOBS)
 def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
@@ -19,6 +21,19 @@ def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
     assert output(tmp_path / "there") == here(job)
     assert os.listdir(tmp_path) == ["there"]
     assert rows(here(job)) > 0
+
+
+def test_all_exchanges_of_a_job_find_room_at_once(cluster, words_of, tmp_path):
+    """Whether too many are open at once is a matter of chance: so there must be room for all of them. The largest job."""
+    cluster.call("submit", *words_of("named by sips, bounds chosen"), "--output", tmp_path / "out")
+    settings = cluster.settings()
+    of_each = int(settings["taskmanager.network.sort-shuffle.min-buffers"])
+    total = int(settings["taskmanager.memory.network.min"].removesuffix("m")) * 2**20 // BUFFER
+    for job in cluster.jobs("FINISHED"):
+        nodes = cluster.rest(f"/jobs/{job['jid']}")["plan"]["nodes"]
+        kinds = [edge["exchange"] for node in nodes for edge in node.get("inputs", [])]
+        # One that is not stored takes little: a buffer for each task that it leads to, and some that they share.
+        assert kinds.count("blocking") * of_each + kinds.count("pipelined") * 16 <= total
 
 
 def test_every_subcommand_is_run_here():
