@@ -43,14 +43,9 @@ from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.histogram import Evidence, Origin, add_sums, bounded_batches, check_bounded, sum_items
-from headcount.mechanisms.isotonic import (
-    Runs,
-    clip_to_positions,
-    nearest_shape,
-    noise_width,
-    sorted_fit,
-)
+from headcount.mechanisms.isotonic import clip_to_positions, nearest_shape, noise_width, sorted_fit
 from headcount.mechanisms.keys import Release, subkey
+from headcount.mechanisms.rehearsal import rehearsed_errors
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_positions, noisy_tally
@@ -69,6 +64,9 @@ MISPLACED = 2
 #: How far the most likely shape may be from the one that is nearest to the unbiased numbers, in mean errors of these: it is
 #: at most 1.1 on all data that was tried.
 FARTHEST = 2.0
+
+# A stddev beyond which rounding to whole numbers does not matter.
+_COARSE = 100.0
 
 # With this probability some noise exceeds the width of mode "l2", which costs accuracy, never privacy.
 _FAILURE = 0.01
@@ -151,6 +149,15 @@ class AnonymizedHistogram:
         parameters = {"plan": self.plan.to_json(), "cells": self.domain_size, "mode": self.mode}
         return subkey(key, release_id, label, parameters)
 
+    def notes(self, shape: Tally) -> tuple[str, ...]:
+        """What a released shape tells of public numbers that do not fit the data."""
+        if int(shape.cells.sum()) < self.domain_size:
+            return ()
+        return (
+            f"all {self.domain_size:,} cells are in use: if there can be more items than this domain size, only those with the "
+            "largest counts are here; give a larger one",
+        )
+
     def shape(self, tally: Tally, key: bytes) -> pa.RecordBatch:
         """The released rows of the tally of all items' counts."""
         cells = of_cells(tally, self.domain_size)
@@ -202,41 +209,38 @@ def noise_parameter(plan: NoisePlan) -> float:
 def estimated_shape(
     noisy: Tally, p: float, most: int, noises: int = 1, width: int | None = None
 ) -> tuple[Tally, np.ndarray]:
-    """The shape behind a noisy tally, with at most so many items, and the expected error of each of its rows.
+    """The shape behind a noisy tally, with at most so many items, and by about how much each of its rows is off.
 
     `noises` says how often noise of parameter p was added. With a `width` each position is brought to within it.
     """
-    shape, runs = best_shape(noisy, p, most, noises)
-    if width is not None:
-        shape = clip_to_positions(shape, noisy, width)
-    return shape, row_errors(shape, runs)
+
+    def estimate(noisy: Tally, shape: Tally) -> Tally:
+        return shape if width is None else clip_to_positions(shape, noisy, width)
+
+    likely, nearest = best_shape(noisy, p, most, noises)
+    shape, truth = estimate(noisy, likely), estimate(noisy, nearest)
+    return shape, rehearsed_errors(
+        shape,
+        truth,
+        most,
+        p,
+        noises,
+        lambda noisy: estimate(noisy, best_shape(noisy, p, most, noises)[0]),
+        thrown=False,
+    )
 
 
-def best_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Runs]:
-    """The most likely shape behind a noisy tally; and the unbiased numbers, with their variance.
+def best_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Tally]:
+    """The most likely shape behind a noisy tally; and the one that is nearest to the unbiased numbers.
 
-    The paper's bound on the l1 error is that of the shape which is nearest to the unbiased numbers. So this one is taken where
-    the most likely shape is further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the error
-    of what is taken exceeds its own by no more than that.
+    The paper's bound on the l1 error is that of the second. So this one is taken for the first where the most likely shape is
+    further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the error of what is taken exceeds
+    its own by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
     likely = likely_shape(noisy, p, most, noises)
     near = l1_distance(likely, nearest) <= FARTHEST * float(runs.errors.sum())
-    return (likely if near else nearest), runs
-
-
-def row_errors(shape: Tally, runs: Runs) -> np.ndarray:
-    """By how much the counts of each row's items are off in sum, in the mean and if the estimate were unbiased.
-
-    The l1 distance of two shapes is that of their numbers of items with at least r, over all r; a row has those r that are
-    above the count of the row before, and the last one all beyond. The most likely shape is nearer: by a factor of 1 to 4 up
-    to p = 0.6, and of 10 from p = 0.9 on.
-    """
-    errors = np.zeros(len(shape.values))
-    if len(errors):
-        place = np.minimum(np.searchsorted(shape.values, runs.last), len(errors) - 1)
-        np.add.at(errors, place, runs.errors)
-    return errors
+    return (likely if near else nearest), nearest
 
 
 def central_shape(noisy: np.ndarray, stddev: float) -> pa.RecordBatch:
@@ -259,10 +263,16 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     """
     distinct, place = np.unique(items, return_inverse=True)
     spread = stddev / np.sqrt(distinct)
-    steps = np.arange(0.5, math.ceil(9 * stddev) + 1).tolist()  # rounding by 1, 2, ...
-    scales = (math.sqrt(2) * np.maximum(spread, 1e-9)).tolist()
-    rounded = np.array([math.fsum(math.erfc(step / scale) for step in steps) for scale in scales])
+    rounded = np.array([_rounded_error(each) for each in spread.tolist()])
     return np.minimum(math.sqrt(2 / math.pi) * spread * distinct, distinct * rounded + MISPLACED * stddev**2)[place]
+
+
+def _rounded_error(stddev: float) -> float:
+    """The mean size of a normal error after it was rounded to a whole number."""
+    if stddev > _COARSE:  # what rounding changes is then far below 1e-6 of it
+        return math.sqrt(2 / math.pi) * stddev
+    steps = np.arange(0.5, 9 * stddev + 1).tolist()  # rounding to 1 or more, to 2 or more, ...
+    return math.fsum(math.erfc(step / (math.sqrt(2) * max(stddev, 1e-9))) for step in steps)
 
 
 def shape_rows(shape: Tally, errors: np.ndarray) -> pa.RecordBatch:

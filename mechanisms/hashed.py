@@ -32,7 +32,6 @@ from headcount.mechanisms.anonymized import (
     noise_guarantee,
     noise_parameter,
     noise_plan,
-    row_errors,
     run_from_tallies,
     shape_rows,
 )
@@ -41,14 +40,9 @@ from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.isotonic import (
-    Runs,
-    antitonic_l1,
-    clip_to_positions,
-    items_by_count,
-    noise_width,
-)
+from headcount.mechanisms.isotonic import antitonic_l1, clip_to_positions, items_by_count, noise_width
 from headcount.mechanisms.keys import Release, subkey
+from headcount.mechanisms.rehearsal import rehearsed_errors
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.splitting import noisy_tally
@@ -59,6 +53,10 @@ BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
 
 _FAILURE = 0.01
+
+# Larger counts stay as they are, however many samples there are: the inversion's time grows with the square, and whatever meets
+# so large a count changes it by little.
+_FARTHEST = 1 << 14
 
 # The share of empty buckets that the inversion needs.
 _LEAST_EMPTY = 0.5
@@ -120,15 +118,24 @@ class HashedHistogram:
         parameters = {"plan": self.plan.to_json(), "ranks": ranks, "buckets": self.buckets, "users": self.users}
         return subkey(key, release_id, label, parameters)
 
+    def notes(self, shape: Tally) -> tuple[str, ...]:
+        """What a released shape tells of public numbers that do not fit the data."""
+        if int(shape.cells.sum()) < _LEAST_EMPTY * self.buckets:
+            return ()
+        return (
+            f"more than half of the {self.buckets:,} buckets are in use, too many to take all collisions out: some of the "
+            f"counts are those of several items; give about {BUCKETS_PER_USER} buckets for each item of a user",
+        )
+
     def shape(self, buckets: Tally, items: Tally, shape_key: bytes, ranks_key: bytes) -> pa.RecordBatch:
         """The released rows of the tally of all buckets' counts and, in mode "l2", of that of the items' own."""
         samples = self.users * self.items_per_user
         noisy = noisy_tally(of_cells(buckets, self.buckets), self.plan.scale, shape_key)
-        shape, runs = bucket_shape(noisy, noise_parameter(self.plan), self.buckets, samples)
+        limits = None
         if self.ranks is not None:
             ranked = noisy_tally(of_cells(items, samples**2), self.ranks.scale, ranks_key)
-            shape = clip_to_positions(shape, ranked, noise_width(noise_parameter(self.ranks), samples**2, _FAILURE))
-        return shape_rows(shape, row_errors(shape, runs))
+            limits = ranked, noise_width(noise_parameter(self.ranks), samples**2, _FAILURE)
+        return shape_rows(*bucket_shape(noisy, noise_parameter(self.plan), self.buckets, samples, limits=limits))
 
 
 def hashed_histogram(
@@ -145,7 +152,12 @@ def hashed_histogram(
     """
     items = check_bound("items_per_user", items_per_user)
     if users is None and buckets is not None:
-        users = max(1, check_cells("buckets", buckets, _REASON) // (BUCKETS_PER_USER * items))
+        users = check_cells("buckets", buckets, _REASON) // (BUCKETS_PER_USER * items)
+        if users == 0:
+            raise ParameterError(
+                f"users with up to {items} items each need {BUCKETS_PER_USER} buckets for each item of each user, got "
+                f"{buckets} buckets for all: give more of them"
+            )
     number = check_cells("users", users, _REASON)
     size = check_cells("buckets", BUCKETS_PER_USER * number * items if buckets is None else buckets, _REASON)
     if size < LEAST_BUCKETS_PER_USER * number * items:
@@ -165,18 +177,35 @@ def hashed_histogram(
     return HashedHistogram("HashedHistogram", plan, ranks, items, number, size, Budget(budget.epsilon))
 
 
-def bucket_shape(noisy: Tally, p: float, buckets: int, samples: int | None, noises: int = 1) -> tuple[Tally, Runs]:
-    """The shape behind the noisy tally of all buckets, and the runs that tell its error.
+def bucket_shape(
+    noisy: Tally,
+    p: float,
+    buckets: int,
+    samples: int | None,
+    noises: int = 1,
+    limits: tuple[Tally, int] | None = None,
+) -> tuple[Tally, np.ndarray]:
+    """The shape behind the noisy tally of all buckets, and by about how much each of its rows is off.
 
     With a number of `samples` it is that of the items which were hashed; with None that of the buckets, for items that have
-    one each. The inversion multiplies errors by about the inverse square of the share of empty buckets.
+    one each. With `limits`, noisy ranks and a width, each position is brought to within it.
     """
-    shape, runs = best_shape(noisy, p, buckets, noises)
-    if samples is None:
-        return shape, runs
-    empty = 1 - int(shape.cells.sum()) / buckets
-    inverted = unhashed(shape, buckets, samples)
-    return inverted, runs._replace(variance=runs.variance / max(empty, _LEAST_EMPTY) ** 4)
+
+    def finished(held: Tally) -> Tally:
+        shape = held if samples is None else unhashed(held, buckets, samples)
+        return shape if limits is None else clip_to_positions(shape, *limits)
+
+    likely, nearest = best_shape(noisy, p, buckets, noises)
+    shape, truth, hashed = finished(likely), finished(nearest), samples is not None
+    return shape, rehearsed_errors(
+        shape,
+        truth,
+        buckets,
+        p,
+        noises,
+        lambda noisy: finished(best_shape(noisy, p, buckets, noises)[0]),
+        thrown=hashed,
+    )
 
 
 def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
@@ -187,7 +216,7 @@ def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
     """
     if len(shape.values) == 0:
         return shape
-    reach = min(math.ceil(4 * math.sqrt(samples)), int(shape.values[-1]))
+    reach = min(math.ceil(4 * math.sqrt(samples)), int(shape.values[-1]), _FARTHEST)
     near = shape.values <= reach
     share = np.zeros(reach + 1)
     share[shape.values[near]] = shape.cells[near] / buckets

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import row_errors, shape_rows
+from headcount.mechanisms.anonymized import shape_rows
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import laplace_scale
 from headcount.mechanisms.contribution_bound import Bound
@@ -62,7 +62,10 @@ class PanPrivateState:
         np.add.at(self.counters, buckets, events)
 
     def announce_intrusion(self) -> None:
-        """Fresh noise on every counter, after their content was seen (or is about to be stored where it can be seen)."""
+        """Fresh noise on every counter, after their content was seen or a copy of it was stored where it can be seen.
+
+        Never before: noise that is in the copy, too, does not hide what comes after it.
+        """
         self.counters += laplace(len(self.counters), self.scale)
         self.noises += 1
 
@@ -108,8 +111,7 @@ class PanPrivateCounts:
             values, noises = values + laplace(self.buckets, self.scale), noises + 1
         state.released = True
         p = math.exp(-1 / float(self.scale))
-        shape, runs = bucket_shape(make_tally(values), p, self.buckets, samples, noises)
-        return shape_rows(shape, row_errors(shape, runs))
+        return shape_rows(*bucket_shape(make_tally(values), p, self.buckets, samples, noises))
 
 
 def pan_private_counts(

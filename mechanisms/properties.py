@@ -34,7 +34,9 @@ from headcount.mechanisms.sampled_histogram import one_each
 from headcount.mechanisms.steps import Step, check_bound
 from headcount.mechanisms.symmetric import (
     MOST_SAMPLES,
+    MOST_SPREAD,
     CoverageQuestion,
+    DistinctQuestion,
     EntropyQuestion,
     Estimator,
     Question,
@@ -57,6 +59,9 @@ class ShapeSource(FromTallies, Protocol):
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows of contribution batches."""
+
+    def notes(self, shape: Tally) -> tuple[str, ...]:
+        """What a released shape tells of public numbers that do not fit the data."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +90,8 @@ class ShapeProperties:
             if isinstance(question, CoverageQuestion):
                 row["samples"] = question.samples(samples_of(shape))
             found.append(row)
-        return ShapeAnswers(self.guarantee(), shape.total, tuple(found), binned(shape, errors))
+        notes = self.source.notes(shape)
+        return ShapeAnswers(self.guarantee(), shape.total, tuple(found), binned(shape, errors), notes)
 
     def of_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The answers from the rows of a shape."""
@@ -95,9 +101,11 @@ class ShapeProperties:
         shape, errors = _shape(rows)
         samples, distinct = samples_of(shape), int(shape.cells.sum())
         for question in self.questions:
+            if shape.total < _LEAST_SAMPLES and not isinstance(question, DistinctQuestion):
+                continue
             with contextlib.suppress(TooFarError):
                 estimator = question.estimator(samples, float(errors.sum()))
-                value = question.limited(estimator.value(estimator.exact(shape)), distinct)
+                value = question.limited(estimator.value(estimator.exact(shape)), samples, distinct)
                 yield question, value, effect(estimator, shape, errors)
 
 
@@ -105,26 +113,29 @@ class ShapeProperties:
 class ShapeAnswers:
     """What a shape says, for a report: all of it follows from the released rows, at no further cost.
 
-    `samples` is the sum of all counts, `found` the rows of properties, and `bins` the shape in few lines.
+    `samples` is the sum of all counts, `found` the rows of properties, `bins` the shape in few lines, and `notes` say what is
+    wrong with the public numbers.
     """
 
     guarantee: Guarantee
     samples: int
     found: tuple[dict[str, Any], ...]
     bins: tuple[dict[str, int | float], ...]
+    notes: tuple[str, ...] = ()
 
     def words(self) -> str:
-        """All answers in one line."""
+        """All answers in one line, and the notes."""
         parts = [f"samples {self.samples:,}"]
         for row in self.found:
             name = f"distinct items among {row['samples']:,} samples" if "samples" in row else row["property"]
             digits = ",.4f" if name == EntropyQuestion.name else ",.0f"
             parts.append(f"{name} {row['value']:{digits}} +- {row['stddev']:{digits}}")
-        return "; ".join(parts)
+        return "\n".join(["; ".join(parts), *self.notes])
 
     def sections(self) -> dict[str, Any]:
         """The same for a machine, and the shape in bins."""
-        return {"samples": self.samples, "properties": [*map(dict, self.found)], "shape": [*map(dict, self.bins)]}
+        found = {"samples": self.samples, "properties": [*map(dict, self.found)], "shape": [*map(dict, self.bins)]}
+        return found | ({"notes": list(self.notes)} if self.notes else {})
 
 
 def binned(shape: Tally, errors: np.ndarray) -> tuple[dict[str, int | float], ...]:
@@ -250,7 +261,7 @@ class CentralProperty:
             "beside": [repr(estimator.extra), repr(estimator.constant)],
         }
         own = subkey(key, release_id, f"{label}/Noise", parameters, chosen)
-        value = self.question.limited(estimator.value(estimator.exact(tally) + _draw(tally, plan.scale, own)), 0)
+        value = self.question.limited(estimator.value(estimator.exact(tally) + _draw(tally, plan.scale, own)), samples)
         stddev = plan.stddev / 2.0**estimator.grid
         if isinstance(self.samples, NoisePlan):
             stddev = math.hypot(stddev, self.samples.stddev * self.question.per_sample(value, samples))
@@ -264,19 +275,24 @@ def central_property(
     items_per_user: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> CentralProperty:
-    """One question to a trusted curator. `samples` is public, or None: then it is counted, by a share of epsilon."""
+    """One question to a trusted curator. `samples` is public, or None: then it is counted, by a share of epsilon.
+
+    A number that was counted from the data is not public, and neither is it under REPLACE: a user who is replaced may have had
+    fewer items.
+    """
     items = check_bound("items_per_user", items_per_user)
+    noise = math.sqrt(2) * relation.users * items / budget.epsilon
+    if noise > MOST_SPREAD:
+        raise ParameterError(
+            f"epsilon = {budget.epsilon} is too small for items_per_user = {items}: with noise of {noise:.3g} items nothing "
+            "can be said; raise epsilon, or take fewer items per user"
+        )
     if samples is not None:
         if isinstance(samples, bool) or not isinstance(samples, int) or not _LEAST_SAMPLES <= samples <= MOST_SAMPLES:
             raise ParameterError(f"samples must be an integer from {_LEAST_SAMPLES} to {MOST_SAMPLES}, got {samples!r}")
         made = CentralProperty(question, Budget(budget.epsilon), relation, items, samples)
         made.plan(samples)  # a question about too large a sample is refused now
         return made
-    if relation is Relation.REPLACE:
-        raise ParameterError(
-            "replacing a user leaves the number of samples as it is, so that it must be public: give samples, the number of "
-            "items of all users together that are counted"
-        )
     share = Fraction(repr(USERS_SHARE))
     counted, rest = Budget(budget.epsilon).split(share.numerator, share.denominator - share.numerator)
     return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation))

@@ -6,6 +6,7 @@ users' data and may as well sort it; "l1" for larger domains, and for buckets, w
 
 from __future__ import annotations
 
+import numbers
 from typing import Literal
 
 from headcount.mechanisms.anonymized import AnonymizedHistogram, anonymized_histogram
@@ -46,7 +47,7 @@ def shape_histogram(
         raise ParameterError(f"mode must be 'auto', 'central', 'l1' or 'l2', got {mode!r}")
     if buckets is None:
         if mode == "auto":
-            sortable = isinstance(domain_size, int) and domain_size <= MOST_SORTED
+            sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED
             mode = "central" if sortable else "l1"
         return anonymized_histogram(budget, domain_size, mode, items_per_user, relation)  # type: ignore[arg-type]
     if mode == "central":

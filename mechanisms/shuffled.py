@@ -28,7 +28,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import row_errors, shape_rows
+from headcount.mechanisms.anonymized import shape_rows
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
@@ -115,17 +115,22 @@ class Shuffled:
             bucket[sign < 0], minlength=self.buckets
         )
 
-    def shape(self, sums: np.ndarray, hashed: bool = True) -> pa.RecordBatch:
+    def shape(self, sums: np.ndarray, hashed: bool = True, reports: int | None = None) -> pa.RecordBatch:
         """The rows count, items, error: Algorithm 1 on the noisy sums of all buckets and, if items were `hashed` to them,
-        collisions taken out (Algorithm 2)."""
-        return self.shape_of_tally(make_tally(sums), hashed)
+        collisions taken out (Algorithm 2).
 
-    def shape_of_tally(self, sums: Tally, hashed: bool = True) -> pa.RecordBatch:
+        `reports` is how many users sent messages, if that is not about `users`. More of them bring more noise: t times as
+        many have that of t noises. The nearest whole t is taken, at least one, so that a number in between has a bias.
+        """
+        return self.shape_of_tally(make_tally(sums), hashed, reports)
+
+    def shape_of_tally(self, sums: Tally, hashed: bool = True, reports: int | None = None) -> pa.RecordBatch:
         """The same, from how many buckets have which sum."""
         if sums.cells.sum() != self.buckets:
             raise ParameterError(f"every one of the {self.buckets} buckets has a sum, got {sums.cells.sum()}")
-        shape, runs = bucket_shape(sums, float(self.p), self.buckets, self.users if hashed else None)
-        return shape_rows(shape, row_errors(shape, runs))
+        sent = self.users if reports is None else check_cells("reports", reports, _REASON)
+        noises = max(1, round(sent / self.users))
+        return shape_rows(*bucket_shape(sums, float(self.p), self.buckets, sent if hashed else None, noises))
 
 
 def shuffled(budget: Budget, users: int, buckets: int, relation: Relation = Relation.REPLACE) -> Shuffled:

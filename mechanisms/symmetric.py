@@ -37,9 +37,13 @@ EntropyKind = Literal["plug-in", "miller-madow", "polynomial"]
 #: The largest number of samples that estimators are made for.
 MOST_SAMPLES = 10**15
 
+#: The most by which counts may be off in sum, for an answer to say anything.
+MOST_SPREAD = 2.0**30
+
 # The largest step of g is about 2^26 grid units: the rounding of ten million items' values then adds up to less than a tenth
-# of the step, which is less than the noise.
-_STEP_BITS = 26
+# of the step, which is less than the noise. Where counts are off by more than 2^8 in sum, fewer units are enough, and more
+# would exceed the largest scale of the noise.
+_STEP_BITS, _SPREAD_BITS = 26, 8
 
 # The polynomial estimator: degree, width of the interval, and the largest count it is used for, in units of ln n. The degree
 # as far as it helped on uniform and Zipf data, where its largest step is still that of the plug-in, within a tenth.
@@ -106,8 +110,8 @@ class Question(Protocol):
         `TooFarError` if there is none.
         """
 
-    def limited(self, value: float, distinct: int) -> float:
-        """The estimate within what is possible, where at least so many items are known to exist."""
+    def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
+        """The estimate within what is possible for so many samples, which have so many distinct items, if that is known."""
 
     def per_sample(self, value: float, samples: int) -> float:
         """By how much an estimate of this value moves, at most or about, if the samples were one more than so many."""
@@ -129,15 +133,15 @@ class EntropyQuestion:
     def estimator(self, samples: int, spread: float) -> Estimator:
         """By the polynomial, of the highest degree for which noise costs at most half of the accuracy; else the others."""
         if self.kind == "plug-in":
-            return plug_in_entropy(samples, 0.0)
+            return plug_in_entropy(samples, 0.0, spread)
         if self.kind == "polynomial":
             for degree in range(max(2, int(_DEGREE * math.log(samples))), 1, -1):
-                made = polynomial_entropy(samples, degree)
+                made = polynomial_entropy(samples, degree, spread)
                 if made.lipschitz * spread <= self.accuracy / 2:
                     return made
-        return plug_in_entropy(samples, 0.5)
+        return plug_in_entropy(samples, 0.5, spread)
 
-    def limited(self, value: float, distinct: int) -> float:
+    def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
         return max(value, 0.0)
 
     def per_sample(self, value: float, samples: int) -> float:
@@ -152,9 +156,9 @@ class DistinctQuestion:
 
     def estimator(self, samples: int, spread: float) -> Estimator:
         """One for each item."""
-        return _coverage_table(samples, 0.0, None)
+        return _coverage_table(samples, 0.0, None, spread)
 
-    def limited(self, value: float, distinct: int) -> float:
+    def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
         return max(value, 0.0)
 
     def per_sample(self, value: float, samples: int) -> float:
@@ -182,8 +186,12 @@ class CoverageQuestion:
         """With the most smoothing's steps for which noise costs at most half of the accuracy times the target."""
         return coverage(samples, self.samples(samples), spread, self.accuracy)
 
-    def limited(self, value: float, distinct: int) -> float:
-        return min(max(value, 0.0), math.inf if self.target is None else float(self.target))
+    def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
+        target = self.samples(samples)
+        least, most = 0, target
+        if distinct is not None:
+            least, most = (distinct, target) if target >= samples else (0, min(target, distinct))
+        return min(max(value, float(least)), float(max(least, most)))
 
     def per_sample(self, value: float, samples: int) -> float:
         # The estimate hangs on target / samples alone, and so much more of it brings no more items than samples.
@@ -211,21 +219,21 @@ class SupportQuestion:
         """That of the coverage at the target; its error is to be at most the accuracy times `most`."""
         return coverage(samples, self.target, spread, self.accuracy * self.most / self.target)
 
-    def limited(self, value: float, distinct: int) -> float:
-        return min(max(value, float(distinct)), float(self.most))
+    def limited(self, value: float, samples: int, distinct: int | None = None) -> float:
+        return min(max(value, float(distinct or 0)), float(self.most))
 
     def per_sample(self, value: float, samples: int) -> float:
         return self.target / samples  # as for the coverage
 
 
-def plug_in_entropy(samples: int, correction: float) -> Estimator:
+def plug_in_entropy(samples: int, correction: float, spread: float = 0.0) -> Estimator:
     """-sum x ln x with x = count / samples; plus correction * (distinct items - 1) / samples (Miller, Madow: 1/2)."""
     extra = correction / samples
-    grid = _grid(max(math.log(samples), 1.0) / samples)
+    grid = _grid(max(math.log(samples), 1.0) / samples, spread)
     return _with_tail(samples, grid, (0,), extra, -extra)
 
 
-def polynomial_entropy(samples: int, degree: int) -> Estimator:
+def polynomial_entropy(samples: int, degree: int, spread: float = 0.0) -> Estimator:
     """-sum x ln x, where x is small by the unbiased estimate of a polynomial near it, else by plug-in + 1 / (2 samples).
 
     The polynomial interpolates -y ln y on [0, 1] at Chebyshev's nodes, with y = x / width; y^m is estimated by the falling
@@ -243,7 +251,7 @@ def polynomial_entropy(samples: int, degree: int) -> Estimator:
     coefficients += [0.0] * (degree + 1 - len(coefficients))
     coefficients[0] = 0.0  # an item that nobody has adds nothing
     coefficients[1] -= math.log(width)  # -x ln x = width (-y ln y - y ln width)
-    grid = _grid(log / samples)
+    grid = _grid(log / samples, spread)
     table = []
     for count in range(int(_CUT * log) + 1):
         total, power = 0.0, 1.0
@@ -262,11 +270,11 @@ def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estim
     """
     t = Fraction(target, samples) - 1
     if t <= 1:
-        return _coverage_table(samples, float(t), None)
+        return _coverage_table(samples, float(t), None, spread)
     full = max(0, int(math.log2(samples * float(t) ** 2 / (float(t) - 1)) / 2))
     for k in range(full, -1, -1):
         with contextlib.suppress(OverflowError):  # so steep that no float holds it: far too steep
-            made = _coverage_table(samples, float(t), k)
+            made = _coverage_table(samples, float(t), k, spread)
             if made.lipschitz * spread <= accuracy * target / 2:
                 break
     if k < full and t > _FARTHEST:
@@ -277,8 +285,8 @@ def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estim
     return made
 
 
-def _coverage_table(samples: int, t: float, k: int | None) -> Estimator:
-    grid = _STEP_BITS
+def _coverage_table(samples: int, t: float, k: int | None, spread: float) -> Estimator:
+    grid = _grid(1.0, spread)
     if k is None:  # the steps are (1 + t) |t|^c, the first the largest; 2 for the rounding of both and their floats
         return Estimator(samples, grid, (0,), _rounded(1 + t, grid) + 2, ratio=t)
     q = 1 / (1 + t)
@@ -308,9 +316,10 @@ def _rounded(value: float, grid: int) -> int:
     return round(Fraction(value) * (1 << grid))
 
 
-def _grid(step: float) -> int:
-    """The bits of a grid on which a step has about 2^26 units."""
-    return max(_STEP_BITS, _STEP_BITS - math.floor(math.log2(step)))
+def _grid(step: float, spread: float) -> int:
+    """The bits of a grid on which a step has about 2^26 units, or fewer where counts are off by many in sum."""
+    excess = math.ceil(math.log2(max(min(spread, MOST_SPREAD), 1.0))) - _SPREAD_BITS
+    return _STEP_BITS - max(0, excess) - min(0, math.floor(math.log2(step)))
 
 
 def _share(name: str, value: float) -> float:

@@ -68,14 +68,20 @@ def of_cells(tally: Tally, cells: int) -> Tally:
 def l1_distance(one: Tally, other: Tally) -> int:
     """The sum over all positions by which the sorted values of two tallies differ. Values are not below zero; the shorter
     tally has zeros for the cells that it lacks.
+    """
+    return sum(l1_parts(one, other)[1].tolist())
 
-    It is also the sum, over all r, by which the numbers of cells with at least r differ.
+
+def l1_parts(one: Tally, other: Tally) -> tuple[np.ndarray, np.ndarray]:
+    """The l1 distance of two tallies in parts: the sum, over all r, by which the numbers of cells with at least r differ.
+
+    For runs of r that end there, what each of them adds.
     """
     ends = np.unique(np.concatenate([[0], one.values, other.values]))
     counts = [np.append(np.cumsum(tally.cells[::-1])[::-1], 0) for tally in (one, other)]
     at_least = [held[np.searchsorted(tally.values, ends[1:])] for tally, held in zip((one, other), counts, strict=True)]
-    differences = np.abs(at_least[0] - at_least[1]).tolist()
-    return sum(length * each for length, each in zip(np.diff(ends).tolist(), differences, strict=True))
+    # Both factors can be of the order of 2^62: as whole numbers of any size.
+    return ends[1:], np.diff(ends).astype(object) * np.abs(at_least[0] - at_least[1]).astype(object)
 
 
 def check_cells(name: str, value: object, reason: str) -> int:

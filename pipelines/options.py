@@ -45,10 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 def whole_number(least: int = 1, most: int = 10**18) -> Callable[[str], int]:
     """Reads a whole number within these limits, in plain digits."""
-    limits = f"from {least} to {most}" if most < 10**18 else f"of at least {least}"
+    limits = f"from {least} to {most if most < 10**18 else '10^18'}"
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {text!r}")
         return int(text)
 

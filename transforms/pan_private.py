@@ -89,6 +89,11 @@ class PanPrivateCounts(beam.PTransform):
         """
         if self._salt is not None and samples is None:
             raise ParameterError("items are hashed to buckets: give samples, about how many events there were")
+        if self._salt is None and samples is not None:
+            raise ParameterError(
+                f"items are not hashed without a salt, so that there are no collisions to take out, got samples = {samples!r}: "
+                "leave it out"
+            )
         rows = self._file.released()
         if rows is None:
             rows = self.plan.shape(self._file.read().state, samples)

@@ -20,7 +20,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shuffled import Shuffled, shuffled
-from headcount.mechanisms.tallies import add_tallies, make_tally, pack_tally
+from headcount.mechanisms.tallies import add_tallies, check_cells, make_tally, pack_tally
 from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
 from headcount.transforms.contributions import check_whole
 from headcount.transforms.shape_rows import ItemsWithCount, ToShapeRows
@@ -34,6 +34,7 @@ class ShuffledReports(beam.PTransform):
     each of at least `users` users who follow the protocol: each sends the messages of `randomizer()` for one item, once.
     Others may do what they like. With a `salt`, a public text that all share and that was chosen before the data, items are
     hashed to `buckets`, and collisions are taken out of the result; without one, items are the numbers of their buckets.
+    `reports` says how many users did send, if far more than `users`: more of them bring more noise, which the estimate undoes.
     Messages (bucket, +1 or -1) go in, stored and shuffled; the result is `ItemsWithCount` rows, or with `partitions=N` one
     element (k, record batch) for each k < N, all rows in the first.
     """
@@ -47,12 +48,16 @@ class ShuffledReports(beam.PTransform):
         relation: Relation | str = Relation.REPLACE,
         shards: int | None = None,
         partitions: int | None = None,
+        reports: int | None = None,
     ) -> None:
         super().__init__()
         if salt is not None and not isinstance(salt, str):
             raise ParameterError(f"salt must be a public text, got {salt!r}")
         self.plan = shuffled(budget, users, buckets, Relation.parse(relation))
         self._salt, self._shards, self._partitions = salt, item_shards(check_shards(shards)), partitions
+        self._reports = (
+            None if reports is None else check_cells("reports", reports, "it is that of the messages' senders")
+        )
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -81,7 +86,8 @@ class ShuffledReports(beam.PTransform):
             | "GroupByBucketShard" >> beam.GroupByKey()
             | "Tally" >> beam.Map(_tally, buckets, shards).with_output_types(tuple[int, bytes])
             | "Gather" >> beam.GroupByKey()  # (0, tallies)
-            | "Shape" >> beam.Map(_shape, self.plan, self._salt is not None).with_output_types(pa.RecordBatch)
+            | "Shape"
+            >> beam.Map(_shape, self.plan, self._salt is not None, self._reports).with_output_types(pa.RecordBatch)
         )
         return shape | "ToRows" >> ToShapeRows(ItemsWithCount, self._partitions)
 
@@ -113,5 +119,5 @@ def _tally(group: tuple[int, Iterable[bytes]], buckets: int, shards: int) -> tup
     return 0, pack_tally(make_tally(sums))
 
 
-def _shape(group: tuple[int, Iterable[bytes]], plan: Shuffled, hashed: bool) -> pa.RecordBatch:
-    return plan.shape_of_tally(add_tallies(group[1]), hashed)
+def _shape(group: tuple[int, Iterable[bytes]], plan: Shuffled, hashed: bool, reports: int | None) -> pa.RecordBatch:
+    return plan.shape_of_tally(add_tallies(group[1]), hashed, reports)

@@ -5,16 +5,18 @@ Seeds and keys are fixed. Bounds on random values are at 5.5 standard deviations
 """
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headcount.mechanisms import properties
-from headcount.mechanisms.anonymized import anonymized_histogram
+from headcount.mechanisms.anonymized import anonymized_histogram, shape_rows
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.hashed import hashed_histogram
 from headcount.mechanisms.properties import ShapeProperties, central_property
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.symmetric import (
@@ -27,7 +29,7 @@ from headcount.mechanisms.symmetric import (
     plug_in_entropy,
     polynomial_entropy,
 )
-from headcount.mechanisms.tallies import make_tally
+from headcount.mechanisms.tallies import Tally, make_tally
 
 QUESTIONS = (EntropyQuestion(), CoverageQuestion(20_000), SupportQuestion(20_000))
 
@@ -118,7 +120,7 @@ def test_coverage_is_near_the_expected_number_of_distinct_items(weights, times):
 def test_the_guard_lowers_degree_and_smoothing_with_the_noise():
     assert EntropyQuestion(accuracy=0.1).estimator(10_000, 0.0).table != EntropyQuestion().estimator(10_000, 51).table
     loud = EntropyQuestion().estimator(10_000, 10_000)
-    assert loud == plug_in_entropy(10_000, 0.5)
+    assert loud == plug_in_entropy(10_000, 0.5, 10_000)
     quiet, shaken = coverage(10_000, 30_000, 0, 0.01), coverage(10_000, 30_000, 50, 0.01)
     assert shaken.lipschitz * 50 <= 0.01 * 30_000 / 2 < quiet.lipschitz * 50
     with pytest.raises(ParameterError, match="90000 samples are more than 4 times the 10000"):
@@ -222,8 +224,8 @@ def test_the_curator_counts_samples_that_are_not_public(make_release):
 
 
 def test_private_numbers_and_wrong_parameters_are_refused():
-    with pytest.raises(ParameterError, match="give samples"):
-        central_property(Budget(1), EntropyQuestion(), relation=Relation.REPLACE)
+    with pytest.raises(ParameterError, match="epsilon = 1e-07 is too small for items_per_user = 1000"):
+        central_property(Budget(1e-7), EntropyQuestion(), items_per_user=1000)
     with pytest.raises(ParameterError, match="samples must be an integer from 3"):
         central_property(Budget(1), EntropyQuestion(), samples=2)
     with pytest.raises(ParameterError, match="got 'best'"):
@@ -233,6 +235,55 @@ def test_private_numbers_and_wrong_parameters_are_refused():
     with pytest.raises(ParameterError, match="most must be an integer"):
         SupportQuestion(0)
     assert properties.USERS_SHARE == 0.1
+
+
+@pytest.mark.parametrize(
+    "question", [EntropyQuestion("plug-in"), EntropyQuestion(), CoverageQuestion(), DistinctQuestion()]
+)
+@pytest.mark.parametrize("epsilon", [1e-1, 1e-3, 1e-5])
+def test_much_noise_is_no_reason_to_say_nothing(question, epsilon):
+    """1000 items of each user: the grid gets coarser with the noise, whose scale has an end, and rounding stays below it."""
+    asked = central_property(Budget(epsilon), question, items_per_user=1000)
+    samples = 10**12
+    estimator, plan = asked.plan(samples)
+    assert asked.of_tally(make_tally(np.array([samples])), bytes(32), "id", "A").num_rows == 1
+    assert plan.scale >= 1000 * estimator.step / Fraction(epsilon)
+    items, half_a_unit = 10**7, 0.5
+    assert items * half_a_unit < plan.stddev
+
+
+def test_coverage_is_between_the_distinct_items_and_what_so_many_samples_can_have():
+    """500 items of two users each: Good and Toulmin's sum is zero for twice as many samples."""
+    shape = Tally(np.array([2]), np.array([500]))
+    estimator = CoverageQuestion().estimator(1000, 0.0)
+    assert estimator.value(estimator.exact(shape)) == pytest.approx(0, abs=1e-3)
+    for target, value, limited in ((None, 0, 500), (3000, 9e9, 3000), (300, 9e9, 300), (800, 700, 500)):
+        assert CoverageQuestion(target).limited(value, 1000, 500) == limited
+    assert CoverageQuestion(800).limited(700, 1000) == 700
+    rows = shape_rows(shape, np.zeros(1))
+    found = ShapeProperties(anonymized_histogram(Budget(1), 2000), (DistinctQuestion(), CoverageQuestion())).of_rows(
+        rows
+    )
+    assert found.column("value").to_pylist() == [500, 500]
+
+
+def test_of_nothing_there_is_nothing_to_say_but_that():
+    rows = shape_rows(Tally(*np.zeros((2, 0), dtype=np.int64)), np.zeros(0))
+    questions = (EntropyQuestion(), DistinctQuestion(), CoverageQuestion())
+    answers = ShapeProperties(anonymized_histogram(Budget(1), 2000), questions).answers(rows)
+    assert answers.words() == "samples 0; distinct items 0 +- 0"
+
+
+def test_public_numbers_that_do_not_fit_are_told():
+    rows = shape_rows(Tally(np.array([1]), np.array([1000])), np.zeros(1))
+    few, enough = anonymized_histogram(Budget(1), 1000), anonymized_histogram(Budget(1), 1001)
+    hashed, many = (hashed_histogram(Budget(1), None, buckets) for buckets in (2000, 4000))
+    for source, words in ((few, "all 1,000 cells are in use"), (hashed, "more than half of the 2,000 buckets")):
+        answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
+        assert words in answers.words() and words in answers.sections()["notes"][0]
+    for source in (enough, many):
+        answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
+        assert answers.notes == () and "notes" not in answers.sections()
 
 
 def test_a_question_far_too_far_is_refused_and_never_overflows():

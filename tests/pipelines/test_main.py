@@ -232,7 +232,8 @@ def test_a_stopped_job_leaves_no_output(run, events, tmp_path, how):
     """Stopped in the middle of its commit. After kill -9 the next run removes what is left."""
     words = ["histogram", "--input", events, *SHAPE, "--output", str(tmp_path / "out")]
     job = subprocess.Popen(
-        [sys.executable, "-c", PAUSE_IN_COMMIT, *words, "--output-files", "2"],
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and the job would inherit that.
+        ["env", "--default-signal=INT", sys.executable, "-c", PAUSE_IN_COMMIT, *words, "--output-files", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -127,7 +127,10 @@ def test_the_error_of_the_number_of_items_that_explain_states():
             ["--epsilon", "1"],
             "give --domain-size or --buckets, a public number: how many items the data has is private",
         ),
-        (["--epsilon", "1", "--domain-size", "auto"], "--domain-size must be a whole number of at least 1, got 'auto'"),
+        (
+            ["--epsilon", "1", "--domain-size", "auto"],
+            "--domain-size must be a whole number from 1 to 10^18, got 'auto'",
+        ),
         (["--epsilon", "1", "--domain-size", "9", "--buckets", "8"], "got --domain-size 9 and --buckets 8"),
         (["--epsilon", "1", "--buckets", "8", "--mode", "central"], "--mode central needs no --buckets, got 8"),
         (["--epsilon", "1", "--domain-size", "1000000000", "--mode", "central"], "got a domain_size of 1000000000"),

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headcount.mechanisms import anonymized
+from headcount.mechanisms import anonymized, hashed
 from headcount.mechanisms.anonymized import anonymized_histogram, noise_parameter, noise_plan
 from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.hashed import HashedHistogram, hashed_histogram
 from headcount.mechanisms.isotonic import cumulative_runs
 from headcount.mechanisms.noise import discrete_laplace
 from headcount.mechanisms.properties import central_property
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.splitting import noisy_positions, noisy_tally
-from headcount.mechanisms.symmetric import CoverageQuestion
+from headcount.mechanisms.symmetric import CoverageQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.tallies import Tally, make_tally, of_cells
 
 KEY = bytes(range(32))
@@ -101,6 +102,13 @@ def test_a_cell_with_one_user_shows_as_often_as_epsilon_allows(draw, relation):
 WORLDS = 700
 
 
+@pytest.fixture
+def without_errors(monkeypatch):
+    """The column error is computed from what is released already, and takes most of the time."""
+    for module in (anonymized, hashed):
+        monkeypatch.setattr(module, "rehearsed_errors", lambda shape, *_, **__: np.zeros(len(shape.values)))
+
+
 def log_ratio(mode: str, epsilon: float, relation: Relation = Relation.ADD_REMOVE, worlds: int = WORLDS) -> float:
     histogram = anonymized_histogram(Budget(epsilon), 1, mode, relation=relation)
     shown = [
@@ -112,6 +120,7 @@ def log_ratio(mode: str, epsilon: float, relation: Relation = Relation.ADD_REMOV
 
 
 @pytest.mark.parametrize("mode", ["l1", "central"])
+@pytest.mark.usefixtures("without_errors")
 def test_an_item_of_one_user_cannot_be_told_from_none_and_without_noise_on_empty_cells_it_can(mode, monkeypatch):
     """epsilon = 1: the estimate of the log-ratio has a standard error of 0.067, so that 1.37 refutes 1 at 1e-7; twice the
     epsilon gives 2 +- 0.15, and no noise where nobody is gives infinity."""
@@ -119,6 +128,33 @@ def test_an_item_of_one_user_cannot_be_told_from_none_and_without_noise_on_empty
     assert log_ratio(mode, 2.0, worlds=400) > 1.37
     monkeypatch.setattr(anonymized, "of_cells", lambda tally, size: tally)
     assert log_ratio(mode, 1.0, worlds=50) == math.inf
+
+
+def noisy_cells(monkeypatch, histogram: HashedHistogram, tally: Tally) -> list[int]:
+    """To how many cells each call of the noise is applied, in one release of a hashed histogram."""
+    seen: list[int] = []
+
+    def drawn(cells: Tally, scale: Fraction, key: bytes) -> Tally:
+        seen.append(int(cells.cells.sum()))
+        return noisy_tally(cells, scale, key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hashed, "noisy_tally", drawn)
+        histogram.shape(tally, tally, KEY, KEY[::-1])
+    return seen
+
+
+@pytest.mark.parametrize("mode", ["l1", "l2"])
+@pytest.mark.usefixtures("without_errors")
+def test_every_bucket_and_every_rank_has_noise_whether_or_not_somebody_is_there(mode, monkeypatch):
+    """5 users: 20 buckets and, in mode l2, 25 ranks, for every tally. Without the empty ones there are as many as items, and
+    what one user alone holds shows by a release that has no rows without it."""
+    histogram = hashed_histogram(Budget(1), 5, mode=mode)
+    every = [20] if mode == "l1" else [20, 25]
+    nobody, one, four = (cells([1] * bool(n), [n] * bool(n)) for n in (0, 1, 4))
+    assert all(noisy_cells(monkeypatch, histogram, tally) == every for tally in (nobody, one, four))
+    monkeypatch.setattr(hashed, "of_cells", lambda tally, size: tally)
+    assert noisy_cells(monkeypatch, histogram, four) == [4] * len(every) != every
 
 
 def test_the_number_of_distinct_items_is_hidden_by_noise_on_every_position():
@@ -160,6 +196,18 @@ def test_an_answer_moves_by_epsilon_and_with_half_the_noise_by_twice_that():
     one = make_tally(np.array([1]))
     answers = [asked.of_tally(one, k.to_bytes(32, "little"), "id", "A").column("value")[0].as_py() for k in range(400)]
     assert abs(np.mean(np.array(answers) >= 1) - 0.5) < 5.5 / 40
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("question", [CoverageQuestion(1000), EntropyQuestion(), SupportQuestion(1000)])
+def test_answers_have_the_noise_of_all_items_of_a_user(question, relation):
+    """Three items of each user, which all move; and the samples that are counted move by as many."""
+    asked = central_property(Budget(1), question, samples=1000, items_per_user=3, relation=relation)
+    estimator, plan = asked.plan(1000)
+    assert plan.scale >= relation.users * 3 * estimator.step
+    counted = central_property(Budget(1), question, items_per_user=3, relation=relation)
+    assert counted.samples.scale >= relation.users * 3 / Fraction(1, 10)
+    assert counted.guarantee().epsilon <= 1
 
 
 # One user moves the cells by as much as the noise is made for, whatever the public size.

@@ -222,7 +222,6 @@ def test_guarantees_and_what_is_refused():
         (lambda: Entropy(BUDGET, mode="shape", domain_size=10, samples=5), "samples = 5 is for mode 'central'"),
         (lambda: Entropy(BUDGET, mode="l1"), "mode must be 'central' or 'shape', got 'l1'"),
         (lambda: SupportCoverage(Budget(0.01), 90_000, 0.01, samples=10_000), "too far for an accuracy"),
-        (lambda: Entropy(BUDGET, relation="replace"), "must be public: give samples"),
     ):
         with pytest.raises(ParameterError, match=said):
             make()

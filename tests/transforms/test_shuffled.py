@@ -5,8 +5,10 @@ The noise is the operating system's, so that tests of it draw anew each time: ea
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
+from fractions import Fraction
 
 import apache_beam as beam
 import numpy as np
@@ -16,6 +18,8 @@ import pytest
 from headcount.mechanisms.buckets import buckets_of, release_salt
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shuffled import shuffled
+from headcount.mechanisms.splitting import noisy_tally
+from headcount.mechanisms.tallies import Tally
 from headcount.transforms import Budget
 from headcount.transforms.pan_private import PanPrivateCounts, _AddToState
 from headcount.transforms.shape_rows import ItemsWithCount
@@ -53,6 +57,21 @@ def test_the_shape_is_that_of_the_users(collect):
     found = dict(collect(lambda p: p | beam.Create(messages) | reports))
     counts, items = (np.asarray(found[0].column(name)) for name in ("count", "items"))
     assert abs(items[counts > 5].sum() - 40) < 15 and found[1].num_rows == 0
+
+
+def test_more_reports_than_users_have_more_noise_and_the_estimate_undoes_it():
+    """10^5 buckets, 20,000 of them with 5 users, and messages of twice the users that the shares are made for: items are off
+    by less than 1000 of 20,000 (30 standard errors), and by more than 5000 if the noise is taken for that of one."""
+    plan = shuffled(Budget(1, 1e-2), 50_000, 100_000)
+    scale = Fraction(-1 / math.log(plan.p)).limit_denominator(1 << 20)
+    sums = Tally(np.array([0, 5]), np.array([80_000, 20_000]))
+    for key in (bytes(32), bytes([1]) * 32):
+        sums = noisy_tally(sums, scale, key)
+    found = [plan.shape_of_tally(sums, hashed=False, reports=reports) for reports in (100_000, None)]
+    items = [np.asarray(rows.column("items")).sum() for rows in found]
+    assert abs(items[0] - 20_000) < 1000 and items[1] > 25_000
+    with pytest.raises(ParameterError, match="reports must be an integer from 1"):
+        ShuffledReports(LOUD, 25, 100, reports=0)
 
 
 def test_a_user_who_reports_twice_sends_other_noise():
@@ -199,6 +218,8 @@ def test_what_pan_private_counters_refuse(tmp_path):
         PanPrivateCounts(Budget(1), 10, state).release()
     with pytest.raises(ParameterError, match="give samples"):
         PanPrivateCounts(Budget(1), 10, state, salt="s").release()
+    with pytest.raises(ParameterError, match="not hashed without a salt"):
+        PanPrivateCounts(Budget(1), 10, state).release(samples=5)
     PanPrivateCounts(Budget(1), 10, state).start()
     with pytest.raises(ParameterError, match="not made for counters of .* buckets 20"):
         PanPrivateCounts(Budget(1), 20, state).announce_intrusion()
