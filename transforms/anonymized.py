@@ -194,8 +194,8 @@ class Entropy(_Property):
     in it, a uniform choice. In mode "central" noise is added to the exact estimate, which is the most accurate; the number
     of `samples`, users' items in all, is public (never counted from the data) or is counted with a tenth of epsilon. In mode
     "shape" it follows from an `AnonymizedHistogram` with `domain_size` or `buckets`. By the estimator `kind`: "plug-in",
-    "miller-madow" or "polynomial", whose degree is lowered until noise costs at most half of `accuracy`. The result is one `ShapeProperty`
-    row, or with `partitions=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
+    "miller-madow" or "polynomial", whose degree is lowered until noise costs at most half of `accuracy`. The result is one
+    `ShapeProperty` row, or with `partitions=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
     """
 
     def __init__(
