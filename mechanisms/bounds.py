@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headcount.mechanisms import quantile_choice, tail_choice
 from headcount.mechanisms.batches import gather, split_by_user
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.calibration import public_noise
 from headcount.mechanisms.chosen import Choice, ChosenBound
 from headcount.mechanisms.errors import ParameterError
@@ -37,6 +37,7 @@ def default_share(objective: str) -> Fraction:
 
 def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[Budget, Budget]:
     """What the choice may cost, and what is left for the release. Only the method "dp-gd" takes a part of delta."""
+    check_budget(budget)
     if isinstance(share, bool) or not 0 < share < 1:
         raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}")
     weights = (float(share), float(1 - Fraction(str(share))))
@@ -58,10 +59,11 @@ def choose_unknown_domain(
     kappa: float = 2,
 ) -> Choice:
     """The choice for a histogram whose items come from the data: "joint" (the default), or Algorithm 4 by "em" or "gem"."""
+    _check_budgets(budget, release_budget)
     if not 0 < release_budget.delta < 0.5:
         raise ParameterError(
-            f"a bound for an unknown domain is chosen for a release with a delta above 0 and below 1/2, got "
-            f"{release_budget.delta}"
+            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or take "
+            f"BoundedHistogram with a domain, got {release_budget.delta}"
         )
     if method in ("auto", "joint"):
         if noise not in ("auto", "laplace", "gaussian"):
@@ -95,6 +97,7 @@ def choose_public_domain(
     `sparsity` (Gaussian noise) is how many items a user's weight may stand for: any number keeps the guarantee. By default
     a tenth of the domain, as in the paper, but ten at least.
     """
+    _check_budgets(budget, release_budget)
     if public_noise(noise) == "laplace":
         if method == "auto":
             method = quantile_choice.favoured(budget, release_budget, relation, domain_size)
@@ -107,6 +110,11 @@ def choose_public_domain(
     if method == "auto":
         method = tail_choice.favoured(budget, release_budget, relation, domain_size, sparsity)
     return tail_choice.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users)
+
+
+def _check_budgets(budget: Budget, release_budget: Budget) -> None:
+    check_budget(budget)
+    check_budget(release_budget, "the budget of the release")
 
 
 def encode_table(table: Sequence[int]) -> bytes:

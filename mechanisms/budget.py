@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from headcount.mechanisms.errors import ParameterError
@@ -82,6 +82,12 @@ class Zcdp:
             )
         own, whole = _decimal(delta), _decimal(budget.delta)
         return cls(zcdp_rho(budget.epsilon, _round_down((whole - own) / (1 - own))), delta)
+
+
+def check_budget(budget: Budget, name: str = "the budget") -> None:
+    """Refuses what is no `Budget`: a number alone, or a `Zcdp` where that cannot be spent."""
+    if not isinstance(budget, Budget):
+        raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}")
 
 
 def zcdp_for_names(budget: Zcdp | Budget) -> tuple[Zcdp, Budget]:
@@ -199,6 +205,11 @@ def _inner(name: str, value: float) -> float:
     if not 0 < number < 1:
         raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}")
     return number
+
+
+def sum_up(numbers: Iterable[float]) -> float:
+    """The sum of the decimals that numbers print as, rounded upwards: no less than what they add up to."""
+    return _round_up(sum(map(_decimal, numbers), Fraction(0)))
 
 
 def _decimal(number: float) -> Fraction:

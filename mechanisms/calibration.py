@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from headcount.mechanisms import thresholds
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
@@ -73,7 +73,7 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
     an integer of at least 1. `bound` must limit l1, or l0 and linf.
     """
     relation = Relation.parse(relation)
-    _check_budget(budget)
+    check_budget(budget)
     spread = _spread(bound)
     if not 0 < budget.delta < 0.5:
         raise ParameterError(
@@ -111,7 +111,7 @@ def calibrate_public_domain(
     on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0.
     """
     relation = Relation.parse(relation)
-    _check_budget(budget)
+    check_budget(budget)
     _check(bound)
     if noise == "laplace":
         l1 = _l1(bound)
@@ -256,11 +256,6 @@ def _l2_squared(bound: Bound) -> int | None:
     if bound.l0 is not None and bound.linf is not None:
         limits.append(bound.l0 * bound.linf**2)
     return min(limits, default=None)
-
-
-def _check_budget(budget: Budget) -> None:
-    if not isinstance(budget, Budget):
-        raise ParameterError(f"the budget must be a Budget(epsilon, delta), got {budget!r}")
 
 
 def _check(bound: Bound) -> None:

@@ -38,9 +38,12 @@ class Bound:
         """The bounds that hold, for a person; what follows from another one is left out."""
         if self.l1 is None and self.l0 is None:
             return f"an l2 norm of {self.l2}"
-        parts = [] if self.l1 is None else [f"{self.l1} events" if self.grid == 0 else f"an l1 norm of {self.l1}"]
+        if self.linf == 1 and self.grid == 0:
+            items = min(limit for limit in (self.l0, self.l1) if limit is not None)
+            return "1 item, once" if items == 1 else f"{items} items, once each"
+        parts = [] if self.l1 is None else [_events(self.l1) if self.grid == 0 else f"an l1 norm of {self.l1}"]
         if self.l0 is not None and (self.l1 is None or self.l0 < self.l1):
-            parts.append(f"on {self.l0} items")
+            parts.append(f"on {self.l0} item{'s' * (self.l0 > 1)}")
         if self.linf is not None and (self.l1 is None or self.linf < self.l1):
             parts.append(f"{self.linf} on one item")
         return " and ".join(parts)
@@ -53,3 +56,7 @@ class Bound:
     def from_json(cls, text: str | bytes) -> Bound:
         """Inverse of `to_json`."""
         return cls(**json.loads(text))
+
+
+def _events(number: int) -> str:
+    return "1 event" if number == 1 else f"{number} events"

@@ -17,6 +17,8 @@ from headcount.mechanisms.batches import CONTRIBUTIONS
 from headcount.mechanisms.errors import InputError
 
 MAX_ITEM_BYTES = 4096
+CONVERT = "; convert it first, for instance to text"
+IDS = f"users and items must be strings or integers{CONVERT}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,18 +86,20 @@ def contribution_batch(
     return batch
 
 
-def column_of(values: list[Any], name: str, place: Place) -> pa.Array:
-    """A column of Python strings or integers (or None), all of one kind."""
+def column_of(values: list[Any], name: str, place: Place, counts: bool = False) -> pa.Array:
+    """A column of Python strings or integers (or None), all of one kind; of integers alone if these are `counts`."""
     kinds = set(map(type, values)) - {type(None)}
     try:
-        if kinds <= {str}:
+        if kinds <= {str} and not (counts and kinds):
             return pa.array(values, pa.string())
         if bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
             return pa.array(values, pa.int64())
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         raise place.error(name, "holds text that is no valid Unicode, or a number beyond 64 bits") from None
     found = " and ".join(sorted(kind.__name__ for kind in kinds))
-    raise place.error(name, f"must hold strings or integers, all of one kind; found {found}")
+    if counts:
+        raise place.error(name, f"must hold integers, since these are counts; found {found}")
+    raise place.error(name, f"must hold strings or integers, all of one kind; found {found}{CONVERT}")
 
 
 def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
@@ -117,7 +121,7 @@ def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
     if pa.types.is_integer(kind):
         return _integers(column, name, place)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise place.error(name, f"is of type {kind}; users and items must be strings or integers")
+        raise place.error(name, f"is of type {kind}; {IDS}")
     return column.cast(pa.string())
 
 
@@ -127,7 +131,7 @@ def _integers(column: pa.Array, name: str, place: Place) -> pa.Array:
     if pa.types.is_null(column.type):
         return column.cast(pa.int64())
     if not pa.types.is_integer(column.type):
-        raise place.error(name, f"is of type {column.type}; it must hold whole numbers")
+        raise place.error(name, f"is of type {column.type}; it must hold integers")
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:

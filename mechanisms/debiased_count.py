@@ -27,7 +27,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import only_domain, public_domain
@@ -141,6 +141,7 @@ def debiased_count(
     uniform choice. `users` is the number of all users if it is public; else it is counted, by `users_share` of epsilon. An
     estimated mean per user is at most `largest_mean` (default: twice the cap). 'auto' takes the noise of lower stddev.
     """
+    check_budget(budget)
     names = public_domain([items] if isinstance(items, str | int) else items, item_type)
     cap = check_bound("cap", cap)
     max_items = len(names) if max_items is None else min(check_bound("max_items", max_items), len(names))

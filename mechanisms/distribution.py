@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.bounds import choose_bound, split_budget
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.distribution_plan import DistributionPlan, plan_distribution
@@ -328,8 +328,7 @@ def learn_distribution(
     "auto" and "median" choose that number privately; "buckets" learns from users of all sizes, apart. `users` is the number
     of users with so many samples, if it is public; else it is counted with noise where the method needs it.
     """
-    if not isinstance(budget, Budget):
-        raise ParameterError(f"the budget must be a Budget(epsilon, delta), got {budget!r}")
+    check_budget(budget)
     symbols = public_domain(domain, item_type)
     samples: int | str = samples_per_user
     if samples not in (*RULES, "buckets"):

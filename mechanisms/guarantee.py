@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import decimal
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headcount.mechanisms.budget import sum_up
 from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
 
 
@@ -52,11 +55,12 @@ class Guarantee:
 
     def words(self) -> str:
         """The promise as plain lines: the whole, then each mechanism with its share, noise and threshold."""
-        promise = (
-            f"{self.unit.capitalize()}-level (epsilon = {_text(self.epsilon)}, delta = {_text(self.delta)}) "
-            f"differential privacy under {self.relation.words}."
-        )
+        promise = _promise(self.unit, _text(self.epsilon), _text(self.delta), self.relation)
         return "\n".join([promise, *(step.words() for step in self.mechanisms)])
+
+    def total_words(self) -> str:
+        """The promise alone, in one line with its numbers rounded upwards: for one that `compose` has made."""
+        return _promise(self.unit, _text_up(self.epsilon), _text_up(self.delta), self.relation)
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -70,6 +74,46 @@ class Guarantee:
                 for s in self.mechanisms
             ],
         }
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """What several releases of the same data promise together, by basic composition: epsilons and deltas add up.
+
+    All must have one relation and one unit: under another one, the same numbers are another promise. The sums are exact in
+    the decimals that the parts print as, and then rounded upwards. A release may have been planned after a look at an earlier
+    one, if its budget was fixed before that.
+    """
+    parts = list(guarantees)
+    if not parts:
+        raise ParameterError("compose needs at least one guarantee, got none")
+    for part in parts:
+        if not isinstance(part, Guarantee):
+            raise ParameterError(f"compose takes guarantees, such as that of transform.guarantee(), got {part!r}")
+    for name, found in (
+        ("relation", {part.relation.value for part in parts}),
+        ("unit", {part.unit for part in parts}),
+    ):
+        if len(found) > 1:
+            raise ParameterError(
+                f"guarantees add up under one {name} only, got {' and '.join(sorted(found))}: compose those of each apart"
+            )
+    return Guarantee(
+        sum_up(part.epsilon for part in parts),
+        sum_up(part.delta for part in parts),
+        parts[0].relation,
+        tuple(step for part in parts for step in part.mechanisms),
+        parts[0].unit,
+    )
+
+
+def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:
+    promise = f"{unit.capitalize()}-level (epsilon = {epsilon}, delta = {delta}) differential privacy"
+    return f"{promise} under {relation.words}."
+
+
+def _text_up(value: float) -> str:
+    up = decimal.Context(prec=15, rounding=decimal.ROUND_CEILING)
+    return f"{float(up.create_decimal(repr(value))):.15g}"
 
 
 def _text(value: str | int | float, digits: int = 15) -> str:

@@ -32,7 +32,7 @@ import pyarrow as pa
 from headcount.mechanisms import thresholds
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.bounds import choose_bound, default_share, split_budget
-from headcount.mechanisms.budget import Budget, check_delta_for_names
+from headcount.mechanisms.budget import Budget, check_budget, check_delta_for_names
 from headcount.mechanisms.calibration import gaussian_scale
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
@@ -310,6 +310,7 @@ def auto_partitions(
 ) -> AutoSelection:
     """The selection whose strategy and items per user are chosen for the most items, by a twentieth of epsilon."""
     arrow_type(item_type)
+    check_budget(budget)
     check_delta_for_names(budget.delta)
     check_rounds(rounds)
     costs, rest = split_budget(budget, default_share("items"), "gem")

@@ -42,7 +42,7 @@ from headcount.mechanisms.histogram import noisy_counts
 from headcount.mechanisms.joint_choice import JointChoice
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.noise import LARGEST_SCALE
-from headcount.mechanisms.partitions import named_in_rounds, one_shard, selection_steps
+from headcount.mechanisms.partitions import in_items, named_in_rounds, one_shard, selection_steps
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.selection_rounds import SIPS_ROUNDS, Round, zcdp_rounds
 from headcount.mechanisms.steps import (
@@ -82,7 +82,7 @@ class PlumePlan:
 
     def words(self) -> str:
         """What was chosen, in one line."""
-        return f"chosen: {self.counted:,} items per user"
+        return f"chosen: {in_items(self.counted)} per user"
 
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""

@@ -127,8 +127,11 @@ class ShapeAnswers:
         """All answers in one line, and the notes."""
         parts = [f"samples {self.samples:,}"]
         for row in self.found:
-            name = f"distinct items among {row['samples']:,} samples" if "samples" in row else row["property"]
-            digits = ",.4f" if name == EntropyQuestion.name else ",.0f"
+            name, digits = row["property"], ",.4f" if row["property"] == EntropyQuestion.name else ",.0f"
+            if name == DistinctQuestion.name:
+                name = "distinct items among them"
+            elif "samples" in row:
+                name = f"among {row['samples']:,} samples"
             parts.append(f"{name} {row['value']:{digits}} +- {row['stddev']:{digits}}")
         return "\n".join(["; ".join(parts), *self.notes])
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.calibration import calibrate_unknown_domain
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
@@ -156,12 +156,11 @@ def least_threshold(
 
 
 def _checked(budget: Budget) -> tuple[float, float]:
-    if not isinstance(budget, Budget):
-        raise ParameterError(f"the budget must be a Budget(epsilon, delta), got {budget!r}")
+    check_budget(budget)
     if not 1e-200 <= budget.delta < 0.5:
         raise ParameterError(
-            f"sampling with a threshold needs a delta of at least 1e-200 and below 1/2, got {budget.delta}: which items "
-            "there are cannot be hidden with certainty"
+            f"sampling with a threshold needs a delta of at least 1e-200 and below 1/2, got {budget.delta}: that one "
+            "user's data is there cannot be hidden with certainty"
         )
     return budget.epsilon, budget.delta
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from headcount.mechanisms import thresholds
-from headcount.mechanisms.budget import Budget, Zcdp, check_delta_for_names
+from headcount.mechanisms.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.calibration import (
     NoisePlan,
     calibrate_unknown_domain,
@@ -90,6 +90,7 @@ def rounds_of(budget: Budget, strategy: str, items_per_user: int, rounds: int, r
         raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
     weights = STRATEGIES[strategy]
     items = _check_items(items_per_user, weights)
+    check_budget(budget)
     check_delta_for_names(budget.delta)
     if strategy == "sips":
         return _sips(budget, items, rounds, relation)

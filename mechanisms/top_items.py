@@ -36,7 +36,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget, zcdp_rho
+from headcount.mechanisms.budget import Budget, check_budget, zcdp_rho
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.errors import ParameterError
@@ -140,8 +140,7 @@ def top_items(
     item_type: type = str,
 ) -> TopItems:
     """The k items with the most users, or fewer: those that too few users have stay hidden. `k_bar` are looked at."""
-    if not isinstance(budget, Budget):
-        raise ParameterError(f"the budget must be a Budget(epsilon, delta), got {budget!r}")
+    check_budget(budget)
     if not 0 < budget.delta < 0.5:
         raise ParameterError(
             f"the top of items that are not known needs a delta above 0 and below 1/2, got {budget.delta!r}: "

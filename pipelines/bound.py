@@ -80,9 +80,10 @@ def check(args: argparse.Namespace) -> None:
     check_choice(args)
     if args.delta and args.bound_method != "dp-gd":
         raise ParameterError(f"--delta {args.delta} is of use to --bound-method dp-gd only: leave it out")
-    if args.domain is None and args.for_delta == 0:
+    if args.domain is None and not 0 < args.for_delta < 0.5:
         raise ParameterError(
-            "--for-delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"
+            "--for-delta must be positive, and below 1/2, if the items are not known beforehand, got "
+            f"{args.for_delta}: give another, or --domain"
         )
 
 
@@ -93,7 +94,7 @@ def make_transform(
     domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
     return ChooseBound(
         options.make_budget(args),
-        Budget(args.for_epsilon, args.for_delta),
+        _for_budget(args),
         domain,
         method=args.bound_method,
         objective=args.objective or "error",
@@ -104,6 +105,13 @@ def make_transform(
         item_type=item_type,
         shards=shards,
     )
+
+
+def _for_budget(args: argparse.Namespace) -> Budget:
+    try:
+        return Budget(args.for_epsilon, args.for_delta)
+    except ParameterError as error:  # it begins with epsilon or delta
+        raise ParameterError(f"--for-{error}") from None
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:

@@ -53,6 +53,4 @@ def check_choice(args: argparse.Namespace) -> None:
             raise ParameterError(f"--objective {args.objective} is of no use with --domain: leave it out")
 
 
-def bound_or_auto(text: str) -> int | str:
-    """The value of --bound."""
-    return text if text == "auto" else options.whole_number(most=MAX_BOUND)(text)
+bound_or_auto = options.whole_number_or("auto", most=MAX_BOUND)  # the value of --bound

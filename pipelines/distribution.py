@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--domain", metavar="FILE", help="the symbols, one per line, which must be public")
     group.add_argument(
         "--samples-per-user",
-        type=samples_or_rule,
+        type=options.whole_number_or(*RULES, "buckets", most=MOST_SAMPLES),
         default="auto",
         metavar="auto|median|buckets|M",
         help=f"samples of each user that count (up to {MOST_SAMPLES}), users with fewer are left out; auto and median choose "
@@ -61,11 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_output(parser)
     options.add_release(parser)
-
-
-def samples_or_rule(text: str) -> int | str:
-    """The value of --samples-per-user."""
-    return text if text in (*RULES, "buckets") else options.whole_number(most=MOST_SAMPLES)(text)
 
 
 def check(args: argparse.Namespace) -> None:

@@ -49,7 +49,8 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     own = {"phi": args.phi, "users": args.users, **sampled.parameters(args, transform)}
-    return Plan(transform, transform.guarantee(), options.shared_parameters(args, item_type) | own)
+    shared, note = options.shared_parameters(args, item_type), options.chosen_items(args.items_per_user)
+    return Plan(transform, transform.guarantee(), shared | own, note=note)
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:

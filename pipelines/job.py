@@ -18,7 +18,7 @@ from apache_beam.runners.job.utils import dict_to_struct
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.randomness import Release
 from headcount.pipelines import bigquery, failures, memory, options, progress, report, sink_bigquery, sinks, sources
@@ -37,13 +37,15 @@ class Plan:
 
     `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
     decision that the job came to, which then goes into the report.
-    `parameters` are the public ones, for the report; `files` begins the names of the files.
+    `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
+    of the numbers: it is shown with them, and is in the report.
     """
 
     transform: beam.PTransform
     guarantee: Guarantee
     parameters: report.Parameters
     files: str = "counts"
+    note: str | None = None
 
 
 def run_job(
@@ -74,6 +76,7 @@ def run_job(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         )
         sink.prepare(target)
+        options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
         columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
             with progress.Progress(sys.stderr):
@@ -99,7 +102,8 @@ def run_job(
             raise
     if finished:
         decision = report.decision_words(sink.read_report(target))
-        print("\n".join([*([decision] if decision else []), f"wrote {args.output} (release {release.id})"]))
+        said = filter(None, (decision, plan.note, f"wrote {args.output} (release {release.id})"))
+        print("\n".join(said))
     else:
         print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
     return 0
@@ -110,9 +114,9 @@ def _reported(
 ) -> tuple[beam.PCollection, bytes | beam.PCollection[bytes]]:
     """The rows of a command's transform, and the report on them: known now, or once the job has decided."""
     if not isinstance(result, CountsAndDecision):
-        return result, report.make_report(command, release_id, plan.guarantee, plan.parameters)
+        return result, report.make_report(command, release_id, plan.guarantee, plan.parameters, plan.note)
     written = result.decision | "Report" >> beam.Map(
-        report.decided_report, command, release_id, plan.parameters
+        report.decided_report, command, release_id, plan.parameters, plan.note
     ).with_output_types(bytes)
     return result.counts, written
 
@@ -125,7 +129,16 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
     if options.is_pinned(standard.runner):
         standard.runner = options.LOCAL_RUNNER
         return given, None
+    _check_runner(standard.runner)
     return given, standard.runner
+
+
+def _check_runner(runner: str) -> None:
+    """Refuse what is neither a name that Beam knows nor, by its dots, a class of somebody's own."""
+    known = {name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES}
+    if "." not in runner and not known & {runner.lower(), f"{runner.lower()}runner"}:
+        names = ", ".join(name for name in StandardOptions.KNOWN_RUNNER_NAMES if not name.startswith("Test"))
+        raise ParameterError(f"unknown runner {runner!r}: give --runner one of {names}, or the full name of a class")
 
 
 def _local_runner(beam_options: PipelineOptions) -> FnApiRunner:

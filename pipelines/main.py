@@ -10,6 +10,7 @@ import gc
 import importlib
 import logging
 import os
+import select
 import signal
 import sys
 import traceback
@@ -17,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
@@ -62,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.status
     except SystemExit as end:  # argparse after --help
         return end.code if isinstance(end.code, int) else 1
-    except Exception:
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):
+            return 0  # as in `headcount ... | head`: what is printed comes last, when all is done
         traceback.print_exc()
         return 1
 
@@ -79,6 +82,16 @@ def run() -> NoReturn:
         with suppress(OSError):  # nobody reads it any more
             stream.flush()
     os._exit(status)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether this is a pipe whose other end was closed: a job's own connections may break too."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no file behind it, or no such system call
+        return False
 
 
 @contextmanager
@@ -117,7 +130,13 @@ def _dispatch(argv: list[str]) -> int:
 
     command = load(argv[0])
     args, beam_flags = options.parse(command, argv[1:])
-    return command.run(args, beam_flags)
+    try:
+        status = command.run(args, beam_flags)
+    except ParameterError as error:  # of the mechanisms, which have parameters and no flags
+        raise ParameterError(options.in_flags(command, str(error))) from error
+    if getattr(args, "explain", False):
+        options.hint_of_flags(args)
+    return status
 
 
 def _help() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from headcount.mechanisms.partitions import in_items
 from headcount.mechanisms.plume import PlumeRelease
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.selection_rounds import ZCDP_STRATEGIES
@@ -84,7 +85,8 @@ def explain(plan: PlumeRelease) -> str:
         lines += ["", *report.expected_words(plan.plan().plan)]
     else:
         for end in plan.choice.ends():
-            lines += ["", f"if {end.bound:,} items per user are chosen:", *report.expected_words(plan.plan(end).plan)]
+            expected = report.expected_words(plan.plan(end).plan)
+            lines += ["", f"if at most {in_items(end.bound)} per user is chosen:", *expected]
     lines += ["", "a user's items beyond these bounds do not count, which lowers the counts besides"]
     return "\n".join(lines)
 

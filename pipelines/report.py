@@ -45,9 +45,11 @@ class Decision(Protocol):
         """The same for a machine: more parts of the report, by name."""
 
 
-def decided_report(decision: Decision, command: str, release_id: str, parameters: Parameters) -> bytes:
+def decided_report(
+    decision: Decision, command: str, release_id: str, parameters: Parameters, note: str | None = None
+) -> bytes:
     """The content of report.json where the job decided something itself."""
-    return make_report(command, release_id, decision.guarantee, parameters, decision)
+    return make_report(command, release_id, decision.guarantee, parameters, note, decision)
 
 
 def make_report(
@@ -55,6 +57,7 @@ def make_report(
     release_id: str,
     guarantee: Guarantee,
     parameters: Parameters,
+    note: str | None = None,
     decision: Decision | None = None,
 ) -> bytes:
     """The content of report.json; parameters that are None were not given and are left out."""
@@ -66,6 +69,8 @@ def make_report(
         "parameters": {name: value for name, value in parameters.items() if value is not None},
         "versions": versions(),
     }
+    if note is not None:
+        content["note"] = note
     if decision is not None:
         content |= {"decision": decision.words(), **decision.sections()}
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

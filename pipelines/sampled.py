@@ -79,7 +79,8 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     shared = options.shared_parameters(args, item_type)
-    return Plan(transform, transform.guarantee(), shared | parameters(args, transform))
+    note = options.chosen_items(args.items_per_user)
+    return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
 
 
 def explain(made: SampledHistogramPlan, budget: Budget) -> str:
@@ -101,11 +102,7 @@ def explain(made: SampledHistogramPlan, budget: Budget) -> str:
         )
     errors = [f"{float(plan.stddev(users)):,.0f} at {users:,} users" for users in _TYPICAL if users >= plan.w50]
     lines.append(f"standard deviation of an estimate: {', '.join(errors)}" if errors else "only large items are shown")
-    lines.append(f"a user counts for {items} of its items, however often it had them" if items > 1 else _ONE)
-    return "\n".join(lines)
-
-
-_ONE = "a user counts for one of its items, however often it had it"
+    return "\n".join([*lines, options.chosen_items(items)])
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:

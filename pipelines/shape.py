@@ -113,7 +113,8 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         "items_per_user": args.items_per_user,
         "coverage": args.coverage,
     }
-    return Plan(transform, transform.guarantee(), parameters, files="shape")
+    note = options.chosen_items(args.items_per_user)
+    return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
 
 
 def _mode(transform: AnonymizedHistogram) -> str:
@@ -137,8 +138,7 @@ def explain(transform: AnonymizedHistogram) -> str:
             f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
-    lines.append("which of a user's items count, if not all do, is left to chance; no item is named")
-    return "\n".join(lines)
+    return "\n".join([*lines, options.chosen_items(transform.plan.items_per_user), "no item is named"])
 
 
 def _distinct_stddev(p: float, cells: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.contributions import Place
+from headcount.mechanisms.contributions import IDS, Place
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.leaves import Leaves
 from headcount.mechanisms.values import Axis, is_value_type, leaf_column
@@ -116,7 +116,7 @@ def found_types(path: str, columns: Columns, kinds: Mapping[str, type | None], w
         if kinds[name] is None:
             needed = "values must be numbers, dates, times or texts of these"
             if name != columns.values:
-                needed = "users and items must be strings or integers"
+                needed = IDS
             raise InputError(f"{path}: column {name!r} is {words[name]}; {needed}")
     if columns.count is not None and kinds[columns.count] is not int:
         raise InputError(f"{path}: column {columns.count!r} is {words[columns.count]}; counts must be integers")

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from headcount.mechanisms.contributions import IDS
 from headcount.mechanisms.errors import InputError
 from headcount.pipelines.source_columns import (
     LEAST_INT64,
@@ -58,7 +59,7 @@ def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnType
                 kinds[name] = int  # once they are leaves; `read` looks at them
                 continue
             kind = str if isinstance(value, str) else int
-            _check_value(path, row, name, value, kind, "users and items must be strings or integers")
+            _check_value(path, row, name, value, kind, IDS)
             kinds.setdefault(name, kind)
         if len(kinds) == len(columns.ids) and all(name in names for name in columns.names):
             break
@@ -78,7 +79,7 @@ def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.Reco
     for block in guarded(path, KIND, _blocks(path)):
         arrays = _parse_block(block, kinds)
         if arrays is None:
-            arrays = _parse_lines(path, row, block, kinds, expected)
+            arrays = _parse_lines(path, row, block, kinds, columns.count, expected)
         rows = len(arrays[columns.user])
         if rows:
             yield event_batch(path, row, columns, arrays)
@@ -128,15 +129,16 @@ def _parse_block(block: bytes, kinds: dict[str, type]) -> dict[str, pa.Array] | 
 
 
 def _parse_lines(
-    path: str, first_row: int, block: bytes, kinds: dict[str, type], expected: ColumnTypes
+    path: str, first_row: int, block: bytes, kinds: dict[str, type], count: str | None, expected: ColumnTypes
 ) -> dict[str, pa.Array]:
     """The same columns by Python's parser, or an InputError that names the first row that is wrong."""
     values: dict[str, list[Any]] = {name: [] for name in kinds}
+    like = "as in its first rows" if path == expected.file else f"as in {expected.file}"
     for row, record in _records(path, first_row, block):
         for name, kind in kinds.items():
             value = record.get(name)
             if value is not None:
-                _check_value(path, row, name, value, kind, f"as in {expected.file}")
+                _check_value(path, row, name, value, kind, "as counts are" if name == count else like)
             values[name].append(float(value) if kind is float and value is not None else value)
     return {name: pa.array(values[name], arrow_type(kind)) for name, kind in kinds.items()}
 

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -24,8 +24,9 @@ from headcount import transforms
 from headcount.mechanisms.budget import Budget, Zcdp
 from headcount.mechanisms.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.guarantee import Guarantee, compose
 from headcount.mechanisms.keys import Release, ephemeral_key
+from headcount.mechanisms.relation import Relation
 from headcount.pipelines import failures, options
 from headcount.pipelines.command import Command
 from headcount.pipelines.domain import read_domain
@@ -36,6 +37,7 @@ _BUDGET = ("epsilon", "delta")
 _MADE_HERE = ("budget", "release", "partitions")  # parameters of transforms that a pipeline file does not give
 _ITEM_TYPES = {"str": str, "int": int}
 _FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
+_STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
 _QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
 
 
@@ -238,7 +240,8 @@ def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
         flags = [f"--yaml_pipeline_file={file}", f"--jinja_variables={jinja_variables}"]
         beam_options, build, _ = build_pipeline_components_from_argv(flags)
     except (OSError, jinja2.TemplateError, yaml.YAMLError) as error:
-        raise ParameterError(f"{file} cannot be read: {error}") from None
+        reason = getattr(error, "strerror", None) or error  # without the number of the error, and the file once more
+        raise ParameterError(f"{file} cannot be read: {reason}") from None
     pipeline = beam.Pipeline(_NoRunner(), beam_options)
     build(pipeline)
     steps = _Promises()
@@ -268,11 +271,30 @@ def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
         message = failures.input_error(error)
         if message is None or isinstance(error, HeadcountError):
             raise
-        raise InputError(message) from error
+        step = _STEP.search(str(error))
+        raise InputError(": ".join([args.file, *([step[1]] if step else []), message])) from error
     if not found:
         raise InputError(f"{args.file} has no step of Headcount")
-    print("\n\n".join(f"{label}\n{guarantee.words()}" for label, guarantee in found.items()))
+    parts = [f"{label}\n{guarantee.words()}" for label, guarantee in found.items()]
+    if len(found) > 1:
+        parts.append(totals(found.values()))
+    print("\n\n".join(parts))
+    for guarantee in found.values():
+        options.hint(guarantee.epsilon, guarantee.delta)
     return 0
+
+
+def totals(guarantees: Iterable[Guarantee]) -> str:
+    """What steps promise together to one who is in the input of all of them, a line for each relation and unit."""
+    kinds: dict[tuple[Relation, str], list[Guarantee]] = {}
+    for guarantee in guarantees:
+        kinds.setdefault((guarantee.relation, guarantee.unit), []).append(guarantee)
+    lines = []
+    for alike in kinds.values():
+        steps = f"{len(alike)} step{'s' * (len(alike) > 1)}"
+        under = "" if len(kinds) == 1 else f" under {alike[0].relation.value}"
+        lines.append(f"Epsilon and delta of the {steps}{under} add up to: {compose(alike).total_words()}")
+    return "\n".join(lines)
 
 
 COMMAND = Command(

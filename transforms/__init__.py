@@ -12,6 +12,8 @@ from headcount.mechanisms.budget import Budget as Budget
 from headcount.mechanisms.budget import Zcdp as Zcdp
 from headcount.mechanisms.chosen import ChosenBound as ChosenBound
 from headcount.mechanisms.contribution_bound import Bound as Bound
+from headcount.mechanisms.guarantee import Guarantee as Guarantee
+from headcount.mechanisms.guarantee import compose as compose
 from headcount.mechanisms.keys import KeyEnvironment as KeyEnvironment
 from headcount.mechanisms.keys import KeyFile as KeyFile
 from headcount.mechanisms.keys import KeySecret as KeySecret

@@ -117,7 +117,7 @@ def choose(
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
     type of what it gives."""
     tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_output_types(
-        tuple[int, bytes], users=str
+        tuple[int, bytes], tables=tuple[int, bytes], items=tuple[int, bytes], users=str
     ).with_outputs("tables", "items", "users", main="shards")
     empty = shards.pipeline | "EmptyTable" >> beam.Create([(0, encode_table([0] * choice.entries))], reshuffle=False)
     tables = [empty, tabled.tables]  # (0, table)

@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from headcount.mechanisms.batches import CONTRIBUTIONS
-from headcount.mechanisms.contributions import MAX_ITEM_BYTES, Place, column_of, contribution_batch
+from headcount.mechanisms.contributions import IDS, MAX_ITEM_BYTES, Place, column_of, contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.transforms.coders import RecordBatchCoder
 
@@ -149,7 +149,7 @@ class _ToBatches(beam.DoFn):
         place = self._place({})
         user = column_of(self._users, place.user, place)
         item = column_of(self._items, place.item, place)
-        count = column_of(self._counts, place.count, place) if self._counts else None
+        count = column_of(self._counts, place.count, place, counts=True) if self._counts else None
         self._users, self._items, self._counts = [], [], []
         return self._batch(user, item, count, place)
 
@@ -211,6 +211,4 @@ def _frame_to_arrow(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-        raise InputError(
-            "a pandas frame has a column of mixed or unknown type; users and items must be strings or integers"
-        ) from None
+        raise InputError(f"a pandas frame has a column of mixed or unknown type; {IDS}") from None

@@ -93,8 +93,9 @@ def template(monkeypatch):
 def words(job, data, output):
     """The command line of a job, all but its key."""
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-    flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--item", "item", "--output", f"{output}"]
-    return [command, *flags, *own]
+    flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--output", f"{output}"]
+    item = [] if "--item" in own else ["--item", "item"]
+    return [command, *flags, *item, *own]
 
 
 def modules(graph):

@@ -278,6 +278,28 @@ def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("UnboundedHistogram\nUser-level")
 
 
+def test_explain_adds_up_several_steps(tmp_path, capsys):
+    steps = ["{type: Create, config: {elements: [{user: u, item: i}]}}"]
+    made = [
+        ("Rho", "HeadcountPlume", {"rho": 0.1, "delta": "1e-6", "items_per_user": 1}),
+        ("Epsilon", "HeadcountSelectPartitions", {"epsilon": 0.2, "delta": "1e-6", "relation": "replace"}),
+        ("More", "HeadcountTopItems", {"epsilon": 0.1, "delta": "1e-7", "k": 1}),
+    ]
+    for name, kind, config in made:
+        steps.append(json.dumps({"type": kind, "name": name, "input": "Create", "config": config}))
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(_pipeline_yaml(", ".join(steps)).replace("type: chain, ", ""))
+    assert _explain(str(path)) == 0
+    *_, first, second = capsys.readouterr().out.splitlines()
+    rho = transforms.Plume(transforms.Zcdp(0.1, 1e-6), 1).guarantee()
+    more = transforms.TopItems(Budget(0.1, 1e-7), 1).guarantee()
+    words = transforms.compose([rho, more]).total_words()
+    assert first == f"Epsilon and delta of the 2 steps under add-remove add up to: {words}"
+    assert second.startswith(
+        "Epsilon and delta of the 1 step under replace add up to: User-level (epsilon = 0.2, delta = 1e-06)"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -286,7 +308,7 @@ def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
         ("pipeline: {type: chain, transforms: [{type: Create, config: {elements: [1]}}]}", "has no step of Headcount"),
         (
             _pipeline_yaml("{type: Create, config: {elements: [1]}}, {type: HeadcountUnboundedHistogram}"),
-            "^missing epsilon",
+            'pipeline.yaml: "HeadcountUnboundedHistogram" at line 2: missing epsilon$',
         ),
     ],
 )
@@ -298,7 +320,7 @@ def test_explain_refuses_in_one_line(tmp_path, text, message):
 
 
 def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tmp_path):
-    with pytest.raises(ParameterError, match="nowhere.yaml cannot be read"):
+    with pytest.raises(ParameterError, match="nowhere.yaml cannot be read: No such file or directory$"):
         _explain(str(tmp_path / "nowhere.yaml"))
     with pytest.raises(ParameterError, match="--jinja-variables must be an object in JSON, got 'x=1'"):
         _explain("pipeline.yaml", "--jinja-variables", "x=1")

@@ -1,12 +1,17 @@
 import dataclasses
 import json
+import re
+from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.guarantee import Guarantee, MechanismStep, compose
 from headcount.mechanisms.relation import Relation
 
 
@@ -47,6 +52,58 @@ def test_as_dict_survives_json():
 
 def test_a_step_without_details():
     assert MechanismStep("Bound", 0.1, 0.0, {}).words() == "Bound: epsilon = 0.1, delta = 0."
+
+
+def promise(epsilon, delta=0.0, relation=Relation.ADD_REMOVE, unit="user"):
+    return Guarantee(epsilon, delta, relation, (MechanismStep("Noise", epsilon, delta, {}),), unit)
+
+
+def test_guarantees_add_up_in_the_decimals_that_they_print_as():
+    whole = compose([promise(0.1, 1e-8), promise(0.2, 2e-8), promise(0.3)])
+    assert (whole.epsilon, whole.delta) == (0.6, 3e-8)  # where floats give 0.6000000000000001
+    assert len(whole.mechanisms) == 3
+    assert whole.total_words() == (
+        "User-level (epsilon = 0.6, delta = 3e-08) differential privacy under adding or removing one user's whole data."
+    )
+
+
+@given(st.lists(st.tuples(st.floats(1e-300, 1e9), st.floats(0, 0.99, allow_subnormal=False)), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_sums_are_never_rounded_down(parts):
+    whole = compose([promise(*part) for part in parts])
+    shown = re.search(r"epsilon = (\S+), delta = (\S+)\)", whole.total_words())
+    for which, total in enumerate((whole.epsilon, whole.delta)):
+        exact = sum(Fraction(repr(part[which])) for part in parts)
+        assert exact <= Fraction(repr(total)) <= Fraction(shown[which + 1]) <= exact * Fraction(1 + 1e-13)
+
+
+def test_guarantees_of_different_kinds_do_not_add_up():
+    with pytest.raises(ParameterError, match="one relation only, got add-remove and replace"):
+        compose([promise(1.0), promise(1.0, relation=Relation.REPLACE)])
+    with pytest.raises(ParameterError, match="one unit only, got event and user"):
+        compose([promise(1.0), promise(1.0, unit="event")])
+    with pytest.raises(ParameterError, match="at least one guarantee"):
+        compose([])
+    with pytest.raises(ParameterError, match="takes guarantees"):
+        compose([Budget(1)])
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (Bound(l0=1, l1=1, linf=1), "1 item, once"),
+        (Bound(l0=3, l1=3, linf=1), "3 items, once each"),
+        (Bound(l0=3, linf=1), "3 items, once each"),
+        (Bound(l1=10, linf=10), "10 events"),
+        (Bound(l1=1), "1 event"),
+        (Bound(l0=1, l1=5, linf=5), "5 events and on 1 item"),
+        (Bound(l0=2, l1=10, linf=5), "10 events and on 2 items and 5 on one item"),
+        (Bound(l1=1, linf=1, grid=7), "an l1 norm of 1"),
+        (Bound(l2=1), "an l2 norm of 1"),
+    ],
+)
+def test_bounds_in_words(bound, words):
+    assert bound.words() == words
 
 
 def test_is_frozen():

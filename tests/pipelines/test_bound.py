@@ -90,6 +90,7 @@ def test_the_bound_alone(place, tmp_path, capsys):
         (histogram, ["--objective", "items", "--domain", "d"], ["--objective items", "--domain"]),
         (bound, [], ["missing --for-epsilon"]),
         (bound, ["--for-epsilon", "1"], ["--for-delta must be positive"]),
+        (bound, ["--for-epsilon", "1", "--for-delta", "0.6"], ["--for-delta must be", "below 1/2", "got 0.6"]),
         (bound, ["--for-epsilon", "1", "--for-delta", "1e-6", "--delta", "1e-7"], ["--delta 1e-07", "dp-gd"]),
     ],
 )
@@ -98,6 +99,11 @@ def test_refusals_name_the_flags(command, flags, words):
     with pytest.raises(ParameterError) as error:
         command.check(options.parse(command.COMMAND, [*base, *flags])[0])
     assert all(word in str(error.value) for word in words), error.value
+
+
+def test_a_wrong_epsilon_of_the_later_release_is_told_by_its_own_flag(capsys):
+    assert main(["bound", "--epsilon", "1", "--for-epsilon", "-2", "--for-delta", "1e-6", "--explain"]) == 2
+    assert capsys.readouterr().err == "headcount: --for-epsilon must be positive, got -2.0\n"
 
 
 def test_explain_gives_the_shares_and_both_ends(capsys):

@@ -122,7 +122,10 @@ def test_explain_tells_the_promise_and_the_errors(run, domain):
         (["--epsilon", "1", "--domain", "{domain}", "--users", "5"], "--users 5 is the number of those with enough"),
         (["--epsilon", "1", "--domain", "{domain}", "--method", "gaussian"], "--method gaussian needs a --delta"),
         (["--epsilon", "1", "--domain", "{domain}", "--samples-per-user", "some"], "--samples-per-user must be"),
-        (["--epsilon", "1", "--domain", "{domain}", "--samples-per-user", "20000"], "from 1 to 10000, got '20000'"),
+        (
+            ["--epsilon", "1", "--domain", "{domain}", "--samples-per-user", "20000"],
+            "from 1 to 10000, or auto, median or buckets, got '20000'",
+        ),
     ],
 )
 def test_what_is_refused(run, domain, flags, words):

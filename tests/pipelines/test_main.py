@@ -145,6 +145,41 @@ def test_explain_reads_nothing(run, tmp_path):
     assert (status, err) == (0, []) and "threshold: none" in out
 
 
+def test_a_promise_that_hides_little_is_hinted_at(run, events, tmp_path):
+    words = ["histogram", "--user", "who", "--item", "what", "--bound", "2"]
+    status, out, err = run(*words, "--epsilon", "1e6", "--delta", "0.01", "--explain")
+    assert status == 0 and "promises little" not in out
+    assert len(err) == 1 and "epsilon = 1e+06 is above 10" in err[0] and "delta = 0.01 is above 0.0001" in err[0]
+    job = [*words, "--epsilon", "11", "--delta", "1e-6", "--input", events, "--output", tmp_path / "out"]
+    status, out, err = run(*job)
+    assert status == 0 and out.startswith("wrote ")
+    assert len(err) == 1 and err[0].startswith("headcount: this promises little: epsilon = 11 is above 10")
+    refused(run(*job), "holds an output already")
+    for flags in (["--rho", "3", "--delta", "1e-6"], ["--epsilon", "10", "--delta", "1e-4"]):
+        status, _, err = run("plume", *flags, "--explain")
+        assert (status, len(err)) == (0, int("--rho" in flags))
+
+
+@pytest.mark.parametrize("flags", [[], ["-u"]])
+def test_a_reader_that_stops_reading_is_no_failure(flags):
+    """As in `headcount ... | head`; but a connection of the job that breaks is one."""
+    command = [sys.executable, *flags, "-m", "headcount.pipelines.main", "plume", "--rho", "1", "--delta", "1e-6"]
+    out, end = os.pipe()
+    os.close(out)
+    done = subprocess.run([*command, "--explain"], stdout=end, stderr=subprocess.PIPE, text=True)
+    os.close(end)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_connection_of_the_job_that_breaks_is_a_failure(run, monkeypatch):
+    def broken(*arguments):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("headcount.pipelines.options.parse", broken)
+    status, _, err = run("plume")
+    assert status == 1 and "Traceback" in err[0]
+
+
 def bad_inputs(directory):
     """Files that must be refused, each with the canary in it: (path, more flags, words of the line)."""
     good = {"who": pa.array(["u", "v"]), "what": pa.array([CANARY, "x"])}
@@ -190,8 +225,10 @@ def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
     refused(run("histogram", *SHAPE, "--output", tmp_path / "out"), "missing --input")
     refused(run(*words, "--output", tmp_path / "out", "--frobnicate"), "unknown flag '--frobnicate'")
     refused(run(*words, "--output", tmp_path / "out", "--bound", "2.5"), "--bound", "'2.5'")
-    refused(run(*words, "--output", tmp_path / "out", "--epsilon", "nan"), "epsilon", "nan")
-    refused(run(*words, "--output", tmp_path / "out", "--delta", "1"), "delta", "1")
+    refused(run("histogram", "--epsilon", "nan", "--domain", "d"), "--epsilon must be", "nan")
+    refused(run("histogram", "--epsilon", "1", "--delta", "1"), "--delta must be", "1")
+    refused(run(*words, "--epsilon", "5"), "--epsilon is given twice")
+    refused(run(*words, "--output", tmp_path / "out", "--runner", "Foo"), "unknown runner 'Foo'")
     refused(run(*words, "--output", tmp_path / "out", "--input", "no*.parquet"), "no*.parquet")
     refused(run(*words, "--output", tmp_path / "out", "--key-file", "nowhere"), "nowhere")
     refused(run(*words, "--output", tmp_path / "out", "--runner", "FlinkRunner"), "--key-env", "--key-file")

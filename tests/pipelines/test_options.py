@@ -1,10 +1,12 @@
 """The command line: what is accepted, and one clear line for what is not."""
 
+import itertools
+
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, write_key_file
-from headcount.pipelines import histogram, options, tools
+from headcount.pipelines import distribution, histogram, options, plume, quantiles, tools
 from headcount.pipelines.domain import parse_domain
 from headcount.pipelines.job import pipeline_options, shards_for
 
@@ -71,12 +73,74 @@ def test_every_flag():
         (["-q"], ["unknown flag '-q'"]),
         (["stray"], ["unexpected argument 'stray'"]),
         (["--direct_num_workers", "many"], ["--direct_num_workers", "'many'"]),
-        (["--direct_num_work", "2"], ["unknown flag '--direct_num_work'"]),
+        (["--direct_num_work", "2"], ["unknown flag '--direct_num_work'", "did you mean --direct_num_workers?"]),
+        (["--runnr", "x"], ["unknown flag '--runnr'", "did you mean --runner?"]),
     ],
 )
 def test_refusals_name_the_flag_and_the_value(flags, words):
-    line = refused(*BASE, *flags)
+    given = flags[0].split("=")[0]
+    base = {"--epsilon": "1", "--delta": "1e-8", "--bound": "10"}
+    base.pop(given, None)
+    line = refused(*itertools.chain(*base.items()), *flags)
     assert all(word in line for word in words), line
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"),
+    [
+        (["--epsilon", "5"], "--epsilon"),
+        (["--bound=10"], "--bound"),
+        (["--item", "query", "--item=genre"], "--item"),
+        (["--output", "a", "--output", "a"], "--output"),
+    ],
+)
+def test_a_flag_with_one_value_is_refused_if_it_is_given_twice(flags, flag):
+    assert refused(*BASE, *flags) == f"{flag} is given twice: leave one of them out"
+
+
+def test_flags_that_may_be_given_twice():
+    args, beam_flags = parse(*BASE, "--input", "a", "--input=a", "--overwrite", "--overwrite", "--", "--epsilon=5")
+    assert (args.input, args.epsilon, beam_flags) == (["a", "a"], 1.0, ["--epsilon=5"])
+
+
+def test_values_that_begin_with_a_dash():
+    args, _ = options.parse(quantiles.COMMAND, ["--range", "-5:3", "--range=-.5:3", "--lo", "-5e1", "--hi", "-.5"])
+    assert (args.range, args.lo, args.hi) == ([(-5, 3), (-0.5, 3)], -50.0, -0.5)
+    with pytest.raises(ParameterError, match="^--item: expected one argument; .* begins with a dash .* --item=VALUE$"):
+        parse("--item", "-x")
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "words"),
+    [
+        (histogram, ["--bound", "abc"], "--bound must be a whole number from 1 to 1000000000, or auto, got 'abc'"),
+        (
+            plume,
+            ["--items-per-user", "x"],
+            "--items-per-user must be a whole number from 1 to 1000000000, or auto, got",
+        ),
+        (distribution, ["--samples-per-user", "mean"], ", or auto, median or buckets, got 'mean'"),
+    ],
+)
+def test_words_beside_numbers_are_listed(command, flags, words):
+    with pytest.raises(ParameterError) as error:
+        options.parse(command.COMMAND, flags)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "said"),
+    [
+        (histogram, "epsilon must be positive, got 0.0", "--epsilon must be positive, got 0.0"),
+        (plume, "relative_error must be a number, got 0", "--relative-error must be a number, got 0"),
+        (quantiles, "a quantile must be a number, got 2", "--quantile must be a number, got 2"),
+        (histogram, "alpha must be a number, got 2", "alpha must be a number, got 2"),
+        (histogram, "the epsilon must be 1", "the epsilon must be 1"),
+        (histogram, "epsilon = 1 needs more", "epsilon = 1 needs more"),
+    ],
+)
+def test_parameters_are_told_as_flags_of_the_command(command, message, said):
+    assert options.in_flags(command.COMMAND, message) == said
 
 
 def test_missing_flags_are_named():
@@ -120,6 +184,13 @@ def test_local_runs_are_pinned(flags, runner, remote):
     given, found = pipeline_options(flags)
     assert found == remote
     assert given.get_all_options()["runner"] == runner
+
+
+def test_an_unknown_runner_is_refused():
+    with pytest.raises(ParameterError, match="unknown runner 'Foo': give --runner one of .*FlinkRunner"):
+        pipeline_options(["--runner=Foo"])
+    for runner in ("flink", "Dataflow", "my.own.Runner"):
+        assert pipeline_options([f"--runner={runner}"])[1] is not None
 
 
 def release(runner, *flags):

@@ -113,7 +113,6 @@ def test_explain_reads_nothing_and_says_how_many_users_an_item_needs(run, more, 
         ),
         (["--strategy", "some"], ["--strategy", "'some'"]),
         (["--rounds", "9"], ["--rounds must be a whole number from 1 to 8", "'9'"]),
-        (["--delta", "0"], ["--delta must be positive"]),
         (["--strategy", "sips", "--items-per-user", "2000000"], ["at most 1048576", "2000000"]),
     ],
 )
@@ -121,3 +120,8 @@ def test_refusals_are_one_line_that_names_the_flag(run, more, words):
     status, _, errors = run(*SHAPE, "--explain", *more)
     assert status == 2 and len(errors) == 1
     assert all(word in errors[0] for word in words), errors
+
+
+def test_delta_is_needed(run):
+    status, _, errors = run("partitions", "--epsilon", "1", "--explain")
+    assert status == 2 and len(errors) == 1 and "--delta must be positive" in errors[0]

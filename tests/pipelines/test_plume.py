@@ -59,8 +59,8 @@ def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):
     assert status == 0
     for words in (
         "1e-06-approximate 0.5-zCDP",
-        "if 1 items per user are chosen",
-        "if 10,000 items per user are chosen",
+        "if at most 1 item per user is chosen",
+        "if at most 10,000 items per user is chosen",
     ):
         assert words in said
     _, said, _ = run("plume", "--epsilon", "1", "--delta", "1e-6", "--items-per-user", "9", "--explain")
@@ -74,7 +74,7 @@ def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):
         (["--rho", "1", "--epsilon", "1"], "give one of --epsilon and --rho, got --epsilon 1.0 and --rho 1.0"),
         (["--rho", "1"], "--delta must be positive"),
         (["--rho", "1", "--delta", "1e-6", "--items-per-user", "0"], "--items-per-user must be"),
-        (["--rho", "1", "--delta", "1e-6", "--alpha", "2"], "alpha must be a number above 0 and below 1, got 2.0"),
+        (["--rho", "1", "--delta", "1e-6", "--alpha", "2"], "--alpha must be a number above 0 and below 1, got 2.0"),
     ],
 )
 def test_what_is_refused(run, flags, words):

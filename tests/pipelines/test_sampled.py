@@ -67,7 +67,12 @@ def report_of(directory):
 def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--items-per-user", "2", "--relation", "replace"]
-    assert run(*words, *job(place, out)) == (0, f"wrote {out} (release r1)\n", [])
+    status, said, err = run(*words, *job(place, out))
+    note, wrote = said.splitlines()
+    assert (status, wrote, err) == (0, f"wrote {out} (release r1)", [])
+    assert (
+        note.startswith("each user counts once for each of at most 2 of its items") and note == report_of(out)["note"]
+    )
     made = sampled_histogram(BUDGET, 2, relation="replace")
     wanted = made.run([contributions(place, "what")], release(place), "Sampled").to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
@@ -206,19 +211,20 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         (["sampled", *PROMISE, "--items-per-user", "0"], "--items-per-user must be a whole number from 1"),
         (["sampled", *PROMISE, "--bound", "5"], "unknown flag '--bound'"),
         (["heavy-hitters", *PROMISE], "missing --phi, --users"),
-        (["heavy-hitters", *PROMISE, "--phi", "2", "--users", "9"], "phi must be a share between 0 and 1, got 2.0"),
+        (["heavy-hitters", *PROMISE, "--phi", "2", "--users", "9"], "--phi must be a share between 0 and 1, got 2.0"),
         (["quantiles", *PROMISE, "--quantile", "0.5"], "missing --lo, --hi"),
         (QUANTILES, "missing --quantile or --range"),
         ([*QUANTILES, "--quantile", "0.5", "--range", "0:1"], "at no further cost"),
-        ([*QUANTILES, "--quantile", "1.5"], "a quantile must be a number between 0 and 1, got 1.5"),
+        ([*QUANTILES, "--quantile", "1.5"], "--quantile must be a number between 0 and 1, got 1.5"),
         ([*QUANTILES, "--quantile", "0.5", "--item-type", "int"], "--item-type int is of no use"),
         ([*QUANTILES, "--range", "1"], "--range must be two values with a colon between them, as 18:25, got '1'"),
-        ([*QUANTILES, "--range", "0.7:0.2"], "a range must begin below its end, got (0.7, 0.2)"),
+        ([*QUANTILES, "--range", "0.7:0.2"], "--range must begin below its end, got (0.7, 0.2)"),
         (
             [*QUANTILES, "--quantile", "0.5", "--lo", "low"],
             "--lo must be a number, or a date or time such as 2030-01-31",
         ),
-        ([*QUANTILES, "--quantile", "0.5", "--hi", "2024-01-01"], "lo and hi must both be numbers, dates or times"),
+        ([*QUANTILES[:-1], "2024-01-01", "--quantile", "0.5"], "lo and hi must both be numbers, dates or times"),
+        (["quantiles", "--epsilon", "1", "--lo", "0", "--hi", "1"], "as a value that one user has cannot be hidden"),
         (
             [*QUANTILES, "--quantile", "0.5", "--levels", "11", "--branching", "4"],
             "must be at most 1048576, got 4 ** 11",

@@ -66,8 +66,8 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     assert {"domain_size": 3000, "mode": "central", "items_per_user": 1}.items() <= report["parameters"].items()
     lines = said.splitlines()
     assert lines[0] == report["decision"] == answers.words()
-    assert lines[1] == f"wrote {out} (release r1)"
-    assert "\n".join(lines[2:]) == shape.plot(report) and lines[2].split() == ["users", "items", "error"]
+    assert lines[2] == f"wrote {out} (release r1)"
+    assert "\n".join(lines[3:]) == shape.plot(report) and lines[3].split() == ["users", "items", "error"]
     again = tmp_path / "again"
     words = ["--epsilon", "1", "--domain-size", "3000", "--shards", "9", "--output-files", "2"]
     assert run(*SHAPE, *words, *job(place, again))[0] == 0
@@ -89,7 +89,11 @@ def test_buckets_modes_and_formats(run, place, tmp_path):
     assert [tuple(map(int, line.split(",")[:2])) for line in lines] == wanted
     report = json.loads((out / "report.json").read_text())
     assert report["properties"][2]["samples"] == report["parameters"]["coverage"] == 15_000
-    assert "distinct items among 15,000 samples" in said.splitlines()[0]
+    assert "; among 15,000 samples" in said.splitlines()[0]
+    assert (
+        said.splitlines()[1] == report["note"]
+        and "for each of at most 2 of its items, chosen at random" in report["note"]
+    )
     assert report["guarantee"]["epsilon"] == 2 == sum(s["epsilon"] for s in report["guarantee"]["mechanisms"])
 
 

@@ -32,10 +32,11 @@ def words_of(data):
     """words_of(job): the command line of a job of JOBS, all but --output."""
 
     def words(job):
-        flags = ["--input", data / "events-*.parquet", "--user", "user", "--item", "item", "--format", "csv"]
+        flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
         command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-        return [command, *flags, *own, *key]
+        item = [] if "--item" in own else ["--item", "item"]
+        return [command, *flags, *item, *own, *key]
 
     return words
 

@@ -11,7 +11,16 @@ from headcount.mechanisms.auto_histogram import auto_bounded_histogram, auto_unb
 from headcount.mechanisms.bounds import choice_subkey, choose_bound, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.transforms import BoundedHistogram, Budget, ChooseBound, Relation, UnboundedHistogram
+from headcount.transforms import (
+    BoundedHistogram,
+    Budget,
+    ChooseBound,
+    DebiasedCount,
+    Relation,
+    SelectPartitions,
+    UnboundedHistogram,
+    Zcdp,
+)
 
 BUDGET = Budget(1, 1e-6)
 DOMAIN = [f"i{n}" for n in range(40)]
@@ -193,7 +202,7 @@ def test_only_the_descent_takes_a_part_of_delta():
         (lambda: UnboundedHistogram(BUDGET, objective="fun"), "'error' or 'items', got 'fun'"),
         (lambda: UnboundedHistogram(BUDGET, bound_method="quantile-rank"), "got 'quantile-rank'"),
         (lambda: UnboundedHistogram(BUDGET, bound_method="em", noise="gaussian"), "take the method 'joint'"),
-        (lambda: UnboundedHistogram(Budget(1)), "delta above 0"),
+        (lambda: UnboundedHistogram(Budget(1)), "delta must be positive"),
         (lambda: BoundedHistogram(BUDGET, DOMAIN, bound_method="gem"), "got 'gem'"),
         (lambda: BoundedHistogram(Budget(1), DOMAIN, noise="gaussian"), "needs a delta"),
         (lambda: BoundedHistogram(BUDGET, DOMAIN, 5).with_decision(), "leave out with_decision"),
@@ -203,3 +212,34 @@ def test_only_the_descent_takes_a_part_of_delta():
 def test_parameters_that_make_no_sense_are_refused(make, message):
     with pytest.raises(ParameterError, match=message):
         make()
+
+
+@pytest.mark.parametrize("budget", [1.0, Zcdp(0.5, 1e-6), None])
+@pytest.mark.parametrize(
+    "make",
+    [
+        UnboundedHistogram,
+        lambda budget: UnboundedHistogram(budget, bound=3),
+        lambda budget: BoundedHistogram(budget, DOMAIN),
+        lambda budget: ChooseBound(budget, BUDGET),
+        lambda budget: ChooseBound(BUDGET, budget),
+        lambda budget: ChooseBound(BUDGET, budget, DOMAIN),
+        SelectPartitions,
+        lambda budget: SelectPartitions(budget, "laplace", 3),
+        lambda budget: DebiasedCount(budget, ["a"], 2),
+    ],
+)
+def test_what_is_no_budget_is_refused_in_the_same_words(make, budget):
+    with pytest.raises(ParameterError, match=r"^the budget( of the release)? must be a Budget\(epsilon, delta\), got"):
+        make(budget)
+
+
+def test_a_delta_of_zero_is_refused_with_what_to_do():
+    with pytest.raises(ParameterError, match=r"delta must be positive .* Budget\(epsilon, delta\).* domain, got 0.0$"):
+        UnboundedHistogram(Budget(1))
+
+
+def test_a_choice_logs_no_warning(caplog):
+    pipeline = beam.Pipeline()
+    pipeline | beam.Create([("u", "i")]) | UnboundedHistogram(BUDGET)
+    assert "not declared" not in caplog.text

@@ -58,6 +58,9 @@ def _finished(rows: list[Any]) -> Any:
         (["secret text"], "elements of type str are no rows"),
         ([pa.table({"user": ["a"]})], "column 'item': is missing; the columns are 'user'"),
         ([("a", "x"), (2, "y")], "found int and str"),
+        ([("a", "x", 1.0)], "column 'count': must hold integers, since these are counts; found float"),
+        ([("a", "x", "1")], "column 'count': must hold integers, since these are counts; found str"),
+        ([("a", True)], "column 'item': must hold strings or integers, all of one kind; found bool; convert it"),
     ],
 )
 def test_what_is_no_row_is_refused(elements, words):
