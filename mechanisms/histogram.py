@@ -152,7 +152,7 @@ def unbounded_histogram(
 ) -> Histogram:
     """Algorithm 3, corrected: items come from the data, and those that too few users hold stay hidden.
 
-    Each user counts with a uniform sample of at most `bound` events, of which at most `max_per_item` on one item.
+    Each user counts with at most `max_per_item` events on one item, and of these with a uniform sample of at most `bound`.
     """
     steps = unknown_domain_steps(bound, max_per_item)
     plan = calibrate_unknown_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
@@ -178,7 +178,10 @@ def bounded_histogram(
 
 
 def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ...]:
-    """How contributions to items that come from the data are bounded: by a sample, so that counts stay whole."""
+    """How contributions to items that come from the data are bounded: by a sample, so that counts stay whole.
+
+    The cap comes first: events that it drops would else use up the sample. Both orders promise the same.
+    """
     if max_per_item is None:
         return (RandClipStep(bound),)
     if check_bound("max_per_item", max_per_item) > bound:

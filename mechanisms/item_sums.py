@@ -1,10 +1,9 @@
 """What the sum of each item would be at every candidate bound, from one pass over the users.
 
-Under a cap c on one item, a user's N events on an item count as n = min(N, c), and its m events as the sum of these. Of them
-a sample of at most C counts, so that the user is expected to add f = n min(1, C/m) to the item, exactly. For a fixed cap, f
-is a line through zero in C, of slope n/m, until C >= m, and stays at n from there on. So one pair of integers per user, item
-and cap tells f for all bounds: the level n, and the slope floor(2**30 n/m), filed under the first bound at which the line
-ends.
+Under a cap c on one item, n = min(N, c) of a user's N events on an item are left, and m on all its items. A sample of at most
+C of these counts, so exactly f = n min(1, C/m) is what the user is expected to add to the item. For a fixed cap, f is a line
+through zero in C, of slope n/m, until C >= m, and stays at n from there on. So one pair of integers per user, item and cap
+tells f for all bounds: the level n, and the slope floor(2**30 n/m), filed under the first bound at which the line ends.
 
 The slope is rounded down for each user and item *before* any sum. Hence for every bound and cap, one user's f sum up to
 at most min(m, C), exactly, which is what the sensitivity of a choice rests on (rounding to nearest, or after the sum,
@@ -113,7 +112,7 @@ def total_sums(shard: Shard, ladder: Ladder) -> list[int]:
 def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: int) -> Iterator[ItemSums]:
     """Adds up the chunks of one item shard: the sums of all items, for each cap, some items at a time.
 
-    Items whose sum is below `least` at every bound may be left out, as most are.
+    Items whose sum is below `least` at every bound and cap may be left out, as most are.
     """
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])

@@ -138,8 +138,8 @@ class CountsAndDecision(NamedTuple):
 class UnboundedHistogram(_PrivateHistogram):
     """How often users did each item, for items that are not known before (paper 000, Algorithm 3, corrected).
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with a uniform sample of
-    at most `bound` events, at most `max_per_item` of them on one item; items below the threshold stay hidden. With
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with at most `max_per_item`
+    events on one item, and of these with a uniform sample of at most `bound`; items below the threshold stay hidden. With
     `bound="auto"`, bound, cap and noise are chosen privately, for the `objective`: "error" (counts close to the true ones
     in total) or "items" (as many items as can be); the choice takes `bound_share` of epsilon (by default a tenth, for "items" a
     twentieth). The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element
