@@ -225,7 +225,7 @@ def test_a_noise_weight_beyond_the_threshold_would_break_it():
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("objective", ["error", "items"])
 def test_random_neighbours_keep_epsilon_among_the_real_candidates(relation, objective, monkeypatch):
-    """All 342 candidates and the real tau, on data whose items lie about their thresholds."""
+    """All 354 candidates and the real tau, on data whose items lie about their thresholds."""
     monkeypatch.undo()
     rng = np.random.default_rng(11)
     choice = JointChoice(Budget(0.1), Budget(0.9, 1e-8), relation, objective)
