@@ -177,7 +177,8 @@ def test_the_total_is_that_of_all_items():
 
 def test_items_below_the_least_are_left_out_and_no_others():
     rng = np.random.default_rng(4)
-    rows = [(f"u{u}", f"i{i}", 1) for u, i in zip(rng.integers(0, 80, 900), rng.zipf(1.5, 900) % 40, strict=True)]
+    users, names, counts = rng.integers(0, 80, 900), rng.zipf(1.5, 900) % 40, rng.zipf(1.5, 900) % 100 + 1
+    rows = [(f"u{u}", f"i{i}", int(n)) for u, i, n in zip(users, names, counts, strict=True)]
     shard = shard_of(rows)
     kept = sums_by_code(shard, LADDER, least=50)
     everything = sums_by_code(shard, LADDER)
