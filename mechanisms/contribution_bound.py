@@ -36,12 +36,15 @@ class Bound:
 
     def words(self) -> str:
         """The bounds that hold, for a person; what follows from another one is left out."""
-        if self.l1 is None and self.l0 is None:
-            return f"an l2 norm of {self.l2}"
-        parts = [] if self.l1 is None else [f"{self.l1} events" if self.grid == 0 else f"an l1 norm of {self.l1}"]
-        if self.l0 is not None and (self.l1 is None or self.l0 < self.l1):
+        norm, parts = self.l1, []
+        if self.l1 is not None:
+            parts.append(f"{self.l1} events" if self.grid == 0 else f"an l1 norm of {self.l1}")
+        elif self.l0 is None:
+            norm = self.l2
+            parts.append(f"an l2 norm of {self.l2}")
+        if self.l0 is not None and (norm is None or self.l0 < norm):
             parts.append(f"on {self.l0} items")
-        if self.linf is not None and (self.l1 is None or self.linf < self.l1):
+        if self.linf is not None and (norm is None or self.linf < norm):
             parts.append(f"{self.linf} on one item")
         return " and ".join(parts)
 

@@ -262,6 +262,11 @@ def test_steps_promise_what_they_keep():
     once = promise_of([RandClipStep(9)], Bound(), "A")
     assert promise_of([LimitPerItemStep(2)], once, "B").label == '["A", "B"]'
     assert promise_of([ClipNormStep(3, 2)], Bound(), "") == Bound(l2=3, linf=3, grid=clip_grid(3), label='[""]')
+    for cap, linf in ((1, 1), (7, 3)):
+        capped = [LimitPerItemStep(cap), ClipNormStep(3, 1)]
+        assert promise_of(capped, Bound(), "") == Bound(l1=3, l2=3, linf=linf, grid=clip_grid(3), label='[""]')
+        capped = [LimitPerItemStep(cap), ClipNormStep(3, 2)]
+        assert promise_of(capped, Bound(), "") == Bound(l2=3, linf=linf, grid=clip_grid(3), label='[""]')
     with pytest.raises(ParameterError, match="put ClipNorm last"):
         promise_of([ClipNormStep(3, 2), RandClipStep(3)], Bound(), "")
     assert RandClipStep(np.int64(5)) == RandClipStep(5) and type(RandClipStep(np.int64(5)).bound) is int
