@@ -74,10 +74,10 @@ def table_of(choice: Choice, shards: Sequence[Shard]) -> list[int]:
 def bounded_sums(
     shards: Sequence[Shard], bound: int, caps: Iterable[int | None], key: bytes
 ) -> Iterator[tuple[int | None, np.ndarray]]:
-    """For each cap on one item, the sums of a sample of at most `bound` events of each user, drawn once."""
-    kept = [rand_clip(shard, bound, key) for shard in shards]
+    """For each cap on one item, the sums of a sample of at most `bound` of the events that it leaves each user."""
     for cap in caps:
-        yield cap, item_totals(kept if cap is None else [limit_per_item(shard, cap) for shard in kept])
+        held = shards if cap is None else [limit_per_item(shard, cap) for shard in shards]
+        yield cap, item_totals([rand_clip(shard, bound, key) for shard in held])
 
 
 @functools.cache

@@ -23,14 +23,19 @@ from headcount.mechanisms.bounds import (
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.chosen import Choice, ChosenBound
-from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import arrow_type, only_domain, public_domain
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.histogram import Histogram, mechanism_steps, public_domain_steps, unknown_domain_steps
+from headcount.mechanisms.histogram import (
+    Histogram,
+    mechanism_steps,
+    promised,
+    public_domain_steps,
+    unknown_domain_steps,
+)
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.names import Names
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.steps import Step, promise_of
+from headcount.mechanisms.steps import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +74,12 @@ class AutoRelease:
     def steps(self, chosen: ChosenBound) -> tuple[Step, ...]:
         """The bounding at the chosen bound."""
         if self.public:
-            return public_domain_steps(chosen.bound, chosen.noise)
+            return public_domain_steps(chosen.bound, chosen.noise, chosen.max_per_item or None)
         return unknown_domain_steps(chosen.bound, chosen.max_per_item or None)
 
     def decided(self, chosen: ChosenBound) -> Decided:
         """All that follows from the choice."""
-        bound = promise_of(self.steps(chosen), Bound(), "")
+        bound = promised(self.steps(chosen))
         calibrate = calibrate_public_domain if self.public else calibrate_unknown_domain
         plan = calibrate(self.release_budget, bound, self.relation, chosen.noise)
         return Decided(chosen, plan, self._whole(*mechanism_steps(plan)))
@@ -134,9 +139,10 @@ def auto_bounded_histogram(
     noise: str = "laplace",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
+    max_per_item: int | None = None,
 ) -> AutoHistogram:
-    """Algorithm 1 with a bound that is chosen for the lowest error."""
+    """Algorithm 1 with a bound that is chosen for the lowest error, for counts that are cut to `max_per_item` first."""
     names = public_domain(domain, item_type)
     costs, rest = split_budget(budget, default_share("error") if share is None else share, method)
-    choice = choose_public_domain(costs, rest, relation, len(names), noise, method)
+    choice = choose_public_domain(costs, rest, relation, len(names), noise, method, max_per_item=max_per_item)
     return AutoHistogram("BoundedHistogram", AutoRelease(budget, choice, rest, relation, True), names, item_type)

@@ -7,6 +7,7 @@ that of the release which uses it add up, as both look at the same data.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
@@ -21,6 +22,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.joint_choice import JointChoice
 from headcount.mechanisms.keys import Release, block_key, lane_key, subkey
 from headcount.mechanisms.lane_ids import decision_lane_ids
+from headcount.mechanisms.norm_bins import GRID, grid_to
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.steps import check_bound
@@ -91,25 +93,37 @@ def choose_public_domain(
     method: str = "auto",
     sparsity: int | None = None,
     users: int = 100_000,
+    max_per_item: int | None = None,
 ) -> Choice:
     """The choice for a histogram over `domain_size` public items; "auto" takes the method that public numbers favour.
 
+    With `max_per_item` it is made on counts that are cut to so much, as those of the release then must be; their norm is
+    limited by the size of the domain, and so is the bound.
     `sparsity` (Gaussian noise) is how many items a user's weight may stand for: any number keeps the guarantee. By default
     a tenth of the domain, as in the paper, but ten at least.
     """
     _check_budgets(budget, release_budget)
+    cap, grid = None, GRID
+    if max_per_item is not None:
+        cap = check_bound("max_per_item", max_per_item)
+        grid = grid_to(cap * domain_size if public_noise(noise) == "laplace" else _root(cap**2 * domain_size))
     if public_noise(noise) == "laplace":
         if method == "auto":
-            method = quantile_choice.favoured(budget, release_budget, relation, domain_size)
-        return quantile_choice.QuantileChoice(budget, release_budget, relation, domain_size, method)
+            method = quantile_choice.favoured(budget, release_budget, relation, domain_size, grid)
+        return quantile_choice.QuantileChoice(budget, release_budget, relation, domain_size, method, grid, cap)
     if release_budget.delta == 0:
         raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
     if sparsity is None:
         sparsity = min(domain_size, max(10, -(-domain_size // 10)))
     sparsity, users = check_bound("sparsity", sparsity), check_bound("users", users)
     if method == "auto":
-        method = tail_choice.favoured(budget, release_budget, relation, domain_size, sparsity)
-    return tail_choice.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users)
+        method = tail_choice.favoured(budget, release_budget, relation, domain_size, sparsity, grid)
+    return tail_choice.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
+
+
+def _root(square: int) -> int:
+    """The square root, rounded up."""
+    return math.isqrt(square - 1) + 1
 
 
 def _check_budgets(budget: Budget, release_budget: Budget) -> None:

@@ -43,10 +43,13 @@ class Candidate:
 def make_candidates(
     budget: Budget, relation: Relation, ladder: Ladder, noise: str, always_capped: bool = False
 ) -> tuple[Candidate, ...]:
-    """All (bound, cap, noise): each cap below the bound, and no cap (unless `always_capped`, if there is a cap)."""
+    """All (bound, cap, noise): each cap up to the bound, and no cap (unless `always_capped`, if there is a cap).
+
+    A cap of the bound itself brings no lower noise, but keeps one item from crowding others out of the sample.
+    """
     found = []
     for bound in ladder.bounds:
-        caps: list[int | None] = [cap for cap in ladder.caps if cap < bound]
+        caps: list[int | None] = [cap for cap in ladder.caps if cap <= bound]
         if not (always_capped and caps):
             caps.append(None)
         for cap in caps:

@@ -36,15 +36,19 @@ class Bound:
 
     def words(self) -> str:
         """The bounds that hold, for a person; what follows from another one is left out."""
-        if self.l1 is None and self.l0 is None:
-            return f"an l2 norm of {self.l2}"
         if self.linf == 1 and self.grid == 0:
-            items = min(limit for limit in (self.l0, self.l1) if limit is not None)
-            return "1 item, once" if items == 1 else f"{items} items, once each"
-        parts = [] if self.l1 is None else [_events(self.l1) if self.grid == 0 else f"an l1 norm of {self.l1}"]
-        if self.l0 is not None and (self.l1 is None or self.l0 < self.l1):
+            items = min((limit for limit in (self.l0, self.l1) if limit is not None), default=None)
+            if items is not None:
+                return "1 item, once" if items == 1 else f"{items} items, once each"
+        norm, parts = self.l1, []
+        if self.l1 is not None:
+            parts.append(_events(self.l1) if self.grid == 0 else f"an l1 norm of {self.l1}")
+        elif self.l0 is None:
+            norm = self.l2
+            parts.append(f"an l2 norm of {self.l2}")
+        if self.l0 is not None and (norm is None or self.l0 < norm):
             parts.append(f"on {self.l0} item{'s' * (self.l0 > 1)}")
-        if self.linf is not None and (self.l1 is None or self.linf < self.l1):
+        if self.linf is not None and (norm is None or self.linf < norm):
             parts.append(f"{self.linf} on one item")
         return " and ".join(parts)
 

@@ -152,10 +152,10 @@ def unbounded_histogram(
 ) -> Histogram:
     """Algorithm 3, corrected: items come from the data, and those that too few users hold stay hidden.
 
-    Each user counts with a uniform sample of at most `bound` events, of which at most `max_per_item` on one item.
+    Each user counts with at most `max_per_item` events on one item, and of these with a uniform sample of at most `bound`.
     """
     steps = unknown_domain_steps(bound, max_per_item)
-    plan = calibrate_unknown_domain(budget, promise_of(steps, Bound(), ""), relation, noise)
+    plan = calibrate_unknown_domain(budget, promised(steps), relation, noise)
     arrow_type(item_type)
     return Histogram("UnboundedHistogram", steps, plan, None, item_type)
 
@@ -167,28 +167,44 @@ def bounded_histogram(
     noise: str = "laplace",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
+    max_per_item: int | None = None,
 ) -> Histogram:
     """Algorithm 1: every item of a public domain is released, also those that nobody holds.
 
-    Each user's counts are scaled down to a norm of `bound`: l1 for Laplace noise, l2 for Gaussian.
+    Each user's counts are cut to `max_per_item` on each item, then scaled down to a norm of `bound`: l1 for Laplace noise,
+    l2 for Gaussian. With a `max_per_item` of 1 it is users that are counted, and not events.
     """
-    steps = public_domain_steps(bound, noise)
-    plan = calibrate_public_domain(budget, promise_of(steps, Bound(), ""), relation, public_noise(noise))
+    steps = public_domain_steps(bound, noise, max_per_item)
+    plan = calibrate_public_domain(budget, promised(steps), relation, public_noise(noise))
     return Histogram("BoundedHistogram", steps, plan, public_domain(domain, item_type), item_type)
 
 
 def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ...]:
-    """How contributions to items that come from the data are bounded: by a sample, so that counts stay whole."""
+    """How contributions to items that come from the data are bounded: by a sample, so that counts stay whole.
+
+    The cap comes first: events that it drops would else use up the sample. Both orders promise the same.
+    """
     if max_per_item is None:
         return (RandClipStep(bound),)
     if check_bound("max_per_item", max_per_item) > bound:
         raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}")
-    return RandClipStep(bound), LimitPerItemStep(max_per_item)
+    return LimitPerItemStep(max_per_item), RandClipStep(bound)
 
 
-def public_domain_steps(bound: int, noise: str) -> tuple[Step, ...]:
-    """How contributions to public items are bounded: scaled down, in the norm that the noise asks for."""
-    return (ClipNormStep(bound, 1 if public_noise(noise) == "laplace" else 2),)
+def public_domain_steps(bound: int, noise: str, max_per_item: int | None = None) -> tuple[Step, ...]:
+    """How contributions to public items are bounded: cut on each item, then scaled down in the norm that the noise asks for.
+
+    The cut comes first, so that many events on one item leave the others what they are. It may thus exceed the bound.
+    """
+    scaled = ClipNormStep(bound, 1 if public_noise(noise) == "laplace" else 2)
+    if max_per_item is None:
+        return (scaled,)
+    return LimitPerItemStep(check_bound("max_per_item", max_per_item)), scaled
+
+
+def promised(steps: tuple[Step, ...]) -> Bound:
+    """What the steps promise, labelled by what they are: noise after other steps is other noise, even for an equal bound."""
+    return promise_of(steps, Bound(), repr(steps))
 
 
 def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:

@@ -1,13 +1,18 @@
 """What the sum of each item would be at every candidate bound, from one pass over the users.
 
-A user with m events, N of them on an item, is expected to add f = min(c, N min(1, C/m)) to that item when a sample of at
-most C events counts, and at most c of them on one item. For a fixed cap c, f is a line through zero in C, of slope N/m,
-until C >= m or C N >= c m, and stays at min(N, c) from there on. So one pair of integers per user, item and cap tells f
-for all bounds: the level min(N, c), and the slope floor(2**30 N/m), filed under the first bound at which the line ends.
+Under a cap c on one item, n = min(N, c) of a user's N events on an item are left, and m on all its items. A sample of at most
+C of these counts, so exactly f = n min(1, C/m) is what the user is expected to add to the item. For a fixed cap, f is a line
+through zero in C, of slope n/m, until C >= m, and stays at n from there on. So one pair of integers per user, item and cap
+tells f for all bounds: the level n, and the slope floor(2**30 n/m), filed under the first bound at which the line ends.
 
 The slope is rounded down for each user and item *before* any sum. Hence for every bound and cap, one user's f sum up to
 at most min(m, C), exactly, which is what the sensitivity of a choice rests on (rounding to nearest, or after the sum,
 breaks it). All sums are integers in units of 2**-30, in two parts, since a product with C needs more than 64 bits.
+
+A cap changes all lines of a user who has an item with more than c events, and none of any other user. So what users add
+is kept in layers, and users are told apart by the number k of caps that change them: layer 2k has their lines without a cap,
+and layer 2j + 1 those under cap j, for each j < k. Under cap j the sum of an item is that of the layers 0, 2, .. 2j and
+2j + 1, and without a cap that of all even layers.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import Shard, unite
+from headcount.mechanisms.batches import Shard, run_sums, unite
 from headcount.mechanisms.names import hash64, shard_of
 from headcount.mechanisms.packing import pack, unpack
 
@@ -41,9 +46,14 @@ class Ladder:
         return len(self.bounds) + 1
 
     @property
+    def layers(self) -> int:
+        """The layers of lines: one for each cap, one without before each, and one without after the last."""
+        return 2 * len(self.caps) + 1
+
+    @property
     def slots(self) -> int:
-        """The entries that an item can have: for each cap (the first is none) one per step."""
-        return (len(self.caps) + 1) * self.steps
+        """The entries that an item can have: one per layer and step."""
+        return self.layers * self.steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,20 +112,14 @@ def total_sums(shard: Shard, ladder: Ladder) -> list[int]:
 def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: int) -> Iterator[ItemSums]:
     """Adds up the chunks of one item shard: the sums of all items, for each cap, some items at a time.
 
-    Items whose sum is below `least` at every bound may be left out, as most are.
+    Items whose sum is below `least` at every bound and cap may be left out, as most are.
     """
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])
     slot, level, slope = (
         np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("slot", "level", "slope")
     )
-    # A higher bound raises the sums, and a cap lowers them, but for the slope's rounding: a line that ends at its cap may lie
-    # above the rounded line without, by at most C 2**-30 of itself. One count is left for the rounding of floats.
-    without_cap = slot < ladder.steps
-    beyond = slot == ladder.steps - 1
-    highest = np.where(beyond, slope * (ladder.bounds[-1] / 2.0**FRACTION_BITS), level) * without_cap
-    rounding = 1 + ladder.bounds[-1] * 2.0 ** (1 - FRACTION_BITS)
-    most = np.bincount(code, weights=highest, minlength=len(items)) * rounding
+    most = _most(code, slot, level, slope, len(items), ladder)
     kept = np.flatnonzero(most >= least - 1)
     kept = kept[np.argsort(-most[kept])]
     place = np.full(len(items), -1, dtype=np.int64)
@@ -127,44 +131,69 @@ def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: int) -> Iterator
     for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
         block = min(_BLOCK, len(kept) - first)
         cell = (place[begin:end] - first) * ladder.slots + slot[begin:end]
-        shape = (block, len(ladder.caps) + 1, ladder.steps)
+        shape = (block, ladder.layers, ladder.steps)
         levels, slopes = (_dense(cell, values[begin:end], shape) for values in (level, slope))
         yield from _at_bounds(most[kept[first : first + block]], levels, slopes, ladder)
 
 
 def _entries(shard: Shard, ladder: Ladder, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rank of the item * slots + slot, level, slope), each key once, ascending.
-
-    The slots of a cap hold the *differences* to those without: only pairs with more than c events have one.
-    """
-    bounds = np.array(ladder.bounds)
-    last = len(bounds)
-    count, total = shard.count, np.repeat(shard.totals(), shard.rows_per_user())
-    wide = len(total) > 0 and int(total.max()) >= _LARGEST_PLAIN
-    if wide:
-        count, total = count.astype(object), total.astype(object)
-    slope = ((count << FRACTION_BITS) // total).astype(np.int64)
-    step = np.searchsorted(bounds, shard.totals())[np.repeat(np.arange(len(shard.users)), shard.rows_per_user())]
+    """(rank of the item * slots + slot, level, slope), each key once, ascending."""
+    totals = shard.totals()
+    user = np.repeat(np.arange(len(totals)), shard.rows_per_user())
     home = rank[shard.item] * ladder.slots
-    level = np.where(step < last, shard.count, 0)  # a level beyond the last bound counts nowhere
-    keys, levels, slopes = [home + step], [level], [slope]
-    rows = np.arange(len(count))
-    for number, cap in enumerate(ladder.caps, start=1):
-        rows = rows[shard.count[rows] > cap]
+    layer = np.zeros(len(totals), dtype=np.int64)
+    parts = []
+    for number, cap in enumerate(ladder.caps):
+        capped = np.minimum(shard.count, cap)
+        held = run_sums(capped, shard.offsets[:-1])
+        changed = held < totals
+        rows = np.flatnonzero(changed[user])
         if len(rows) == 0:
             break
-        capped = np.searchsorted(bounds, (-(-cap * total[rows] // count[rows])).astype(np.int64))
-        place = home[rows] + number * ladder.steps
-        keys += [place + step[rows], place + capped]
-        levels += [-level[rows], np.where(capped < last, cap, 0)]
-        slopes += [-slope[rows], slope[rows]]
-    key, level, slope = np.concatenate(keys), np.concatenate(levels), np.concatenate(slopes)
+        layer += 2 * changed
+        place = home[rows] + (2 * number + 1) * ladder.steps
+        parts.append(_lines(place, capped[rows], user[rows], held, ladder))
+    parts.append(_lines(home + layer[user] * ladder.steps, shard.count, user, totals, ladder))
+    key, level, slope = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(key)
     key = key[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     if len(starts) == 0:
         return key, level, slope
     return key[starts], np.add.reduceat(level[order], starts), np.add.reduceat(slope[order], starts)
+
+
+def _lines(
+    place: np.ndarray, count: np.ndarray, user: np.ndarray, totals: np.ndarray, ladder: Ladder
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(place + step, level, slope) of rows with these counts, of users with these totals."""
+    total = totals[user]
+    step = np.searchsorted(np.array(ladder.bounds), totals)[user]
+    level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
+    if len(total) > 0 and int(total.max()) >= _LARGEST_PLAIN:
+        count, total = count.astype(object), total.astype(object)
+    return place + step, level, ((count << FRACTION_BITS) // total).astype(np.int64)
+
+
+def _most(
+    code: np.ndarray, slot: np.ndarray, level: np.ndarray, slope: np.ndarray, items: int, ladder: Ladder
+) -> np.ndarray:
+    """The largest sum of each item over all bounds and caps, but for the rounding of floats.
+
+    A higher bound raises the sums. A cap lowers those of items that it bites on, and raises others, whose events are no
+    longer crowded out of the sample; so the last bound is looked at under every cap.
+    """
+    beyond = slot % ladder.steps == ladder.steps - 1
+    highest = np.where(beyond, slope * (ladder.bounds[-1] / 2.0**FRACTION_BITS), level)
+    layer = slot // ladder.steps
+    most = without = np.zeros(items)
+    for number in range(ladder.layers):
+        rows = np.flatnonzero(layer == number)
+        added = without + np.bincount(code[rows], weights=highest[rows], minlength=items)
+        most = np.maximum(most, added)
+        if number % 2 == 0:
+            without = added
+    return most
 
 
 def _dense(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
@@ -175,10 +204,11 @@ def _dense(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int, int]) ->
 
 def _at_bounds(most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, ladder: Ladder) -> Iterator[ItemSums]:
     bounds = np.array(ladder.bounds)
-    for number, cap in enumerate((None, *ladder.caps)):
-        level, slope = levels[:, number], slopes[:, number]
-        if number:
-            level, slope = level + levels[:, 0], slope + slopes[:, 0]
+    without = np.cumsum(levels[:, ::2], axis=1), np.cumsum(slopes[:, ::2], axis=1)
+    for number, cap in enumerate((*ladder.caps, None)):
+        level, slope = (sums[:, number] for sums in without)
+        if cap is not None:
+            level, slope = level + levels[:, 2 * number + 1], slope + slopes[:, 2 * number + 1]
         ended = np.cumsum(level, axis=1)[:, :-1]
         running = slope.sum(axis=1, keepdims=True) - np.cumsum(slope, axis=1)[:, :-1]
         rest = bounds * (running & _FRACTION)

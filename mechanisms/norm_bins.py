@@ -2,17 +2,20 @@
 
 Every user falls into the bin of its norm on a public grid, and the table of the bins, a few hundred numbers, is summed over
 all users. A norm counts as rounded up to the grid, so the table alone gives the sums that a choice needs, in integers.
+With a cap on one item the norm is that of the capped counts, as the release will see them: still a function of one user's
+own rows, and any function of these puts a user into one bin.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
 
 from headcount.mechanisms.batches import Shard
+from headcount.mechanisms.bounding import limit_per_item
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.chosen import ChosenBound
 
@@ -24,9 +27,11 @@ _MISS = 1e-6
 class NormChoice:
     """What the choices by norm have in common: items have no part in their table."""
 
+    name: str
     grid: tuple[int, ...]
     by_item = False
     noise: str
+    max_per_item: int | None = None
 
     @property
     def entries(self) -> int:
@@ -35,7 +40,21 @@ class NormChoice:
 
     def ends(self) -> tuple[ChosenBound, ChosenBound]:
         """The smallest and the largest bound that can be chosen."""
-        return ChosenBound(self.grid[0], 0, self.noise), ChosenBound(self.grid[-1], 0, self.noise)
+        return self.chosen(self.grid[0]), self.chosen(self.grid[-1])
+
+    def chosen(self, bound: int) -> ChosenBound:
+        """This bound as the choice, with the cap and the noise that are given."""
+        return ChosenBound(bound, self.max_per_item or 0, self.noise)
+
+    def capped(self, shard: Shard) -> Shard:
+        """The users' counts as the release will scale them."""
+        return shard if self.max_per_item is None else limit_per_item(shard, self.max_per_item)
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        bounds = f"{self.grid[0]} to {self.grid[-1]}"
+        cap = {} if self.max_per_item is None else {"cap on one item": self.max_per_item}
+        return {"method": self.name, "bounds": bounds, **cap, "candidates": len(self.grid)}
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """Nothing: the choice looks at users alone."""
@@ -44,6 +63,11 @@ class NormChoice:
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Zeros."""
         return [0] * self.entries
+
+
+def grid_to(most: int) -> tuple[int, ...]:
+    """The grid for norms that never exceed `most`, a public number: a higher bound would keep no more, and cost noise."""
+    return (*(point for point in GRID if point < most), most) if most < GRID[-1] else GRID
 
 
 def enough(budget: Budget, candidates: int) -> float:

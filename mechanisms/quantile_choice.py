@@ -36,7 +36,7 @@ METHODS = ("quantile-rank", "quantile-gem")
 
 @dataclasses.dataclass(frozen=True)
 class QuantileChoice(NormChoice):
-    """The l1 bound of a histogram with Laplace noise over `domain_size` public items."""
+    """The l1 bound of a histogram with Laplace noise over `domain_size` public items, counts capped at `max_per_item` first."""
 
     budget: Budget
     release_budget: Budget
@@ -44,6 +44,7 @@ class QuantileChoice(NormChoice):
     domain_size: int
     name: str = "quantile-gem"
     grid: tuple[int, ...] = GRID
+    max_per_item: int | None = None
 
     draws = 1
     noise = "laplace"
@@ -64,7 +65,7 @@ class QuantileChoice(NormChoice):
 
     def user_table(self, shard: Shard) -> list[int]:
         """The users in each bin; the ranks need no more, since a norm counts as rounded up to the grid."""
-        return in_bins(self.grid, np.searchsorted(self.grid, shard.totals()))
+        return in_bins(self.grid, np.searchsorted(self.grid, self.capped(shard).totals()))
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the bounds: each is chosen with a probability proportional to exp(-exponent)."""
@@ -77,18 +78,22 @@ class QuantileChoice(NormChoice):
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
         """The private choice."""
-        return ChosenBound(self.grid[select(self.exponents(table), lanes)], 0, self.noise)
+        return self.chosen(self.grid[select(self.exponents(table), lanes)])
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
-        return {"method": self.name, "items": self.domain_size, "unit": self.unit_noise, "grid": self.grid}
+        return {
+            "method": self.name,
+            "items": self.domain_size,
+            "unit": self.unit_noise,
+            "grid": self.grid,
+            "max_per_item": self.max_per_item,
+        }
 
-    def details(self) -> Mapping[str, str | int | float]:
-        """What a reader of the guarantee should know of it."""
-        return {"method": self.name, "bounds": f"{self.grid[0]} to {self.grid[-1]}", "candidates": len(self.grid)}
 
-
-def favoured(choice_budget: Budget, release_budget: Budget, relation: Relation, domain_size: int) -> str:
+def favoured(
+    choice_budget: Budget, release_budget: Budget, relation: Relation, domain_size: int, grid: Sequence[int]
+) -> str:
     """The method that public numbers favour: ranks if many users are left above the best bound."""
     probe = QuantileChoice(choice_budget, release_budget, relation, domain_size)
-    return "quantile-rank" if probe.rank >= enough(choice_budget, len(probe.grid)) else "quantile-gem"
+    return "quantile-rank" if probe.rank >= enough(choice_budget, len(grid)) else "quantile-gem"

@@ -53,7 +53,7 @@ _FINEST = 1 << 10  # parts of a count that output perturbation keeps
 
 @dataclasses.dataclass(frozen=True)
 class TailChoice(NormChoice):
-    """The l2 bound of a histogram with Gaussian noise over `domain_size` public items.
+    """The l2 bound of a histogram with Gaussian noise over `domain_size` public items, counts capped at `max_per_item` first.
 
     `sparsity` is s; `users` is a public guess of how many there are, which only output perturbation uses.
     """
@@ -66,6 +66,7 @@ class TailChoice(NormChoice):
     name: str = "gem"
     users: int = 100_000
     grid: tuple[int, ...] = GRID
+    max_per_item: int | None = None
 
     noise = "gaussian"
 
@@ -94,6 +95,7 @@ class TailChoice(NormChoice):
 
     def user_table(self, shard: Shard) -> list[int]:
         """The weight in each bin, in units of 2**-20; for the baseline the users in it."""
+        shard = self.capped(shard)
         squared = squared_norms(shard)
         last = self.grid[-1] ** 2
         step = np.searchsorted(np.array(self.grid) ** 2, np.minimum(squared, last + 1).astype(np.int64))
@@ -125,7 +127,7 @@ class TailChoice(NormChoice):
             bound = self._perturbed(table, lanes)
         else:
             bound = self.grid[select(self.exponents(table), lanes)]
-        return ChosenBound(bound, 0, self.noise)
+        return self.chosen(bound)
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
@@ -137,12 +139,12 @@ class TailChoice(NormChoice):
             "users": self.users,
             "delta": repr(self.budget.delta),
             "grid": self.grid,
+            "max_per_item": self.max_per_item,
         }
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
-        bounds = f"{self.grid[0]} to {self.grid[-1]}"
-        return {"method": self.name, "bounds": bounds, "candidates": len(self.grid), "sparsity": self.sparsity}
+        return {**super().details(), "sparsity": self.sparsity}
 
     def crossing(self, table: Sequence[int]) -> Fraction:
         """The C in [0, largest] where the weight above C falls to M + L C: the regularised optimum."""
@@ -185,8 +187,15 @@ class TailChoice(NormChoice):
         return max(1, round(math.exp(sum(half) / len(half))))
 
 
-def favoured(choice_budget: Budget, release_budget: Budget, relation: Relation, domain_size: int, sparsity: int) -> str:
+def favoured(
+    choice_budget: Budget,
+    release_budget: Budget,
+    relation: Relation,
+    domain_size: int,
+    sparsity: int,
+    grid: Sequence[int],
+) -> str:
     """The method that public numbers favour: tails if much weight is left above the best bound."""
     probe = TailChoice(choice_budget, release_budget, relation, domain_size, sparsity)
-    needed = math.sqrt(sparsity) * enough(choice_budget, len(probe.grid))
+    needed = math.sqrt(sparsity) * enough(choice_budget, len(grid))
     return "em" if probe.noise_weight >= needed else "gem"

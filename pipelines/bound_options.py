@@ -29,7 +29,8 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         "--max-per-item",
         type=options.whole_number(most=MAX_BOUND),
         metavar="c",
-        help="events of one user that count at most on one item (default: chosen with the bound, or none)",
+        help="events of one user that count at most on one item; 1 counts users in place of events (default: chosen with the "
+        "bound, or none)",
     )
     group.add_argument(
         "--noise",
@@ -46,11 +47,8 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
 
 def check_choice(args: argparse.Namespace) -> None:
     """Refuse flags of `add_choice` that do not go together."""
-    if args.domain is not None:
-        if args.max_per_item is not None:
-            raise ParameterError(f"--max-per-item {args.max_per_item} is of no use with --domain: leave it out")
-        if args.objective is not None:
-            raise ParameterError(f"--objective {args.objective} is of no use with --domain: leave it out")
+    if args.domain is not None and args.objective is not None:
+        raise ParameterError(f"--objective {args.objective} is of no use with --domain: leave it out")
 
 
 bound_or_auto = options.whole_number_or("auto", most=MAX_BOUND)  # the value of --bound

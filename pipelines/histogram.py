@@ -52,7 +52,7 @@ def check(args: argparse.Namespace) -> None:
             raise ParameterError(
                 f"--bound-method {args.bound_method} is for --bound auto, got --bound {args.bound}: leave one out"
             )
-        if args.max_per_item is not None and args.max_per_item > args.bound:
+        if args.domain is None and args.max_per_item is not None and args.max_per_item > args.bound:
             raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
     if args.domain is None and budget.delta == 0:
         raise ParameterError(
@@ -66,6 +66,7 @@ def make_transform(
     """The transform that the flags ask for."""
     common = {
         "bound": args.bound,
+        "max_per_item": args.max_per_item,
         "noise": args.noise,
         **options.how_to_run(args, release, item_type, shards),
         "bound_method": args.bound_method,
@@ -73,8 +74,7 @@ def make_transform(
     }
     budget = options.make_budget(args)
     if args.domain is None:
-        objective = args.objective or "error"
-        return UnboundedHistogram(budget, max_per_item=args.max_per_item, objective=objective, **common)
+        return UnboundedHistogram(budget, objective=args.objective or "error", **common)
     items = read_domain(args.domain, item_type, args.max_item_bytes)
     return BoundedHistogram(budget, items, **common)
 

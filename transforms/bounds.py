@@ -44,10 +44,10 @@ class ChooseBound(beam.PTransform):
 
     Guarantee: user-level (epsilon, delta)-differential privacy of the choice alone, for `budget` under `relation`. A release of
     the same data costs its own budget besides; `release_budget` is that one, which the choice is made for. With a public
-    `domain` the bound is a norm that counts are scaled to. Methods: "joint" (bound, cap on one item and noise together, for
-    the `objective` "error" or "items"), "em" and "gem" (the paper's Algorithm 4, with `kappa`) for items that come from the
-    data; "quantile-rank" and "quantile-gem" for a domain with Laplace noise; "em", "gem", "dp-gd", "output-perturbation"
-    and "m-quantile" for one with Gaussian noise.
+    `domain` the bound is a norm that counts, cut to `max_per_item` first, are scaled to. Methods: "joint" (bound, cap on one
+    item and noise together, for the `objective` "error" or "items"), "em" and "gem" (the paper's Algorithm 4, with `kappa`)
+    for items that come from the data; "quantile-rank" and "quantile-gem" for a domain with Laplace noise; "em", "gem", "dp-gd",
+    "output-perturbation" and "m-quantile" for one with Gaussian noise.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ChooseBound(beam.PTransform):
         else:
             size = len(self._domain)
             self._choice = choose_public_domain(
-                budget, release_budget, self._relation, size, noise, method, sparsity, users
+                budget, release_budget, self._relation, size, noise, method, sparsity, users, max_per_item
             )
 
     def guarantee(self) -> Guarantee:

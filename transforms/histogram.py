@@ -138,8 +138,8 @@ class CountsAndDecision(NamedTuple):
 class UnboundedHistogram(_PrivateHistogram):
     """How often users did each item, for items that are not known before (paper 000, Algorithm 3, corrected).
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with a uniform sample of
-    at most `bound` events, at most `max_per_item` of them on one item; items below the threshold stay hidden. With
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with at most `max_per_item`
+    events on one item, and of these with a uniform sample of at most `bound`; items below the threshold stay hidden. With
     `bound="auto"`, bound, cap and noise are chosen privately, for the `objective`: "error" (counts close to the true ones
     in total) or "items" (as many items as can be); the choice takes `bound_share` of epsilon (by default a tenth, for "items" a
     twentieth). The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element
@@ -177,10 +177,11 @@ class BoundedHistogram(_PrivateHistogram):
     """How often users did each item of a public domain, with all of them in the result (paper 000, Algorithm 1).
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; delta is 0 with Laplace noise. Rows
-    outside the domain are dropped first; then each user's counts are scaled down to a norm of `bound` (l1 for Laplace, l2
-    for Gaussian noise). With `bound="auto"` the bound is chosen privately for the lowest error, which takes `bound_share` of
-    epsilon (by default a tenth). The result is as for `UnboundedHistogram`. The domain travels with the job's graph, so keep
-    it below some hundred thousand items on a remote runner.
+    outside the domain are dropped first; then each user's counts are cut to `max_per_item` on each item, if it is given (1
+    counts users in place of events), and scaled down to a norm of `bound` (l1 for Laplace, l2 for Gaussian noise). With
+    `bound="auto"` the bound is chosen privately for the lowest error of what is counted, which takes `bound_share` of epsilon
+    (by default a tenth). The result is as for `UnboundedHistogram`. The domain travels with the job's graph, so keep it
+    below some hundred thousand items on a remote runner.
     """
 
     def __init__(
@@ -196,14 +197,17 @@ class BoundedHistogram(_PrivateHistogram):
         partitions: int | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
+        max_per_item: int | None = None,
     ) -> None:
         relation = Relation.parse(relation)
         histogram: Histogram | AutoHistogram
         if bound == "auto":
-            histogram = auto_bounded_histogram(budget, domain, bound_method, bound_share, noise, relation, item_type)
+            histogram = auto_bounded_histogram(
+                budget, domain, bound_method, bound_share, noise, relation, item_type, max_per_item
+            )
         else:
             _refuse_choosing(bound, bound_method=bound_method, bound_share=bound_share)
-            histogram = bounded_histogram(budget, domain, bound, noise, relation, item_type)
+            histogram = bounded_histogram(budget, domain, bound, noise, relation, item_type, max_per_item)
         super().__init__(histogram, release, shards, partitions)
 
 

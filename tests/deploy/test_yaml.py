@@ -92,11 +92,13 @@ def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_
     assert _rows(tmp_path, "other") != rows, "without a key every run is a release of its own"
 
 
-def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_release, collect):
+@pytest.mark.parametrize("cap", [None, 1])
+def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_release, collect, cap):
     release = make_release("domain")
     (tmp_path / "domain.txt").write_text("1\n2\n3\n")
     elements = [{"who": f"u{k}", "what": 1 + k % 2, "times": 2} for k in range(40)]
     config = {"user": "who", "item": "what", "count": "times", "epsilon": 1, "bound": 2, "item_type": "int"}
+    config |= {"max_per_item": cap}
     config |= {"domain": str(tmp_path / "domain.txt"), "key_file": str(release.key_source.path), "release_id": "domain"}
     steps = [
         {"type": "Create", "config": {"elements": elements}},
@@ -107,7 +109,9 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
     (path,) = tmp_path.glob("out*")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    histogram = transforms.BoundedHistogram(Budget(1), [1, 2, 3], bound=2, item_type=int, release=release)
+    histogram = transforms.BoundedHistogram(
+        Budget(1), [1, 2, 3], bound=2, item_type=int, release=release, max_per_item=cap
+    )
     expected = collect(
         lambda pipeline: (
             pipeline
@@ -183,6 +187,10 @@ def test_what_is_left_out_or_null_is_the_transforms_own_default():
     other = yaml_provider.UnboundedHistogram(**PROMISE, max_per_item=1, relation="replace")
     expected = transforms.UnboundedHistogram(Budget(1, 1e-6), bound=3, max_per_item=1, relation="replace")
     assert other.guarantee() == expected.guarantee()
+    users = yaml_provider.BoundedHistogram(epsilon=1, bound=3, domain=["a", "b"], max_per_item=1)
+    assert users.guarantee().words().count("an l1 norm of 3 and 1 on one item") == 1
+    with pytest.raises(ParameterError, match="^max_per_item must be an integer from 1 .* got 0$"):
+        yaml_provider.BoundedHistogram(epsilon=1, domain=["a", "b"], max_per_item=0)
 
 
 def test_a_number_with_an_exponent_is_text_to_yaml_and_a_number_here():

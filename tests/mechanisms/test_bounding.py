@@ -17,6 +17,7 @@ from headcount.mechanisms.batches import Shard, gather, split_by_user
 from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.histogram import unknown_domain_steps
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import user_lane_ids
 from headcount.mechanisms.names import hash64
@@ -26,6 +27,7 @@ from headcount.mechanisms.steps import (
     LimitItemsStep,
     LimitPerItemStep,
     RandClipStep,
+    bound_shard,
     check_kept,
     promise_of,
     step_subkeys,
@@ -230,7 +232,29 @@ def test_each_step_draws_with_its_own_label_parameters_and_release():
     assert base == sample(SUBKEY, "r", "A", RandClipStep(5))
 
 
+@settings(deadline=None)
+@given(people, st.integers(1, 30), st.integers(1, 9))
+def test_capping_first_loses_no_event_that_could_count(data, bound, cap):
+    """Each user counts with as many events as bound and cap allow; sampling first keeps no more, and often fewer."""
+    cap = min(cap, bound)
+    steps = unknown_domain_steps(bound, cap)
+    kept = contents(bound_shard(shard_of(data), steps, [SUBKEY] * 2, ""))
+    other = contents(bound_shard(shard_of(data), steps[::-1], [SUBKEY] * 2, ""))
+    for user, counts in data.items():
+        assert max(kept[user].values()) <= cap
+        assert sum(kept[user].values()) == min(bound, sum(min(count, cap) for count in counts.values()))
+        assert sum(other[user].values()) <= sum(kept[user].values())
+
+
+def test_a_repeated_item_does_not_crowd_out_the_others():
+    data = {"u": {"x": 10**6, "y": 1, "z": 1}}
+    first, then = unknown_domain_steps(3, 1)
+    assert contents(bound_shard(shard_of(data), [first, then], [SUBKEY] * 2, "")) == {"u": {"x": 1, "y": 1, "z": 1}}
+    assert contents(bound_shard(shard_of(data), [then, first], [SUBKEY] * 2, "")) == {"u": {"x": 1}}
+
+
 def test_steps_promise_what_they_keep():
+    assert promise_of(unknown_domain_steps(9, 2), Bound(), "A") == Bound(l0=9, l1=9, linf=2, label='["A"]')
     assert promise_of([RandClipStep(9)], Bound(), "A") == Bound(l0=9, l1=9, linf=9, label='["A"]')
     both = promise_of([LimitItemsStep(3), LimitPerItemStep(2)], Bound(), "B")
     assert both == Bound(l0=3, l1=6, linf=2, label='["B"]')
@@ -238,6 +262,11 @@ def test_steps_promise_what_they_keep():
     once = promise_of([RandClipStep(9)], Bound(), "A")
     assert promise_of([LimitPerItemStep(2)], once, "B").label == '["A", "B"]'
     assert promise_of([ClipNormStep(3, 2)], Bound(), "") == Bound(l2=3, linf=3, grid=clip_grid(3), label='[""]')
+    for cap, linf in ((1, 1), (7, 3)):
+        capped = [LimitPerItemStep(cap), ClipNormStep(3, 1)]
+        assert promise_of(capped, Bound(), "") == Bound(l1=3, l2=3, linf=linf, grid=clip_grid(3), label='[""]')
+        capped = [LimitPerItemStep(cap), ClipNormStep(3, 2)]
+        assert promise_of(capped, Bound(), "") == Bound(l2=3, linf=linf, grid=clip_grid(3), label='[""]')
     with pytest.raises(ParameterError, match="put ClipNorm last"):
         promise_of([ClipNormStep(3, 2), RandClipStep(3)], Bound(), "")
     assert RandClipStep(np.int64(5)) == RandClipStep(5) and type(RandClipStep(np.int64(5)).bound) is int

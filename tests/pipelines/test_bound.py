@@ -1,6 +1,8 @@
 """Bounds that are chosen, from the command line: `headcount histogram` without --bound, and `headcount bound`."""
 
+import csv
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +69,40 @@ def test_a_public_domain_without_a_bound(place, tmp_path):
     assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 20
 
 
+@pytest.mark.parametrize(("noise", "bound"), [("laplace", 19), ("gaussian", 5), ("laplace", "auto")])
+def test_users_of_a_public_domain(place, tmp_path, noise, bound):
+    """No user has more than 19 of the items, and so at most an l2 norm of 5: a bound that is given loses nothing."""
+    flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", bound]
+    report = run("histogram", place, tmp_path / "out", *SHAPE, *flags)
+    assert report["parameters"]["max_per_item"] == 1 and report["parameters"]["public_domain"]
+    norm = {"laplace": "l1", "gaussian": "l2"}[noise]
+    chosen = report["chosen"]["bound"] if bound == "auto" else bound
+    (bounding,) = [step for step in report["guarantee"]["mechanisms"] if step["name"] == "bounding"]
+    assert bounding["details"]["a user adds at most"] == f"an {norm} norm of {chosen}" + " and 1 on one item"
+    events = pq.read_table(place / "events.parquet").to_pylist()
+    users, times = Counter(), Counter(row["what"] for row in events)
+    for _, item in {(row["who"], row["what"]) for row in events}:
+        users[item] += 1
+    rows = list(csv.DictReader((tmp_path / "out" / FILE).open()))
+    assert len(rows) == 19
+    if bound == "auto":
+        assert report["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
+        assert chosen <= 19
+        assert float(rows[0]["count"]) < times["i1"] / 2
+    else:
+        for row in rows:
+            assert abs(float(row["count"]) - users[row["item"]]) < 15 * float(row["stddev"])
+        assert times["i1"] - users["i1"] > 20 * float(rows[0]["stddev"])
+
+
+def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):
+    shape = [*SHAPE[:4], "--epsilon", "1", "--for-epsilon", "1", "--domain", place / "domain.txt"]
+    report = run("bound", place, tmp_path / "out", *shape, "--max-per-item", 1)
+    assert report["chosen"]["max_per_item"] == report["parameters"]["max_per_item"] == 1
+    assert report["chosen"]["bound"] <= 19
+    assert report["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
+
+
 def test_the_bound_alone(place, tmp_path, capsys):
     shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
     report = run("bound", place, tmp_path / "out", *shape, "--output-files", 2)
@@ -120,3 +156,14 @@ def test_explain_gives_the_shares_and_both_ends(capsys):
         main(["bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"]) == 0
     )
     assert "(epsilon = 0.1, delta = 0)" in capsys.readouterr().out
+
+
+def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
+    flags = ["histogram", *SHAPE, "--explain", "--domain", str(place / "domain.txt"), "--max-per-item", "1"]
+    assert main([*flags, "--bound", "5"]) == 0
+    assert "a user adds at most an l1 norm of 5 and 1 on one item" in capsys.readouterr().out
+    assert main([*flags, "--noise", "gaussian", "--bound", "5"]) == 0
+    assert "a user adds at most an l2 norm of 5 and 1 on one item" in capsys.readouterr().out
+    assert main(flags) == 0
+    said = capsys.readouterr().out
+    assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said

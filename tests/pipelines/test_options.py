@@ -64,7 +64,8 @@ def test_every_flag():
         (["--format", "xml"], ["--format", "'xml'", "parquet"]),
         (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
         (["--noise", "pink"], ["--noise", "'pink'"]),
-        (["--domain", "d", "--max-per-item", "2"], ["--max-per-item 2", "--domain"]),
+        (["--max-per-item", "0", "--domain", "d"], ["--max-per-item must be a whole number", "'0'"]),
+        (["--max-per-item", "11"], ["--max-per-item must not exceed --bound 10", "11"]),
         (["--key-env", "K", "--key-file", "f"], ["--key-file", "--key-env"]),
         (["--epsilom", "2"], ["unknown flag '--epsilom'", "did you mean --epsilon?"]),
         (["--eps", "2"], ["unknown flag '--eps'"]),
@@ -150,6 +151,12 @@ def test_missing_flags_are_named():
 
 def test_delta_may_be_zero_with_a_domain():
     histogram.check(parse("--epsilon", "1", "--bound", "10", "--domain", "d.txt")[0])
+
+
+@pytest.mark.parametrize("cap", ["1", "11"])
+def test_a_domain_takes_a_cap_on_one_item_even_above_the_bound(cap):
+    """It is cut to before counts are scaled, so that it says what is counted, and not only how much."""
+    histogram.check(parse(*BASE, "--domain", "d.txt", "--max-per-item", cap)[0])
 
 
 def test_flags_of_beam_are_accepted_in_both_spellings():

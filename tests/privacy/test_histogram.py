@@ -7,8 +7,10 @@ bug that it is for. Keys are fixed; the stated false-alarm rates are those of a 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms import batches
-from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.batches import bound_of, gather, split_by_user
 from headcount.mechanisms.bounding import rand_clip
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.contribution_bound import Bound
@@ -36,6 +38,7 @@ from headcount.mechanisms.histogram import (
 )
 from headcount.mechanisms.packing import pack
 from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import Step
 from headcount.transforms import Budget
 
 SUBKEY = bytes(range(32))
@@ -206,6 +209,50 @@ def test_one_user_moves_the_sums_by_the_bound_even_if_its_hash_collides_and_merg
     assert _moved(_bounded_sums(merged, bound), _bounded_sums([("same hash", item) for _, item in one], bound)) > bound
 
 
+def _capped_sums(user: list[tuple[str, int]], steps: Sequence[Step], release) -> dict[str, float]:
+    """What one user adds to each item after the steps, in counts."""
+    items, counts = zip(*user, strict=True)
+    rows = contribution_batch(pa.array(["u"] * len(items)), pa.array(items), pa.array(counts))
+    (batch,) = bounded_batches([rows], steps, release, "Bounded")
+    return {item: count / 2 ** bound_of(batch).grid for item, count in _sums(batch).items()}
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_user_adds_one_to_a_public_item_however_often_it_comes_and_a_cap_left_out_is_caught(make_release, noise):
+    """One user with a thousand events on one item. The batch without the cap says so itself, and no noise step takes it."""
+    release, budget = make_release(), Budget(1, 1e-6)
+    capped, plain = (bounded_histogram(budget, ["a", "b"], 20, noise, max_per_item=cap) for cap in (1, None))
+    user = [("a", 400), ("b", 1), ("a", 600)]
+    assert _capped_sums(user, capped.steps, release) == {"a": 1, "b": 1}
+    assert _capped_sums(user, plain.steps, release)["a"] > 19
+    rows = contribution_batch(pa.array(["u"]), pa.array(["a"]), pa.array([1000]))
+    with pytest.raises(InputError, match="calibrated for contributions bounded by .*linf <= 1,.*linf <= 20,"):
+        noisy_counts(bounded_batches([rows], plain.steps, release, "B"), capped.plan, release, "N", capped.domain)
+
+
+def test_the_cap_comes_before_the_scaling_and_cutting_afterwards_is_caught(make_release):
+    """A cap above the bound: the frequent item must not crowd out the others, as it does if the counts are scaled first."""
+    user, release = [("a", 1000), *[(f"b{k}", 1) for k in range(8)]], make_release()
+    for noise, whole in (("laplace", 16), ("gaussian", math.sqrt(72))):
+        capped = _capped_sums(user, bounded_histogram(Budget(1, 1e-6), ["a"], 4, noise, max_per_item=8).steps, release)
+        assert capped["a"] == pytest.approx(4 * 8 / whole, abs=0.01)
+        assert capped["b0"] == pytest.approx(4 / whole, abs=0.01)
+        scaled = _capped_sums(user, bounded_histogram(Budget(1, 1e-6), ["a"], 4, noise).steps, release)
+        assert scaled["b0"] < 0.02 < capped["b0"]
+
+
+@pytest.mark.parametrize(("p", "noise"), [(1, "laplace"), (2, "gaussian")])
+def test_no_user_exceeds_what_is_promised_with_a_cap(make_release, p, noise):
+    random = np.random.default_rng(11)
+    for bound, cap in ((1, 1), (3, 1), (5, 3), (3, 5), (100, 7)):
+        histogram = bounded_histogram(Budget(1, 1e-6), ["a"], bound, noise, max_per_item=cap)
+        assert histogram.plan.bound.linf == min(bound, cap)
+        for _ in range(20):
+            user = [(f"i{k}", int(n)) for k, n in enumerate(random.zipf(1.3, random.integers(1, 60)) % 10**6 + 1)]
+            added = np.array(list(_capped_sums(user, histogram.steps, make_release()).values()))
+            assert (added**p).sum() <= bound**p and added.max() <= min(bound, cap)
+
+
 def test_two_bounded_collections_flattened_have_twice_the_sensitivity_and_are_refused(make_release):
     release, bound = make_release(), 10
     histogram = unbounded_histogram(Budget(1, 1e-6), bound)
@@ -242,8 +289,10 @@ def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
     batch = contribution_batch(pa.array(users), pa.array(items))
     domain = sorted(set(items))
 
-    def noise(bound: int = 20, release=None, label: str = "A", extra: tuple[str, ...] = (), epsilon: float = 1) -> dict:
-        histogram = bounded_histogram(Budget(epsilon), [*domain, *extra], bound)
+    def noise(
+        bound: int = 20, release=None, label: str = "A", extra: tuple[str, ...] = (), epsilon: float = 1, cap=None
+    ) -> dict:
+        histogram = bounded_histogram(Budget(epsilon), [*domain, *extra], bound, max_per_item=cap)
         counts = histogram.run([batch], release or make_release(), label)
         found = dict(zip(counts.column("item").to_pylist(), counts.column("count").to_pylist(), strict=True))
         return {item: round(found[item] - 200) for item in domain}
@@ -257,6 +306,10 @@ def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
         "plan": noise(epsilon=1.0000001),
         "bound": noise(bound=21),
         "domain": noise(extra=("one more",)),
+        "cap": noise(cap=1),
+        "a cap that the bound implies": noise(cap=30),
+        "another one": noise(cap=40),
     }
-    for name, other in others.items():
-        assert sum(base[item] == other[item] for item in domain) < 50, name
+    drawn = {"base": base, **others}
+    for one, other in itertools.combinations(drawn, 2):
+        assert sum(drawn[one][item] == drawn[other][item] for item in domain) < 50, (one, other)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms import joint_choice
+from headcount.mechanisms import item_sums, joint_choice
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.candidates import Candidate
@@ -179,6 +179,33 @@ def test_a_narrower_ramp_is_caught(monkeypatch):
     assert log_ratio(choice, before, after) > EPSILON
 
 
+def add_remove_capped(objective):
+    """One more user with seven events on each of six items, all of them at a kink, of whom the bound leaves three."""
+    choice = choice_among((Candidate(3, 1, "laplace", 20, 1),), Relation.ADD_REMOVE, objective)
+    data = [({"error": 20, "items": 10}[objective], {f"x{n}": 1}) for n in range(6)]
+    return choice, table(choice, *data), table(choice, *data, (1, items("x", 6, 7)))
+
+
+def rounded_up(place, count, user, totals, ladder, lines=item_sums._lines):
+    """Slopes rounded to nearest: 2**30/6 is 2/3 beyond a whole number."""
+    key, level, slope = lines(place, count, user, totals, ladder)
+    return key, level, slope + (2 * ((count << 30) % totals[user]) >= totals[user])
+
+
+def all_events(place, count, user, totals, ladder, lines=item_sums._lines):
+    """Slopes of all seven events in place of the one under the cap."""
+    return lines(place, count * np.where(len(count) == 6, 7, 1), user, totals, ladder)
+
+
+@pytest.mark.parametrize("objective", ["error", "items"])
+@pytest.mark.parametrize("mutation", [rounded_up, all_events])
+def test_a_line_that_is_too_steep_is_caught(objective, mutation, monkeypatch):
+    """A user whom the cap changes moves the loss by its sensitivity, but for the rounding down, and never by more."""
+    assert 1 - Fraction(6, 2**30) < max(moves(*add_remove_capped(objective))) <= 1
+    monkeypatch.setattr(item_sums, "_lines", mutation)
+    assert max(moves(*add_remove_capped(objective))) > 1
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_half_the_sensitivity_is_caught(case, monkeypatch):
     full = JointChoice.sensitivity
@@ -198,7 +225,7 @@ def test_a_noise_weight_beyond_the_threshold_would_break_it():
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("objective", ["error", "items"])
 def test_random_neighbours_keep_epsilon_among_the_real_candidates(relation, objective, monkeypatch):
-    """All 342 candidates and the real tau, on data whose items lie about their thresholds."""
+    """All 354 candidates and the real tau, on data whose items lie about their thresholds."""
     monkeypatch.undo()
     rng = np.random.default_rng(11)
     choice = JointChoice(Budget(0.1), Budget(0.9, 1e-8), relation, objective)

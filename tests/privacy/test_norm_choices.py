@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from headcount.mechanisms import tail_choice
 from headcount.mechanisms.batches import gather, split_by_user
+from headcount.mechanisms.bounds import choose_public_domain
 from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.norm_bins import GRID
 from headcount.mechanisms.quantile_choice import QuantileChoice
+from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.selection import probabilities
 from headcount.mechanisms.tail_choice import TailChoice
@@ -29,6 +32,11 @@ def quantile(name, relation=Relation.ADD_REMOVE, items=20):
 def tail(name, relation=Relation.ADD_REMOVE, items=20, sparsity=9):
     delta = 1e-3 if name == "dp-gd" else 0.0
     return TailChoice(Budget(EPSILON, delta), Budget(0.9, 1e-6), relation, items, sparsity, name, users=1000)
+
+
+def capped(make, cap=3):
+    """The same choices on counts of at most `cap` on one item."""
+    return lambda name, relation=Relation.ADD_REMOVE: dataclasses.replace(make(name, relation), max_per_item=cap)
 
 
 def table(choice, users):
@@ -58,6 +66,8 @@ STRANGERS = {
 CHOICES = [
     *[(quantile, name) for name in ("quantile-rank", "quantile-gem")],
     *[(tail, name) for name in ("em", "gem", "m-quantile")],
+    *[(capped(quantile), name) for name in ("quantile-rank", "quantile-gem")],
+    *[(capped(tail), name) for name in ("em", "gem", "m-quantile")],
 ]
 
 
@@ -97,6 +107,31 @@ def test_a_choice_by_rank_nearly_uses_epsilon_up(make, name, crowd, stranger):
     choice = make(name)
     spent = log_ratio(choice, table(choice, crowd), table(choice, [*crowd, stranger]))
     assert 0.95 * EPSILON < spent <= EPSILON + 1e-12
+
+
+@pytest.mark.parametrize(("make", "name"), [*CHOICES[:5], (tail, "dp-gd"), (tail, "output-perturbation")])
+def test_a_choice_with_a_cap_on_one_item_sees_capped_counts_alone(make, name):
+    cut = [[min(count, 3) for count in counts] for counts in ORDINARY]
+    choice = capped(make)(name)
+    assert table(choice, ORDINARY) == table(make(name), cut) != table(make(name), ORDINARY)
+    assert [end.max_per_item for end in choice.ends()] == [3, 3] and choice.details()["cap on one item"] == 3
+    assert [end.max_per_item for end in make(name).ends()] == [0, 0] and "cap on one item" not in make(name).details()
+
+
+@pytest.mark.parametrize("items", [1, 2, 19, 10**6])
+@pytest.mark.parametrize("cap", [1, 3, 10**9])
+@pytest.mark.parametrize(("noise", "p"), [("laplace", 1), ("gaussian", 2)])
+def test_with_a_cap_no_bound_is_a_candidate_that_exceeds_every_norm(items, cap, noise, p):
+    """The largest candidate loses nothing of anybody, and is the least whole number that does not."""
+    choice = choose_public_domain(
+        Budget(EPSILON), Budget(0.9, 1e-6), Relation.ADD_REMOVE, items, noise, max_per_item=cap
+    )
+    largest, norm = choice.grid[-1], items * cap**p
+    assert largest == GRID[-1] < norm or (largest - 1) ** p < norm <= largest**p
+    assert list(choice.grid) == sorted(set(choice.grid)) and set(choice.grid[:-1]) <= set(GRID)
+    assert choice.grid[0] == 1 and choice.ends()[1].bound == largest
+    lanes = Lanes(bytes(32), np.zeros((choice.draws, 2), dtype=np.uint64))
+    assert choice.choose(table(choice, ORDINARY), lanes).bound in choice.grid
 
 
 def test_the_weight_of_a_dense_user_is_capped():

@@ -13,6 +13,7 @@ JOBS = {
     "at most two per item, three files": "histogram --epsilon 1 --delta 1e-6 --bound 5 --max-per-item 2 --output-files 3",
     "a public domain, Laplace": "histogram --epsilon 1 --bound 5 --domain {domain}",
     "a public domain, Gaussian": "histogram --epsilon 1 --delta 1e-6 --bound 5 --noise gaussian --domain {domain}",
+    "users of a public domain": "histogram --epsilon 1 --bound 5 --max-per-item 1 --domain {domain}",
     "replaced users": "histogram --epsilon 1 --delta 1e-6 --bound 5 --relation replace",
     "a chosen bound": "histogram --epsilon 1 --delta 1e-6",
     "a bound chosen for many items": "histogram --epsilon 1 --delta 1e-6 --objective items --relation replace",

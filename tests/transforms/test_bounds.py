@@ -9,6 +9,7 @@ import pytest
 
 from headcount.mechanisms.auto_histogram import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.bounds import choice_subkey, choose_bound, choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import (
@@ -34,6 +35,8 @@ UNKNOWN = [
 PUBLIC = [
     {},
     {"noise": "gaussian"},
+    {"max_per_item": 1},
+    {"max_per_item": 2, "noise": "gaussian"},
     *[{"bound_method": name} for name in ("quantile-rank", "quantile-gem")],
     *[
         {"bound_method": name, "noise": "gaussian", "relation": Relation.REPLACE}
@@ -119,17 +122,21 @@ def test_choosing_alone_equals_the_pure_function(collect, make_release):
     cost, later = Budget(0.1), Budget(0.9, 1e-6)
     joint = choose_unknown_domain(cost, later, Relation.ADD_REMOVE)
     norm = choose_public_domain(cost, later, Relation.ADD_REMOVE, 2)
+    users = choose_public_domain(cost, later, Relation.ADD_REMOVE, 2, max_per_item=1)
     held = [row for row in rows if row[1] in ("i1", "i2")]
     expected = {
         choose_bound([_batch(rows)], joint, release, "Joint"),
         choose_bound([_batch(held)], norm, release, "Norm"),
+        choose_bound([_batch(held)], users, release, "Users"),
     }
+    assert {chosen.max_per_item for chosen in expected} >= {0, 1}
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
         one = source | "Joint" >> ChooseBound(cost, later, release=release, shards=3)
         two = source | "Norm" >> ChooseBound(cost, later, ["i1", "i2"], release=release, shards=3)
-        return (one, two) | beam.Flatten()
+        three = source | "Users" >> ChooseBound(cost, later, ["i1", "i2"], max_per_item=1, release=release, shards=3)
+        return (one, two, three) | beam.Flatten()
 
     assert set(collect(build)) == expected
 
@@ -160,10 +167,37 @@ def test_choices_for_different_releases_share_no_bits():
         for make in (
             lambda *budgets: choose_unknown_domain(*budgets, noise="laplace"),
             lambda *budgets: choose_public_domain(*budgets, domain_size=100, method="quantile-gem"),
+            lambda *budgets: choose_public_domain(*budgets, domain_size=100, method="quantile-gem", max_per_item=1),
+            lambda *budgets: choose_public_domain(*budgets, domain_size=100, noise="gaussian", method="gem"),
+            lambda *budgets: choose_public_domain(
+                *budgets, domain_size=100, noise="gaussian", method="gem", max_per_item=1
+            ),
         )
         for epsilon, each in ((1, Relation.ADD_REMOVE), (2, Relation.REPLACE), (1, Relation.REPLACE))
     }
-    assert len(subkeys) == 6
+    assert len(subkeys) == 15
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_release, noise):
+    """2,000 users with 300 events each on one or two of ten items: the right bound is near 300, and near 2 for users."""
+    rows = [(f"u{u}", item, 300 // (1 + u % 2)) for u in range(2000) for item in {f"i{u % 10}", f"i{u * (u % 2) % 7}"}]
+    domain = [f"i{n}" for n in range(10)]
+    true = {item: float(sum(other == item for _, other, _ in rows)) for item in domain}
+
+    def build(pipeline: beam.Pipeline, cap: int | None) -> beam.PCollection:
+        histogram = BoundedHistogram(Budget(4, 1e-6), domain, noise=noise, release=make_release(), max_per_item=cap)
+        counts, decision = pipeline | beam.Create(rows) | histogram.with_decision()
+        return (counts, decision | beam.Map(lambda decided: decided.chosen)) | beam.Flatten()
+
+    found = {}
+    for cap in (None, 1):
+        result = collect(lambda pipeline, cap=cap: build(pipeline, cap))
+        (found[cap],) = [row for row in result if isinstance(row, ChosenBound)]
+    assert found[None].bound > 100 and found[None].max_per_item == 0
+    assert found[1].bound <= 5 and found[1].max_per_item == 1
+    released = {row.item: row.count for row in result if not isinstance(row, ChosenBound)}
+    assert released == pytest.approx(true, abs=40)
 
 
 def test_users_of_two_types_are_refused(collect, make_release):
@@ -184,7 +218,7 @@ def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
     assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
     assert choice.details["bounds"] == "1 to 10000"
-    assert choice.details["candidates"] == 342
+    assert choice.details["candidates"] == 354
 
 
 def test_only_the_descent_takes_a_part_of_delta():
@@ -207,6 +241,9 @@ def test_only_the_descent_takes_a_part_of_delta():
         (lambda: BoundedHistogram(Budget(1), DOMAIN, noise="gaussian"), "needs a delta"),
         (lambda: BoundedHistogram(BUDGET, DOMAIN, 5).with_decision(), "leave out with_decision"),
         (lambda: UnboundedHistogram(BUDGET, "many"), "got 'many'"),
+        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5, max_per_item=0), "^max_per_item must be an integer from 1"),
+        (lambda: BoundedHistogram(BUDGET, DOMAIN, max_per_item=2.5), "^max_per_item must be .* got 2.5"),
+        (lambda: ChooseBound(Budget(0.1), BUDGET, DOMAIN, max_per_item=0), "^max_per_item must be .* got 0"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make, message):

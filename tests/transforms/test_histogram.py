@@ -89,18 +89,19 @@ def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, mak
         assert sorted(map(tuple, collect(build))) == expected, name
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_release, noise):
+@pytest.mark.parametrize(("noise", "cap"), [("laplace", None), ("gaussian", None), ("laplace", 1), ("gaussian", 20)])
+def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_release, noise, cap):
     rows, release = _rows(), make_release()
     domain = [f"i{k}" for k in range(40)] + ["nobody", "no one"]
-    expected = bounded_histogram(BUDGET, domain, 10, noise).run([_batch(rows)], release, "Mine")
+    histogram = bounded_histogram(BUDGET, domain, 10, noise, max_per_item=cap)
+    expected = histogram.run([_batch(rows)], release, "Mine")
     assert expected.column("item").to_pylist() == sorted(domain)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         return (
             pipeline
             | beam.Create(rows)
-            | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5)
+            | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5, max_per_item=cap)
         )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
@@ -349,3 +350,14 @@ def test_guarantee_is_stated_before_anything_runs():
     assert "replacing one user" in guarantee.words() and transform.plan.threshold is not None
     pure = BoundedHistogram(Budget(1, 1e-6), ["a"], bound=3).guarantee()
     assert pure.delta == 0  # Laplace noise on a public domain needs no delta
+
+
+@pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
+def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_of_the_bound(noise, norm):
+    def made(cap: int | None) -> BoundedHistogram:
+        return BoundedHistogram(BUDGET, ["a", "b"], 3, noise, max_per_item=cap)
+
+    assert made(1).plan.bound.linf == 1 and made(None).plan.bound.linf == 3
+    assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()
+    assert f"a user adds at most {norm}." in made(None).guarantee().words()
+    assert len({(made(cap).plan.scale, made(cap).plan.grid) for cap in (None, 1, 2, 50)}) == 1
