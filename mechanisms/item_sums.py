@@ -143,17 +143,22 @@ def _entries(shard: Shard, ladder: Ladder, rank: np.ndarray) -> tuple[np.ndarray
     home = rank[shard.item] * ladder.slots
     layer = np.zeros(len(totals), dtype=np.int64)
     parts = []
+    rows, changed = (
+        np.arange(len(user)),
+        np.arange(len(totals)),
+    )  # of users whom the caps so far have changed: ever fewer
     for number, cap in enumerate(ladder.caps):
-        capped = np.minimum(shard.count, cap)
-        held = run_sums(capped, shard.offsets[:-1])
-        changed = held < totals
-        rows = np.flatnonzero(changed[user])
+        capped = np.minimum(shard.count[rows], cap)
+        held = run_sums(capped, np.flatnonzero(np.diff(user[rows], prepend=-1)))
+        lower = held < totals[changed]
+        kept = np.repeat(lower, shard.rows_per_user()[changed])
+        rows, changed = rows[kept], changed[lower]
         if len(rows) == 0:
             break
-        layer += 2 * changed
+        layer[changed] += 2
         place = home[rows] + (2 * number + 1) * ladder.steps
-        parts.append(_lines(place, capped[rows], user[rows], held, ladder))
-    parts.append(_lines(home + layer[user] * ladder.steps, shard.count, user, totals, ladder))
+        parts.append(_lines(place, capped[kept], shard.rows_per_user()[changed], held[lower], ladder))
+    parts.append(_lines(home + layer[user] * ladder.steps, shard.count, shard.rows_per_user(), totals, ladder))
     key, level, slope = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(key)
     key = key[order]
@@ -164,11 +169,11 @@ def _entries(shard: Shard, ladder: Ladder, rank: np.ndarray) -> tuple[np.ndarray
 
 
 def _lines(
-    place: np.ndarray, count: np.ndarray, user: np.ndarray, totals: np.ndarray, ladder: Ladder
+    place: np.ndarray, count: np.ndarray, rows_per_user: np.ndarray, totals: np.ndarray, ladder: Ladder
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(place + step, level, slope) of rows with these counts, of users with these totals."""
-    total = totals[user]
-    step = np.searchsorted(np.array(ladder.bounds), totals)[user]
+    """(place + step, level, slope) of rows with these counts, user after user, of users with so many rows and these totals."""
+    total = np.repeat(totals, rows_per_user)
+    step = np.repeat(np.searchsorted(np.array(ladder.bounds), totals), rows_per_user)
     level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
     if len(total) > 0 and int(total.max()) >= _LARGEST_PLAIN:
         count, total = count.astype(object), total.astype(object)

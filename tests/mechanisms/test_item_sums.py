@@ -119,15 +119,16 @@ def test_no_user_adds_more_than_the_bound(counts):
 SIX = {f"i{n}": 7 for n in range(6)}  # under a cap of one, slopes of 1/6: in units of 2**-30, 2/3 beyond a whole number
 
 
-def rounded(lines, place, count, user, totals, ladder):
+def rounded(lines, place, count, rows, totals, ladder):
     """Slopes that are rounded to nearest."""
-    key, level, slope = lines(place, count, user, totals, ladder)
-    return key, level, slope + (2 * ((count << FRACTION_BITS) % totals[user]) >= totals[user])
+    key, level, slope = lines(place, count, rows, totals, ladder)
+    total = np.repeat(totals, rows)
+    return key, level, slope + (2 * ((count << FRACTION_BITS) % total) >= total)
 
 
-def uncapped(lines, place, count, user, totals, ladder):
+def uncapped(lines, place, count, rows, totals, ladder):
     """Slopes of all events of an item, also those beyond the cap."""
-    return lines(place, np.full(6, 7), user, totals, ladder)
+    return lines(place, np.full(6, 7), rows, totals, ladder)
 
 
 @pytest.mark.parametrize("mutation", [rounded, uncapped])
@@ -162,7 +163,7 @@ def test_all_events_in_place_of_those_under_the_cap_are_caught(monkeypatch):
     assert sums_of_user(counts, ladder)["1"] == (4, [2])
     lines = item_sums._lines
     monkeypatch.setattr(
-        item_sums, "_lines", lambda place, n, user, m, ladder: lines(place, n, user, m * 0 + 100, ladder)
+        item_sums, "_lines", lambda place, n, rows, m, ladder: lines(place, n, rows, m * 0 + 100, ladder)
     )
     assert sums_of_user(counts, ladder)["1"][1][0] < Fraction(1, 12)
 
