@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.anonymized import FromTallies, noise_plan, run_from_tallies
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_budget
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.debiased_count import USERS_SHARE
@@ -283,6 +283,7 @@ def central_property(
     A number that was counted from the data is not public, and neither is it under REPLACE: a user who is replaced may have had
     fewer items.
     """
+    check_budget(budget)
     items = check_bound("items_per_user", items_per_user)
     noise = math.sqrt(2) * relation.users * items / budget.epsilon
     if noise > MOST_SPREAD:

@@ -75,8 +75,8 @@ def run_job(
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         )
-        sink.prepare(target)
         options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
+        sink.prepare(target)
         columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
             with progress.Progress(sys.stderr):

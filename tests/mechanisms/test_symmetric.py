@@ -228,6 +228,8 @@ def test_the_curator_counts_samples_that_are_not_public(make_release):
 def test_private_numbers_and_wrong_parameters_are_refused():
     with pytest.raises(ParameterError, match="epsilon = 1e-07 is too small for items_per_user = 1000"):
         central_property(Budget(1e-7), EntropyQuestion(), items_per_user=1000)
+    with pytest.raises(ParameterError, match="must be a Budget"):
+        central_property(1.0, EntropyQuestion())
     with pytest.raises(ParameterError, match="samples must be an integer from 3"):
         central_property(Budget(1), EntropyQuestion(), samples=2)
     with pytest.raises(ParameterError, match="got 'best'"):
