@@ -35,7 +35,7 @@ def require_extra(path: str, extra: str, module: str) -> None:
     except ModuleNotFoundError:
         found = False
     if not found:
-        raise ParameterError(f"{path!r} needs the extra headcount[{extra}]: pip install 'headcount[{extra}]'")
+        raise ParameterError(f"{path!r} needs the extra headcount[{extra}]: pip install '.[{extra}]' in its checkout")
 
 
 def filesystem(path: str) -> FileSystem:

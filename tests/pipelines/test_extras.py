@@ -34,5 +34,5 @@ def test_local_files_need_no_extra(tmp_path):
     assert done.returncode == 0, done.stderr
     for where, extra in (("gs://b/out", "gcp"), ("s3://b/out", "aws"), ("bigquery://p-1.d.t", "gcp")):
         done = run("--input", tmp_path / "e.parquet", "--output", where)
-        words = f"headcount: '{where}' needs the extra headcount[{extra}]: pip install 'headcount[{extra}]'\n"
+        words = f"headcount: '{where}' needs the extra headcount[{extra}]: pip install '.[{extra}]' in its checkout\n"
         assert (done.returncode, done.stderr) == (2, words)
