@@ -48,6 +48,18 @@ class Leaves:
         """Where a leaf begins, exactly; also between two leaves."""
         return Fraction(self.lo) + (Fraction(self.hi) - Fraction(self.lo)) * leaf / self.count
 
+    def nearest_edge(self, value: int | float) -> int:
+        """The number of the edge that the end of a range moves to: the nearest, or of a whole number where its leaf begins.
+
+        So whole numbers are on the right side of it, if leaves are no wider than 1 (and dates, which are counted in
+        microseconds, if no wider than a day): to the nearest, all users with just this value might change sides.
+        """
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+            raise ParameterError(f"the ends of a range must be numbers, got {value!r}")
+        inside = Fraction(self.lo if value <= self.lo else self.hi if value >= self.hi else value)
+        place = (inside - Fraction(self.lo)) / (Fraction(self.hi) - Fraction(self.lo)) * self.count
+        return math.floor(place) if inside.denominator == 1 else round(place)
+
     def index(self, values: np.ndarray) -> np.ndarray:
         """The leaf of each value, of an integer or float type."""
         if values.dtype.kind == "u" and values.dtype.itemsize == 8:

@@ -45,8 +45,9 @@ _LEAST_DELTA = 1e-240
 
 # Loss distributions are computed in steps of epsilon / 256; losses beyond 64 epsilon count as infinite.
 _STEPS, _LARGEST_LOSS = 256, 64
-# What one entry of a composed distribution may be off by: composing is by Fourier transforms (1e-17 was seen).
-_ENTRY_ERROR = 1e-16
+# What one entry of a composed distribution may be off by: composing is by Fourier transforms (1e-17 was seen). An error of the
+# transform grows with the number of compositions, which is its exponent: so many are in the above.
+_ENTRY_ERROR, _FEW_COMPOSITIONS = 1e-16, 100
 
 
 def added_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
@@ -181,4 +182,5 @@ def _losses_delta(
         composed = [added.compose(removed)]
     else:
         composed = [added, removed]
-    return max(float(each.get_delta_for_epsilon(epsilon)) + _ENTRY_ERROR * each.size for each in composed)
+    error = _ENTRY_ERROR * max(1.0, compositions / _FEW_COMPOSITIONS)
+    return max(max(0.0, float(each.get_delta_for_epsilon(epsilon))) + error * each.size for each in composed)

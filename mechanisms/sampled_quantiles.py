@@ -64,6 +64,13 @@ class QuantileSearch:
     name = "Quantile"
     steps = ONE_LEAF
 
+    def __post_init__(self) -> None:
+        if self.leaves.count & (self.leaves.count - 1):
+            raise ParameterError(
+                f"a search halves the leaves: their number must be a power of 2, got {self.leaves.count}"
+            )
+        _check_compositions(self.plan, "rounds", self.rounds)
+
     @property
     def bound(self) -> Bound:
         """What the steps promise of every user, and the plan is made for."""
@@ -152,6 +159,13 @@ class Hierarchy:
     name = "Quantiles"
     steps = ONE_LEAF
 
+    def __post_init__(self) -> None:
+        if self.leaves.count != self.branching**self.levels:
+            raise ParameterError(
+                f"a tree has branching ** levels leaves, got {self.leaves.count} for {self.branching} ** {self.levels}"
+            )
+        _check_compositions(self.plan, "levels", self.levels)
+
     @property
     def histogram(self) -> SampledHistogram:
         """The histogram of all nodes."""
@@ -224,6 +238,12 @@ def add_leaves(chunks: Iterable[bytes]) -> bytes:
     leaf, sums = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("item", "sum"))
     leaves, code = np.unique(leaf, return_inverse=True)
     return pack({"item": pa.array(leaves), "sum": pa.array(sum_by_code(code, sums, len(leaves)))})
+
+
+def _check_compositions(plan: SamplePlan, name: str, number: int) -> None:
+    """Every user is in each of so many samples: a plan for fewer promises too much."""
+    if plan.compositions < number:
+        raise ParameterError(f"the plan is for {plan.compositions} {name}, got {number}: choose one for as many")
 
 
 def _bound() -> Bound:

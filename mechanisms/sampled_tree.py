@@ -10,14 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import numbers
 from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.leaves import Leaves
 from headcount.mechanisms.sampled_plan import SamplePlan
 
@@ -101,25 +99,13 @@ class SampledTree:
 
     def range_counts(self, ranges: Sequence[tuple[int | float, int | float]]) -> pa.RecordBatch:
         """Rows low, high, count, stddev: the users with a value in low <= x < high, for ends that are moved to an edge of a
-        leaf; lo and hi, or beyond, take in all that lies outside.
-
-        An end moves to the nearest edge; but one that is an integer to where the leaf that it lies in begins. So whole numbers
-        are on the right side of it, if leaves are no wider than 1 (and dates, which are counted in microseconds, if no wider
-        than a day): to the nearest, all users with just this value might change sides.
+        leaf (`Leaves.nearest_edge`); lo and hi, or beyond, take in all that lies outside.
 
         The count is the sum over the largest nodes that make up the range, on every level at most 2 (b - 1) of them.
         """
-        found = [(low, high, *self._count(self._edge(low), self._edge(high))) for low, high in ranges]
+        edge = self.leaves.nearest_edge
+        found = [(low, high, *self._count(edge(low), edge(high))) for low, high in ranges]
         return rows_of(("low", "high", "count", "stddev"), found)
-
-    def _edge(self, value: int | float) -> int:
-        """The number of the edge that a value moves to."""
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
-            raise ParameterError(f"the ends of a range must be numbers, got {value!r}")
-        lo, hi = self.leaves.lo, self.leaves.hi
-        inside = Fraction(lo if value <= lo else hi if value >= hi else value)
-        place = (inside - Fraction(lo)) / (Fraction(hi) - Fraction(lo)) * self.leaves.count
-        return math.floor(place) if isinstance(value, numbers.Integral) else round(place)
 
     def _count(self, first: int, last: int) -> tuple[float, float]:
         """The estimate of leaves first .. last - 1: from the leaves up, each level gives what its parents do not cover."""

@@ -49,8 +49,19 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     own = {"phi": args.phi, "users": args.users, **sampled.parameters(args, transform)}
-    shared, note = options.shared_parameters(args, item_type), options.chosen_items(args.items_per_user)
-    return Plan(transform, transform.guarantee(), shared | own, note=note)
+    shared = options.shared_parameters(args, item_type)
+    return Plan(transform, transform.guarantee(), shared | own, note=make_note(args, transform))
+
+
+def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
+    """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
+    note, plan, wanted = options.chosen_items(args.items_per_user), transform.plan.plan, args.phi * args.users
+    if wanted >= plan.w95:
+        return note
+    return (
+        f"{note}\nitems of phi * users = {wanted:,.0f} users may stay hidden: at this promise one of {plan.w50:,} users is "
+        f"shown with a chance of 50 %, and one of {plan.w95:,} with 95 %"
+    )
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:

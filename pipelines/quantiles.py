@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=value_range,
         action="append",
         metavar="A:B",
-        help="in place of quantiles: the number of users with a value from A up to, but not with, B; may be repeated",
+        help="in place of quantiles: the number of users with a value from A up to, but not with, B; may be repeated. What is "
+        "at --hi or above counts as just below it",
     )
     group.add_argument(
         "--levels",

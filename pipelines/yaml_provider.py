@@ -235,7 +235,9 @@ def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
         import yaml
         from apache_beam.yaml.main import build_pipeline_components_from_argv
     except ImportError:  # workers and other commands do without it
-        raise ParameterError("Beam YAML needs the extra headcount[yaml]: pip install '.[yaml]' in its checkout") from None
+        raise ParameterError(
+            "Beam YAML needs the extra headcount[yaml]: pip install '.[yaml]' in its checkout"
+        ) from None
     try:
         flags = [f"--yaml_pipeline_file={file}", f"--jinja_variables={jinja_variables}"]
         beam_options, build, _ = build_pipeline_components_from_argv(flags)

@@ -279,6 +279,17 @@ class Quantiles(_OverValues):
         self.plan = quantile_hierarchy(
             budget, number("lo", lo), number("hi", hi), levels, branching, Relation.parse(relation)
         )
+        leaves = self.plan.leaves
+        for given, (low, high) in zip(ranges, self._ranges, strict=True):
+            if low >= leaves.hi or high <= leaves.lo:
+                raise ParameterError(
+                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}"
+                )
+            if leaves.nearest_edge(low) == leaves.nearest_edge(high):
+                raise ParameterError(
+                    f"a range must not be smaller than one of the {leaves.count} parts of lo .. hi, got {given!r}: give more "
+                    "levels, or a lo and hi that are nearer"
+                )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:
         release = release_for(rows.pipeline, self._release)

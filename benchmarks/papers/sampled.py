@@ -100,7 +100,9 @@ def choice() -> list[Line]:
                 "Laplace W50": str(laplace_w50(budget)),
             }
         )
-        good = abs(float(ours.rate) - p) < 2e-4 and ours.threshold == theta and abs(ours.w50 - w50) <= 1
+        good = (
+            abs(float(ours.rate) - p) < 2e-4 and ours.threshold == theta and abs(ours.threshold / ours.rate - w50) <= 1
+        )
         good = good and ours.w95 == w95 and abs(paper.w95 - paper_w95) <= 0.01 * paper_w95
         check(
             good, f"({epsilon:g}, {delta:g}): p {p}, theta {theta}, W50 {w50} +- 1, W95 {w95}, the paper's {paper_w95}"

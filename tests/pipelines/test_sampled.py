@@ -14,6 +14,7 @@ import pytest
 
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, share
 from headcount.mechanisms.values import Axis, leaf_column
@@ -109,6 +110,19 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
     assert found == wanted and 1 < len(wanted) < 12
     assert report_of(out)["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
+    assert "may stay hidden" not in report_of(out)["note"]
+    words[words.index("0.06")] = "0.001"
+    assert run(*words, *job(place, tmp_path / "few"))[0] == 0
+    assert "items of phi * users = 3 users may stay hidden" in report_of(tmp_path / "few")["note"]
+
+
+@pytest.mark.parametrize(
+    "command", ["sampled", "heavy-hitters --phi 0.06 --users 3000", "quantiles --lo 0 --hi 1 --quantile 0.5"]
+)
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_promise_is_that_of_the_relation(run, command, relation):
+    status, out, _ = run(*command.split(), *SHAPE, *PROMISE, "--relation", relation.value, "--explain")
+    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
 
 
 def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):

@@ -298,6 +298,8 @@ def test_guarantees_and_what_is_refused():
         (lambda: Quantiles(BUDGET, [], 0, 1), "give at least one quantile or one range"),
         (lambda: Quantiles(BUDGET, [1.5], 0, 1), "a quantile must be a number between 0 and 1, got 1.5"),
         (lambda: Quantiles(BUDGET, [], 0, 1, [(0.5, 0.5)]), r"must begin below its end, got \(0.5, 0.5\)"),
+        (lambda: Quantiles(BUDGET, [], 0, 9, [(9, 10)]), r"must overlap with lo .. hi, .* got \(9, 10\)"),
+        (lambda: Quantiles(BUDGET, [], 0, 9, [(0.1, 0.2)], 4), r"smaller than one of the 16 parts .* got \(0.1, 0.2\)"),
         (lambda: Quantiles(BUDGET, [], 0, 1, [(date, 1)]), "a range must be a number, as lo and hi are"),
         (lambda: Quantiles(BUDGET, [], date, date, [(0, 1)]), "a range must be a date, as lo and hi are, got 0"),
     ):
