@@ -106,6 +106,7 @@ def test_a_known_cohort_is_checked():
         ((budget, 100_000, 2500, 9.9), "slack of a cohort of known size must be at least 10, got 9.9"),
         ((budget, 2900, 2500), "needs a cohort of 3000, more than the 2900 users"),
         ((Budget(0.1, 1e-11), 2000, 400), "has a delta of 2.1e-11 at epsilon = 0.1, more than a tenth of 1e-11"),
+        ((Budget(0.1, 1e-10), 2000, 400), "has a delta of 2.1e-11 at epsilon = 0.1, more than a tenth of 1e-10"),
         ((budget, 0, 2500), "users must be an integer from 1 to 1000000000, got 0"),
         ((budget, 10, 2.5), "sample must be an integer"),
     ):
