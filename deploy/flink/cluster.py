@@ -35,6 +35,9 @@ JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 _CANCEL_SECONDS = 180
+_LATE_SECONDS = (
+    5  # a job that the job server had taken on may still come to the cluster for so long after its end there
+)
 _OPENED = ("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time", "util", "util.concurrent")
 _JAVA_FLAGS = [
     *("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
@@ -90,8 +93,9 @@ def _cancel(address: str, prefix: str) -> list[str]:
     return names
 
 
-def _is_on_its_way(endpoint: str, name: str) -> bool:
-    """Whether the job server has a job of this name that has not ended, maybe before the cluster knows of it."""
+def _is_on_its_way(endpoint: str, name: str) -> bool | None:
+    """Whether the job server has a job of this name that has not ended, maybe before the cluster knows of it; None if it knows
+    of no such job."""
     import grpc  # this and Beam are slow to import, and only a job that was stopped needs them
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
@@ -99,8 +103,32 @@ def _is_on_its_way(endpoint: str, name: str) -> bool:
     with contextlib.suppress(grpc.RpcError), grpc.insecure_channel(endpoint) as channel:
         stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
         found = stub.GetJobs(beam_job_api_pb2.GetJobsRequest(), timeout=10).job_info
-        return any(job.job_name == name and job.state not in ended for job in found)
-    return False  # no job server, no job
+        return next((job.state not in ended for job in found if job.job_name == name), None)
+    return None  # no job server, no job
+
+
+def _end_job(endpoint: str, address: str, name: str) -> None:
+    """Take a job with its client: from the cluster, or wherever it is on its way there.
+
+    What the job server has taken on comes to the cluster a moment later, with or without its client, and even if it has been
+    cancelled by then: it is sent by a thread of its own.
+    """
+
+    def is_on_cluster() -> bool:
+        return any(job["name"].startswith(name) for job in jobs_of(address))
+
+    on_its_way: bool | None = None
+
+    def is_ended() -> bool:
+        nonlocal on_its_way
+        _cancel(address, name)
+        on_its_way = _is_on_its_way(endpoint, name)
+        return not on_its_way
+
+    if not wait(is_ended, _CANCEL_SECONDS):
+        raise Problem(f"the job server at {endpoint} does not end the job {name}")
+    if on_its_way is not None and wait(is_on_cluster, _LATE_SECONDS):
+        _cancel(address, name)
 
 
 # The commands
@@ -243,20 +271,24 @@ def submit(args: argparse.Namespace, state: State) -> int:
     log = str(state.directory / "logs" / "workers.log") if state.content.get("own") else None
     command = [sys.executable, "-m", "headcount.pipelines.main", args.words[0]]
     command += beam_flags(endpoint, args.parallelism or state.content.get("managers", 1), name, log)
-    client = subprocess.Popen(command + args.words[1:])
+    clients: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []  # signals that came before there was a client
+
+    def hand_on(number: int, _: object) -> None:
+        if clients:
+            clients[0].send_signal(number)
+        else:
+            early.append(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: client.send_signal(number))
-    status = client.wait()
+        signal.signal(number, hand_on)
+    clients.append(subprocess.Popen(command + args.words[1:]))
+    for number in early:
+        clients[0].send_signal(number)
+    status = clients[0].wait()
     if status != 0 and address is not None:
-
-        def is_cancelled() -> bool:
-            """What the job server has taken on comes to the cluster a moment later, with or without its client."""
-            _cancel(address, name)
-            return not _is_on_its_way(endpoint, name)
-
         with contextlib.suppress(OSError):  # no cluster, no job
-            if not wait(is_cancelled, _CANCEL_SECONDS):
-                raise Problem(f"the job server at {endpoint} does not end the job {name}")
+            _end_job(endpoint, address, name)
     if status == 1:
         logs = f"in {state.directory / 'logs'}" if state.content.get("own") else "of the cluster"
         print(
