@@ -75,10 +75,10 @@ def run_job(
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         )
-        options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
         sink.prepare(target)
         columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
+            options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             with progress.Progress(sys.stderr):
                 pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
                 result = (
