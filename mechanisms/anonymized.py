@@ -214,20 +214,16 @@ def estimated_shape(
     `noises` says how often noise of parameter p was added. With a `width` each position is brought to within it.
     """
 
-    def estimate(noisy: Tally, shape: Tally) -> Tally:
+    def limited(noisy: Tally, shape: Tally) -> Tally:
         return shape if width is None else clip_to_positions(shape, noisy, width)
 
     likely, nearest = best_shape(noisy, p, most, noises)
-    shape, truth = estimate(noisy, likely), estimate(noisy, nearest)
-    return shape, rehearsed_errors(
-        shape,
-        truth,
-        most,
-        p,
-        noises,
-        lambda noisy: estimate(noisy, best_shape(noisy, p, most, noises)[0]),
-        thrown=False,
-    )
+    shape, truth = limited(noisy, likely), limited(noisy, nearest)
+
+    def again(noisy: Tally) -> Tally:
+        return limited(noisy, best_shape(noisy, p, most, noises)[0])
+
+    return shape, rehearsed_errors(shape, truth, most, p, noises, again, thrown=False)
 
 
 def best_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Tally]:

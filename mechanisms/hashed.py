@@ -196,16 +196,12 @@ def bucket_shape(
         return shape if limits is None else clip_to_positions(shape, *limits)
 
     likely, nearest = best_shape(noisy, p, buckets, noises)
-    shape, truth, hashed = finished(likely), finished(nearest), samples is not None
-    return shape, rehearsed_errors(
-        shape,
-        truth,
-        buckets,
-        p,
-        noises,
-        lambda noisy: finished(best_shape(noisy, p, buckets, noises)[0]),
-        thrown=hashed,
-    )
+    shape, truth = finished(likely), finished(nearest)
+
+    def again(noisy: Tally) -> Tally:
+        return finished(best_shape(noisy, p, buckets, noises)[0])
+
+    return shape, rehearsed_errors(shape, truth, buckets, p, noises, again, thrown=samples is not None)
 
 
 def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:

@@ -35,9 +35,8 @@ JOB_SERVER = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 _CANCEL_SECONDS = 180
-_LATE_SECONDS = (
-    5  # a job that the job server had taken on may still come to the cluster for so long after its end there
-)
+# What ended at the job server may come to the cluster for so long yet.
+_LATE_SECONDS = 5
 _OPENED = ("lang", "lang.invoke", "lang.reflect", "math", "net", "io", "nio", "text", "time", "util", "util.concurrent")
 _JAVA_FLAGS = [
     *("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
