@@ -44,3 +44,9 @@ def make_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rele
         return Release(KeyFile(str(path)), id)
 
     return make
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden-record", action="store_true", help="write the digests of tests/golden instead of comparing"
+    )

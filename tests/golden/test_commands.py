@@ -1,0 +1,36 @@
+"""What every command releases for one fixed key, id and input, by digest: a change that means to move nothing moves none.
+
+To change a digest on purpose, run `python -m pytest tests/golden --golden-record`, which writes those that differ, and commit
+digests.json alone, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.csv
+import pytest
+
+from headcount.pipelines.main import main
+from tests.golden import events
+from tests.runners.jobs import JOBS
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("golden")
+    events.write(directory)
+    return directory
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
+    command, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    item = [] if "--item" in own else ["--item", "item"]
+    source = ["--input", str(data / "events.parquet"), "--user", "user", *item]
+    release = ["--key-file", str(data / "key"), "--release-id", events.RELEASE_ID]
+    assert main([command, *source, *own, *release, "--format", "csv", "--output", str(tmp_path / "out")]) == 0
+    files = sorted((tmp_path / "out").glob("*.csv"))
+    rows = [[path.name, pyarrow.csv.read_csv(path).to_pylist()] for path in files]
+    report = json.loads((tmp_path / "out" / "report.json").read_text().replace(str(data), "DATA"))
+    golden(f"command: {job}", events.digest(rows, report))

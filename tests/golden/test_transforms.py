@@ -1,0 +1,89 @@
+"""What every public transform releases for one fixed key, id and input, by digest; see test_commands.py."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+
+from headcount import transforms as t
+from tests.golden import events
+
+_DOMAIN = [f"i{i}" for i in range(1, 200, 3)]
+_BUDGET = t.Budget(1, 1e-6)
+
+# One line for each public transform; a lambda takes what every random one is given: its release.
+TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
+    "Contributions": lambda release: t.Contributions(count="times"),
+    "RandClip": lambda release: t.RandClip(3, **release),
+    "ClipNorm": lambda release: t.ClipNorm(3, p=2),
+    "LimitItems": lambda release: t.LimitItems(2, **release),
+    "LimitPerItem": lambda release: t.LimitPerItem(2),
+    "NoisyCounts": lambda release: _bounded_then(t.NoisyCounts(_BUDGET, t.Bound(l1=3), **release), release),
+    "UnboundedHistogram": lambda release: t.UnboundedHistogram(_BUDGET, **release),
+    "BoundedHistogram": lambda release: t.BoundedHistogram(t.Budget(1), _DOMAIN, bound=4, **release),
+    "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
+    "DebiasedCount": lambda release: t.DebiasedCount(t.Budget(1), ["i1", "i2"], cap=2, **release),
+    "SelectPartitions": lambda release: t.SelectPartitions(_BUDGET, **release),
+    "PrivateCountRelease": lambda release: t.PrivateCountRelease(t.Budget(5, 1e-4), **release),
+    "TopItems": lambda release: t.TopItems(t.Budget(2, 1e-4), 3, **release),
+    "Plume": lambda release: t.Plume(t.Zcdp(0.5, 1e-6), items_per_user=5, **release),
+    "SampledHistogram": lambda release: t.SampledHistogram(_BUDGET, **release),
+    "HeavyHitters": lambda release: t.HeavyHitters(_BUDGET, phi=0.02, users=1500, **release),
+    "Quantile": lambda release: t.Quantile(t.Budget(2, 1e-4), 0.5, 0, 20, value="number", **release),
+    "Quantiles": lambda release: t.Quantiles(t.Budget(2, 1e-4), [0.5, 0.9], 0, 20, levels=6, value="number", **release),
+    "AnonymizedHistogram": lambda release: t.AnonymizedHistogram(t.Budget(1), domain_size=500, **release),
+    "Entropy": lambda release: t.Entropy(t.Budget(1), **release),
+    "SupportSize": lambda release: t.SupportSize(t.Budget(1), most=200, **release),
+    "SupportCoverage": lambda release: t.SupportCoverage(t.Budget(1), 2000, **release),
+    "LearnDistribution": lambda release: t.LearnDistribution(t.Budget(1), _DOMAIN, samples_per_user=3, **release),
+}
+
+# Their noise comes from the operating system, never from the key: two runs differ on purpose.
+FRESH = {"ShuffledReports", "PanPrivateCounts"}
+
+
+def _bounded_then(noise: beam.PTransform, release: dict[str, Any]) -> beam.PTransform:
+    return "Bounded" >> t.RandClip(3, **release) | "Noisy" >> noise
+
+
+def _text(element: Any) -> Any:
+    if hasattr(element, "to_pydict"):  # a record batch, whose rows are in the order of the data's own names
+        metadata = {k.decode(): v.decode() for k, v in (element.schema.metadata or {}).items()}
+        return [sorted(map(repr, element.to_pylist())), metadata]
+    return repr(element)
+
+
+def _keep(elements: list[Any], path: str) -> None:
+    Path(path).write_bytes(pickle.dumps(sorted(map(repr, map(_text, elements)))))
+
+
+def test_every_public_transform_has_a_line():
+    public = {name for name, value in vars(t).items() if inspect.isclass(value) and issubclass(value, beam.PTransform)}
+    assert public == TRANSFORMS.keys() | FRESH
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """The elements of all transforms, from one pipeline."""
+    directory = tmp_path_factory.mktemp("golden")
+    events.write(directory)
+    release = {"release": t.Release(t.KeyFile(str(directory / "key")), events.RELEASE_ID)}
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        rows = pipeline | beam.Create(events.events().to_batches(max_chunksize=5000), reshuffle=False)
+        for name, make in TRANSFORMS.items():
+            made = rows | name >> make(release)
+            made | f"{name} list" >> beam.combiners.ToList() | f"{name} keep" >> beam.Map(_keep, str(directory / name))
+    return directory
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_releases_what_it_did(name, released, golden):
+    rows = pickle.loads((released / name).read_bytes())
+    assert rows, "nothing was released: the digest would hold for much else"
+    golden(f"transform: {name}", events.digest(rows))
