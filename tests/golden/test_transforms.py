@@ -21,9 +21,9 @@ _BUDGET = t.Budget(1, 1e-6)
 TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Contributions": lambda release: t.Contributions(count="times"),
     "RandClip": lambda release: t.RandClip(3, **release),
-    "ClipNorm": lambda release: t.ClipNorm(3, p=2),
+    "ClipNorm": lambda release: t.ClipNorm(3, p=2, **release),
     "LimitItems": lambda release: t.LimitItems(2, **release),
-    "LimitPerItem": lambda release: t.LimitPerItem(2),
+    "LimitPerItem": lambda release: t.LimitPerItem(2, **release),
     "NoisyCounts": lambda release: _bounded_then(t.NoisyCounts(_BUDGET, t.Bound(l1=3), **release), release),
     "UnboundedHistogram": lambda release: t.UnboundedHistogram(_BUDGET, **release),
     "BoundedHistogram": lambda release: t.BoundedHistogram(t.Budget(1), _DOMAIN, bound=4, **release),
