@@ -95,15 +95,14 @@ def check_parts(whole: Budget | Zcdp, *parts: Budget | Zcdp) -> None:
 
     All are of one kind, and count as the decimals that they print as, which `split` keeps to.
     """
-    loss = "epsilon" if isinstance(whole, Budget) else "rho"
-    for name in (loss, "delta"):
-        if any(type(part) is not type(whole) for part in parts):
-            raise ParameterError(f"parts of {whole!r} must be of its kind, got {parts!r}")
-        costs, most = (sum_up(getattr(part, name) for part in some) for some in (parts, (whole,)))
-        if costs > most:
+    if any(type(part) is not type(whole) for part in parts):
+        raise ParameterError(f"parts of {whole!r} must be of its kind, got {parts!r}")
+    for name in ("epsilon" if isinstance(whole, Budget) else "rho", "delta"):
+        costs = [getattr(part, name) for part in parts]
+        if sum_up(costs) > getattr(whole, name):
             raise ParameterError(
-                f"parts with {name} = {' + '.join(repr(getattr(part, name)) for part in parts)} cost more than the whole budget "
-                f"of {name} = {most!r}: divide it with split"
+                f"parts with {name} = {' + '.join(map(repr, costs))} cost more than the whole budget of {name} = "
+                f"{getattr(whole, name)!r}: divide it with split"
             )
 
 
