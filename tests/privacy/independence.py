@@ -16,8 +16,8 @@ ALARM = 1e-8
 def dependence(one: npt.ArrayLike, other: npt.ArrayLike, classes: int = 5) -> float:
     """The p-value of the chi-square test that two columns of draws, row by row, are independent of each other.
 
-    Each column is cut at its quantiles into so many classes or fewer. With 1000 rows and 5 classes, a correlation of 0.3 is seen
-    at `ALARM` with probability 0.95, and equal columns have a p-value below 1e-100.
+    Each column is cut at its quantiles into so many classes or fewer. Power: `test_joint_noise` measures it; equal columns of a
+    thousand rows have a p-value below 1e-100.
     """
     columns = [_classes(np.asarray(column), classes) for column in (one, other)]
     assert len(columns[0]) == len(columns[1]) >= 25 * classes**2, "too few rows for so many classes"
