@@ -20,10 +20,11 @@ from headcount.mechanisms.bounds import (
     default_share,
     split_budget,
 )
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.budget import Budget, check_parts
 from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.chosen import Choice, ChosenBound
+from headcount.mechanisms.chosen import Choice, ChosenBound, check_relation
 from headcount.mechanisms.domain import arrow_type, only_domain, public_domain
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.histogram import (
     Histogram,
@@ -57,13 +58,17 @@ class Decided:
 
 @dataclasses.dataclass(frozen=True)
 class AutoRelease:
-    """A choice, and the release that follows it."""
+    """A choice, and the release that follows it: both under one relation, and together for no more than the budget."""
 
     budget: Budget
     choice: Choice
     release_budget: Budget
     relation: Relation
     public: bool
+
+    def __post_init__(self) -> None:
+        check_relation(self.choice, self.relation)
+        check_parts(self.budget, self.choice.budget, self.release_budget)
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -98,6 +103,13 @@ class AutoHistogram:
     auto: AutoRelease
     domain: Names | None
     item_type: type
+
+    def __post_init__(self) -> None:
+        if self.auto.public != (self.domain is not None):
+            raise ParameterError(
+                "noise without a threshold is for a public domain, and with one for items that come from the data: got "
+                f"public = {self.auto.public} {'without' if self.domain is None else 'with'} a domain"
+            )
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""

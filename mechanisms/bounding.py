@@ -25,13 +25,17 @@ def rand_clip(shard: Shard, bound: int, subkey: bytes) -> Shard:
     """At most `bound` events of each user, a uniform sample without replacement: l1 <= bound, counts >= 1."""
     kept = _sampled(shard, shard.count, bound, subkey)
     rows = np.flatnonzero(kept)
-    return shard.keep(rows, kept[rows])
+    clipped = shard.keep(rows, kept[rows])
+    if kept is shard.count:  # nobody was above the bound, which took the same sums to see
+        return clipped
+    return _checked(clipped, run_sums(np.abs(clipped.count), clipped.offsets[:-1]), bound)
 
 
 def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
     """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
     rows = np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
-    return shard.keep(rows, shard.count[rows])
+    limited = shard.keep(rows, shard.count[rows])
+    return _checked(limited, limited.rows_per_user(), items)
 
 
 def limit_per_item(shard: Shard, count: int) -> Shard:
@@ -52,10 +56,15 @@ def clip_norm(shard: Shard, bound: int, p: int) -> Shard:
     limit = bound << clip_grid(bound)
     value = _scaled_l1(shard, bound, limit) if p == 1 else _scaled_l2(shard, bound, limit)
     norms = run_sums(value if p == 1 else value * value, shard.offsets[:-1])
-    if len(norms) and norms.max() > (limit if p == 1 else limit * limit):
-        raise RuntimeError("clipping did not keep its bound")  # a bug, and never to be released
     rows = np.flatnonzero(value)
-    return shard.keep(rows, value[rows])
+    return _checked(shard.keep(rows, value[rows]), norms, limit if p == 1 else limit * limit)
+
+
+def _checked(bounded: Shard, norms: np.ndarray, limit: int) -> Shard:
+    """The shard, if no user's norm exceeds the limit."""
+    if len(norms) and norms.max() > limit:
+        raise RuntimeError("bounding did not keep its bound")  # a bug, and never to be released
+    return bounded
 
 
 def _sampled(shard: Shard, units: np.ndarray, wanted: int, subkey: bytes) -> np.ndarray:

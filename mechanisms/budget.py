@@ -90,6 +90,29 @@ def check_budget(budget: Budget, name: str = "the budget") -> None:
         raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}")
 
 
+def check_parts(whole: Budget | Zcdp, *parts: Budget | Zcdp) -> None:
+    """Refuses parts that together cost more than the whole (basic composition): their losses and their deltas add up.
+
+    All are of one kind, and count as the decimals that they print as, which `split` keeps to.
+    """
+    if any(type(part) is not type(whole) for part in parts):
+        raise ParameterError(f"parts of {whole!r} must be of its kind, got {parts!r}")
+    for name in ("epsilon" if isinstance(whole, Budget) else "rho", "delta"):
+        costs = [getattr(part, name) for part in parts]
+        if sum_up(costs) > getattr(whole, name):
+            raise ParameterError(
+                f"parts with {name} = {' + '.join(map(repr, costs))} cost more than the whole budget of {name} = "
+                f"{getattr(whole, name)!r}: divide it with split"
+            )
+
+
+def check_promise(zcdp: Zcdp, promise: Budget) -> None:
+    """Refuses an (epsilon, delta) that `zcdp` does not keep."""
+    own, more = _decimal(zcdp.delta), _decimal(zcdp_delta(zcdp.rho, promise.epsilon))
+    if own + (1 - own) * more > _decimal(promise.delta):
+        raise ParameterError(f"{zcdp!r} does not promise {promise!r}: convert it with to_budget")
+
+
 def zcdp_for_names(budget: Zcdp | Budget) -> tuple[Zcdp, Budget]:
     """The zCDP that a release of items which nobody knew may cost, and what that promises in epsilon and delta.
 

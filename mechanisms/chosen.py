@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 
@@ -86,3 +87,12 @@ class Choice(Protocol):
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
+
+
+def check_relation(choice: Choice, relation: Relation) -> None:
+    """Refuses a choice that protects other neighbours than the release that it is made for."""
+    if choice.relation is not relation:
+        raise ParameterError(
+            f"a choice under the relation {choice.relation.value!r} cannot go with a release under {relation.value!r}, as the "
+            "two promise something together: give both the same relation"
+        )

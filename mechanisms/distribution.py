@@ -30,9 +30,9 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.bounds import choose_bound, split_budget
-from headcount.mechanisms.budget import Budget, check_budget
+from headcount.mechanisms.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.calibration import NoisePlan
-from headcount.mechanisms.chosen import ChosenBound
+from headcount.mechanisms.chosen import ChosenBound, check_relation
 from headcount.mechanisms.distribution_plan import DistributionPlan, plan_distribution
 from headcount.mechanisms.domain import domain_digest, only_domain, public_domain
 from headcount.mechanisms.errors import ParameterError
@@ -236,6 +236,12 @@ class DistributionRelease:
     hypothesis: str
     relation: Relation
     name = "LearnDistribution"
+
+    def __post_init__(self) -> None:
+        _, rest = self._parts()
+        if self.choice is not None:
+            check_relation(self.choice, self.relation)
+            check_parts(self.budget, self.choice.budget, rest)
 
     @cached_property
     def choice(self) -> SamplesChoice | None:

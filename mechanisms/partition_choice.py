@@ -32,7 +32,7 @@ import pyarrow as pa
 from headcount.mechanisms import thresholds
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.bounds import choose_bound, default_share, split_budget
-from headcount.mechanisms.budget import Budget, check_budget, check_delta_for_names
+from headcount.mechanisms.budget import Budget, check_budget, check_delta_for_names, check_parts
 from headcount.mechanisms.calibration import gaussian_scale
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
@@ -261,12 +261,18 @@ class DecidedSelection:
 
 @dataclasses.dataclass(frozen=True)
 class AutoSelection:
-    """A whole private selection as a value, like `Selection`, with a choice in place of strategy and items per user."""
+    """A whole private selection as a value, like `Selection`, with a choice in place of strategy and items per user.
+
+    What it takes its relation and the budget of its rounds from is the choice, so that these cannot differ.
+    """
 
     budget: Budget
     choice: PartitionChoice
     sips_rounds: int
     item_type: type
+
+    def __post_init__(self) -> None:
+        check_parts(self.budget, self.choice.budget, self.choice.release_budget)
 
     @property
     def relation(self) -> Relation:

@@ -31,9 +31,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches import Shard
 from headcount.mechanisms.bounds import choose_bound
-from headcount.mechanisms.budget import Budget, Zcdp, zcdp_for_names
+from headcount.mechanisms.budget import Budget, Zcdp, check_parts, check_promise, zcdp_for_names
 from headcount.mechanisms.calibration import NoisePlan, make_plan
-from headcount.mechanisms.chosen import ChosenBound
+from headcount.mechanisms.chosen import ChosenBound, check_relation
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.errors import ParameterError
@@ -106,6 +106,16 @@ class PlumeRelease:
     relation: Relation
     item_type: type
     name = "Plume"
+
+    def __post_init__(self) -> None:
+        check_promise(self.zcdp, self.promise)
+        costs, rest = self._parts()
+        check_parts(rest, *self._shares(rest))
+        if self.choice is not None and costs is not None:
+            check_relation(self.choice, self.relation)
+            check_parts(self.zcdp, costs, rest)
+            if self.choice.budget.delta > 0 or self.choice.budget.epsilon_fraction**2 > 8 * Fraction(repr(costs.rho)):
+                raise ParameterError(f"a choice that costs {self.choice.budget!r} does not fit into {costs!r}")
 
     @property
     def most_rounds(self) -> int:

@@ -272,6 +272,13 @@ GRID = (1, 4, 16, 64, 256)
 OWN = Budget(0.1)
 
 
+def samples_choice(rule: str, relation: Relation) -> SamplesChoice:
+    """The choice that a distribution holds, a twentieth of its epsilon, on few points."""
+    choice = learn_distribution(Budget(2, 1e-6), ["x"], rule, relation=relation).choice
+    assert choice is not None and choice.budget == OWN
+    return dataclasses.replace(choice, grid=GRID)
+
+
 def samples_table(choice: SamplesChoice, users: list[int]) -> list[int]:
     rows = [(f"u{i}", "x", n) for i, n in enumerate(users)]
     user, item, count = (pa.array(list(column)) for column in zip(*rows, strict=True))
@@ -292,7 +299,7 @@ def samples_neighbours(relation: Relation):
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("rule", ["auto", "median"])
 def test_the_choice_of_samples_keeps_its_epsilon(rule, relation):
-    choice = SamplesChoice(OWN, Budget(0.9, 1e-6), relation, rule, GRID)
+    choice = samples_choice(rule, relation)
     found = max(
         log_ratio(*(choice.exponents(samples_table(choice, users)) for users in pair))
         for pair in samples_neighbours(relation)
@@ -302,11 +309,11 @@ def test_the_choice_of_samples_keeps_its_epsilon(rule, relation):
 
 def test_the_sensitivity_of_added_users_under_replacement_is_caught():
     """The median's loss moves by 2 when a user is replaced; that of "auto" has another sensitivity for each candidate."""
-    added = SamplesChoice(OWN, Budget(0.9, 1e-6), Relation.ADD_REMOVE, "median", GRID)
+    added = samples_choice("median", Relation.ADD_REMOVE)
     pairs = list(samples_neighbours(Relation.REPLACE))
     found = max(log_ratio(*(added.exponents(samples_table(added, users)) for users in pair)) for pair in pairs)
     assert found > 1.3 * OWN.epsilon
-    one, users = SamplesChoice(OWN, Budget(0.9, 1e-6), Relation.REPLACE, "auto", GRID), 16
+    one, users = samples_choice("auto", Relation.REPLACE), 16
 
     def flat(table: list[int]) -> list[Fraction]:
         """A sensitivity of 1 for every candidate, in place of sqrt(x)."""

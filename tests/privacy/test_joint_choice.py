@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms import item_sums, joint_choice
+from headcount.mechanisms.auto_histogram import auto_unbounded_histogram
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.candidates import Candidate
@@ -32,10 +33,15 @@ def sharp(monkeypatch):
     monkeypatch.setattr(joint_choice, "NOISE_WEIGHT", 3)
 
 
+def automatic(relation, objective):
+    """The choice of an automatic histogram, by a tenth of epsilon = 1."""
+    return auto_unbounded_histogram(Budget(1, 1e-8), objective, share=0.1, relation=relation).auto.choice
+
+
 def choice_among(candidates, relation, objective):
-    """The choice among these candidates, the last of them in many copies."""
+    """The choice of an automatic histogram among these candidates, the last of them in many copies."""
     caps = tuple(sorted({c.cap for c in candidates if c.cap is not None}))
-    choice = JointChoice(Budget(0.1), Budget(0.9, 1e-8), relation, objective)
+    choice = automatic(relation, objective)
     choice.__dict__["ladder"] = Ladder(tuple(sorted({c.bound for c in candidates})), caps)
     choice.__dict__["candidates"] = (*candidates[:-1], *[candidates[-1]] * COPIES)
     return choice
@@ -229,7 +235,7 @@ def test_random_neighbours_keep_epsilon_among_the_real_candidates(relation, obje
     """All 354 candidates and the real tau, on data whose items lie about their thresholds."""
     monkeypatch.undo()
     rng = np.random.default_rng(11)
-    choice = JointChoice(Budget(0.1), Budget(0.9, 1e-8), relation, objective)
+    choice = automatic(relation, objective)
     for _ in range(6):
         data = []
         for _n in range(12):

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.mechanisms import tail_choice
+from headcount.mechanisms.auto_histogram import auto_bounded_histogram
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.bounds import choose_public_domain
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.norm_bins import GRID
-from headcount.mechanisms.quantile_choice import QuantileChoice
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.selection import probabilities
@@ -26,12 +26,15 @@ UNIT = 1 << 20  # of a weight
 
 
 def quantile(name, relation=Relation.ADD_REMOVE, items=20):
-    return QuantileChoice(Budget(EPSILON), Budget(0.9), relation, items, name)
+    """The choice of an automatic histogram, by a tenth of epsilon = 1."""
+    return auto_bounded_histogram(Budget(1), range(items), name, relation=relation, item_type=int).auto.choice
 
 
 def tail(name, relation=Relation.ADD_REMOVE, items=20, sparsity=9):
-    delta = 1e-3 if name == "dp-gd" else 0.0
-    return TailChoice(Budget(EPSILON, delta), Budget(0.9, 1e-6), relation, items, sparsity, name, users=1000)
+    """The same with Gaussian noise, for users of a sparsity that is the square of a whole number."""
+    budget = Budget(1, 1e-2 if name == "dp-gd" else 1e-6)
+    made = auto_bounded_histogram(budget, range(items), name, noise="gaussian", relation=relation, item_type=int)
+    return dataclasses.replace(made.auto.choice, sparsity=sparsity, users=1000)
 
 
 def capped(make, cap=3):

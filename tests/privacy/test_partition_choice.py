@@ -32,8 +32,8 @@ def sharp(monkeypatch):
 
 
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
-    """The choice among these candidates, (strategy, items, threshold), the last of them in many copies."""
-    choice = PartitionChoice(Budget(0.1), Budget(0.9, 1e-8), relation)
+    """The choice of an automatic selection among these candidates, (strategy, items, threshold), the last in many copies."""
+    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a twentieth of epsilon
     made = [Candidate(strategy, items, threshold << 10) for strategy, items, threshold in candidates]
     choice.__dict__["candidates"] = (*made[:-1], *[made[-1]] * COPIES)
     return choice

@@ -1,11 +1,13 @@
 """Algorithm 4, the choice by V(C), on the neighbours that move it most: exact, with mutations."""
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.auto_histogram import auto_unbounded_histogram
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.item_sums import FRACTION_BITS
@@ -26,7 +28,9 @@ STRANGERS = {
 
 
 def choice_by(name, relation, kappa=2, bounds=tuple(range(1, MOST + 1))):
-    return VolumeChoice(Budget(EPSILON), Budget(0.9, 1e-6), relation, name, Fraction(kappa), bounds)
+    """The choice of an automatic histogram, by a tenth of epsilon = 1, among few bounds."""
+    choice = auto_unbounded_histogram(Budget(1, 1e-6), method=name, relation=relation).auto.choice
+    return dataclasses.replace(choice, kappa=Fraction(kappa), bounds=bounds)
 
 
 def table(choice, *kinds):

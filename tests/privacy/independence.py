@@ -1,0 +1,76 @@
+"""What audits of independence share: the words that lanes gave out, and a test of two columns of draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from headcount.mechanisms.randomness import Lanes
+
+#: The false-alarm rate of one test of independence over the choice of the key (the chi-square law at classes of 25 and more).
+ALARM = 1e-8
+
+
+def dependence(one: npt.ArrayLike, other: npt.ArrayLike, classes: int = 5) -> float:
+    """The p-value of the chi-square test that two columns of draws, row by row, are independent of each other.
+
+    Each column is cut at its quantiles into so many classes or fewer. Power: `test_joint_noise` measures it; equal columns of a
+    thousand rows have a p-value below 1e-100.
+    """
+    columns = [_classes(np.asarray(column), classes) for column in (one, other)]
+    assert len(columns[0]) == len(columns[1]) >= 25 * classes**2, "too few rows for so many classes"
+    table = np.zeros((classes, classes))
+    np.add.at(table, tuple(columns), 1)
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    assert min(table.shape) > 1, "a column that never changes tells nothing"
+    return float(stats.chi2_contingency(table, correction=False).pvalue)
+
+
+def independent(one: npt.ArrayLike, other: npt.ArrayLike, classes: int = 5) -> bool:
+    """Whether two columns of draws pass as independent, at a false-alarm rate of ALARM."""
+    return dependence(one, other, classes) > ALARM
+
+
+def _classes(column: np.ndarray, classes: int) -> np.ndarray:
+    """The class of each row; one with fewer than a twentieth of all rows goes with the class below (or above)."""
+    edges = np.unique(np.quantile(column, np.arange(1, classes) / classes, method="lower"))
+    place = np.searchsorted(edges, column)
+    for small in np.flatnonzero(np.bincount(place, minlength=classes) < len(column) / 20):
+        place[place == small] = small - 1 if small else 1
+    return place
+
+
+class Words:
+    """Records every block of the cipher that a lane reads, and says how many were read more than once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._read: dict[bytes, list[np.ndarray]] = {}
+        init, encrypt = Lanes.__init__, Lanes._encrypt
+
+        def keyed(lanes: Lanes, block_key: bytes, ids: npt.NDArray[np.uint64]) -> None:
+            init(lanes, block_key, ids)
+            lanes.recorded_key = block_key  # type: ignore[attr-defined]
+
+        def recorded(lanes: Lanes, blocks: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+            self._read.setdefault(lanes.recorded_key, []).append(blocks.reshape(-1, 2).copy())  # type: ignore[attr-defined]
+            return encrypt(lanes, blocks)
+
+        monkeypatch.setattr(Lanes, "__init__", keyed)
+        monkeypatch.setattr(Lanes, "_encrypt", recorded)
+
+    def forget(self) -> None:
+        """Starts anew."""
+        self._read.clear()
+
+    @property
+    def all(self) -> int:
+        """How many words were read."""
+        return sum(len(part) for parts in self._read.values() for part in parts)
+
+    @property
+    def twice(self) -> int:
+        """How many words were read that had been read before."""
+        whole = [np.concatenate(parts) for parts in self._read.values()]
+        return sum(len(blocks) - len(np.unique(blocks, axis=0)) for blocks in whole)
