@@ -182,7 +182,8 @@ def heavy_hitters(
     """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
     `sampled_histogram` has for the same budget, items, objective and relation.
 
-    So they and any number of shares together are one release, if release and sample are the same. `users` must be public, or an estimate with a budget of its own; the number of the data's users is neither.
+    So they and any number of shares together are one release, if release and sample are the same. `users` must be public, or an
+    estimate with a budget of its own; the number of the data's users is neither.
     """
     if isinstance(phi, bool) or not isinstance(phi, numbers.Real) or not 0 < phi < 1:
         raise ParameterError(f"phi must be a share between 0 and 1, got {phi!r}")

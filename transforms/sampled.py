@@ -27,8 +27,8 @@ from headcount.mechanisms.histogram import Origin
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
 from headcount.mechanisms.sampled_histogram import CHOICES, SampleKey, heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
 from headcount.mechanisms.sampled_plan import Objective
 from headcount.mechanisms.sampled_quantiles import (
     Hierarchy,
@@ -96,7 +96,9 @@ class _Items(_Sampling):
         counts = (
             as_contributions(rows)
             | "Bounded"
-            >> Bounded(self.plan.steps, key.choices, self._shards, CHOICES)  # record batches, each (user, item) pair once
+            >> Bounded(
+                self.plan.steps, key.choices, self._shards, CHOICES
+            )  # record batches, each (user, item) pair once
             | "Sampled" >> Sampled(self.plan, key, self._shards, self._partitions or item_shards(self._shards))
         )
         if self._partitions is not None:
@@ -134,8 +136,8 @@ class SampledHistogram(_Items):
 class HeavyHitters(_Items):
     """The items that a share `phi` of all `users` have, with the estimates of their users (paper 001).
 
-    Guarantee and result are those of `SampledHistogram` with the same budget, `items_per_user`, objective and relation: the same
-    sample, of which less is shown. On the same collection and with the same `release`, both, and any number of shares,
+    Guarantee and result are those of `SampledHistogram` with the same budget, `items_per_user`, objective and relation: of the
+    same sample less is shown. On the same collection and with the same `release`, both, and any number of shares,
     together cost no more than one of them. `users` must be public, or a private estimate with a budget of its own; the exact
     number of the users in the data is neither.
     """

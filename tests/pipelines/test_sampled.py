@@ -118,8 +118,12 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words[words.index("0.06")] = "0.001"
     assert run(*words, *job(place, tmp_path / "few"))[0] == 0
     assert "items of phi * users = 3 users may stay hidden" in report_of(tmp_path / "few")["note"]
-    every = sampled_histogram(BUDGET, item_type=int).run([contributions(place, "number")], release(place), sample("number"))
-    assert rows(tmp_path / "few") == [every.to_pylist()]  # at another share, of the same sample as `headcount sampled` has
+    every = sampled_histogram(BUDGET, item_type=int).run(
+        [contributions(place, "number")], release(place), sample("number")
+    )
+    assert rows(tmp_path / "few") == [
+        every.to_pylist()
+    ]  # at another share, of the same sample as `headcount sampled` has
     assert [row for row in every.to_pylist() if row["sampled"] >= made.least] == wanted
 
 
