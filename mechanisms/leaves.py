@@ -44,6 +44,10 @@ class Leaves:
         if not whole or not 2 <= self.count <= MOST_LEAVES:
             raise ParameterError(f"the number of leaves must be from 2 to {MOST_LEAVES}, got {self.count!r}")
 
+    def to_json(self) -> list[Fraction | int]:
+        """What defines the grid, for subkeys: 0, 0.0 and 0e0 are one end."""
+        return [Fraction(self.lo), Fraction(self.hi), self.count]
+
     def edge(self, leaf: int | Fraction) -> Fraction:
         """Where a leaf begins, exactly; also between two leaves."""
         return Fraction(self.lo) + (Fraction(self.hi) - Fraction(self.lo)) * leaf / self.count

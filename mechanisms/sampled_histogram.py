@@ -10,8 +10,12 @@ matters, Bin(count, p), and that is what is drawn.
 Nothing else may be published: neither the number of sampled users in all, nor that of hidden items, nor the number of users,
 each of which would give a sampled user away with a probability of about p.
 
+Whatever shows less of a sample than its threshold does, such as heavy hitters at any share, is a function of what is shown at
+the threshold: any number of them is one release, if they read one sample. So a sample's random bits hang on what defines it
+(`sample_subkey`), and on nothing that is done with it.
+
 The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
-the same key, id and labels gives exactly its rows.
+the same key, id and name of the sample gives exactly its rows.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +54,50 @@ from headcount.mechanisms.steps import LimitItemsStep, LimitPerItemStep, Step, c
 from headcount.mechanisms.thinning import binomial
 
 MOST_USERS = 10**18
+
+#: The name of a sample that is given none. Samples of other users or items under the same release id need other names.
+ONE_SAMPLE = "Sample"
+#: The label under which users' choices of their items are drawn, from a sample's own key.
+CHOICES = "Choices"
+
+_LABEL = "SampleAndThreshold"
+
+
+def sample_subkey(key: bytes, release_id: str, sample: str, plan: SamplePlan, of: Mapping[str, Any]) -> bytes:
+    """The subkey of one sample: from all that defines it, and nothing else.
+
+    `sample` names whose items are sampled, and `of` says what they are. The promise, the transform, its label and what it shows
+    are no part of it: steps that agree on the rest read the same sample, and together publish what one of them might have.
+    The threshold is, although no coin is thrown by it: of two samples with one rate, the one with the higher threshold would
+    else promise more than both together keep.
+    """
+    defined = {"sample": sample, "rate": plan.rate, "threshold": plan.threshold, **of}
+    return subkey(key, release_id, _LABEL, defined)
+
+
+class Drawn(Protocol):
+    """What is sampled, as a value."""
+
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleKey:
+    """Where the randomness of one sample comes from: a key source, which derives the sample's subkey where it is asked."""
+
+    plan: Drawn
+    release: Release
+    sample: str
+
+    def fetch(self) -> bytes:
+        """The sample's subkey."""
+        return self.plan.subkey(self.release.key_source.fetch(), self.release.id, self.sample)
+
+    @property
+    def choices(self) -> Release:
+        """Where users' choices of their items come from, under the label `CHOICES`: from the sample, as they are part of it."""
+        return Release(self, self.release.id)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,18 +135,16 @@ class SampledHistogram:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
         """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        label = self.name if label is None else label
-        bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")
-        key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
-        checked = [check_bounded(batch) for batch in bounded]
+        key = SampleKey(self, release, sample)
+        checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
-        return self.sampled_counts(chunks, map(Origin.of, checked), key)
+        return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
 
-    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
-        """The subkey of the step that samples."""
-        return subkey(key, release_id, label, {"plan": self.plan.to_json(), "least": self.least})
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name. What is reported of it is no part of it."""
+        return sample_subkey(key, release_id, sample, self.plan, {"items": self.items_per_user})
 
     def sampled_counts(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
         """All sums of the histogram as released rows, sorted by item."""
@@ -132,9 +179,11 @@ def heavy_hitters(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> SampledHistogram:
-    """The items that a share `phi` of all `users` have, by their sampled number: the same sample, and a higher threshold.
+    """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
+    `sampled_histogram` has for the same budget, items, objective and relation.
 
-    `users` must be public, or an estimate with a budget of its own; the number of the data's users is neither.
+    So they and any number of shares together are one release, if release and sample are the same. `users` must be public, or an
+    estimate with a budget of its own; the number of the data's users is neither.
     """
     if isinstance(phi, bool) or not isinstance(phi, numbers.Real) or not 0 < phi < 1:
         raise ParameterError(f"phi must be a share between 0 and 1, got {phi!r}")

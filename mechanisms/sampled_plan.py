@@ -72,8 +72,8 @@ class SamplePlan:
         return {
             "rate": f"{self.rate.numerator}/{self.rate.denominator}",
             "threshold": self.threshold,
-            "epsilon": repr(self.epsilon),
-            "delta": repr(self.delta),
+            "epsilon": repr(float(self.epsilon)),
+            "delta": repr(float(self.delta)),
             "relation": self.relation.value,
             "compositions": self.compositions,
         }

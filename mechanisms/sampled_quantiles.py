@@ -45,7 +45,15 @@ from headcount.mechanisms.leaves import MOST_LEAVES, Leaves
 from headcount.mechanisms.packing import pack, unpack
 from headcount.mechanisms.randomness import Lanes
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import SampledHistogram, mechanism_steps, one_each
+from headcount.mechanisms.sampled_histogram import (
+    CHOICES,
+    ONE_SAMPLE,
+    SampledHistogram,
+    SampleKey,
+    mechanism_steps,
+    one_each,
+    sample_subkey,
+)
 from headcount.mechanisms.sampled_plan import SamplePlan, choose
 from headcount.mechanisms.sampled_tree import SampledTree, quantile_rows
 from headcount.mechanisms.steps import Step, promise_of
@@ -96,9 +104,9 @@ class QuantileSearch:
         )
 
     def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
-        """The subkey of the step that searches."""
-        grid = [repr(self.leaves.lo), repr(self.leaves.hi), self.leaves.count]
-        return subkey(key, release_id, label, {"plan": self.plan.to_json(), "leaves": grid, "quantile": self.quantile})
+        """The subkey of the step that searches: each search is a release of its own, also of the same values."""
+        parameters = {"plan": self.plan.to_json(), "leaves": self.leaves.to_json(), "quantile": self.quantile}
+        return subkey(key, release_id, label, parameters)
 
     def search(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
         """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key hangs on all
@@ -180,18 +188,17 @@ class Hierarchy:
         steps = mechanism_steps(self.plan, _bound(), "levels")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> SampledTree:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> SampledTree:
         """The released tree."""
-        label = self.name if label is None else label
-        bounded = [check_bounded(b) for b in bounded_batches(batches, ONE_LEAF, release, f"{label}/Bounded")]
-        key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
+        key = SampleKey(self, release, sample)
+        bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
         chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
-        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key))
+        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch()))
 
-    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
-        """The subkey of the step that samples."""
-        grid = [repr(self.leaves.lo), repr(self.leaves.hi), self.branching, self.levels]
-        return subkey(key, release_id, label, {"plan": self.plan.to_json(), "leaves": grid})
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name. What is read off the tree is no part of it."""
+        tree = {"leaves": self.leaves.to_json(), "branching": self.branching, "levels": self.levels}
+        return sample_subkey(key, release_id, sample, self.plan, tree)
 
     def sum_nodes(self, batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
         """Sums a bounded batch of leaves by node, for every level, and cuts the sums into chunks by a hash of the node."""

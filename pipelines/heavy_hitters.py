@@ -42,6 +42,7 @@ def make_transform(
         args.items_per_user,
         args.objective,
         **options.how_to_run(args, release, item_type, shards),
+        sample=sampled.sample_name(args),
     )
 
 

@@ -100,7 +100,7 @@ def check(args: argparse.Namespace) -> None:
     if args.quantile is not None and args.range is not None:
         raise ParameterError(
             "--quantile and --range give different rows, so that a job takes one of them: a second job on the same input with "
-            "the same key and --release-id reads the other off the same sample, at no further cost"
+            "the same key, --release-id and other flags reads the other off the same sample, at no further cost"
         )
     if args.item_type is not None:
         raise ParameterError(f"--item-type {args.item_type} is of no use: values are what --lo and --hi are")
@@ -120,6 +120,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, shards: in
         release=release,
         shards=shards,
         partitions=args.output_files,
+        sample=sampled.sample_name(args),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 
 from headcount.mechanisms.budget import Budget
@@ -52,6 +53,14 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError("--delta must be positive, as which items there are cannot be hidden for certain, got 0.0")
 
 
+def sample_name(args: argparse.Namespace) -> str:
+    """What tells the sample of a job from others of the same input, under one release id: the columns, and which rows count.
+
+    What is read off the sample is no part of it, nor is the command: jobs that ask for other things read the same one.
+    """
+    return json.dumps([args.user, args.item, args.count, args.max_item_bytes])
+
+
 def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> SampledHistogram:
@@ -61,6 +70,7 @@ def make_transform(
         args.items_per_user,
         args.objective,
         **options.how_to_run(args, release, item_type, shards),
+        sample=sample_name(args),
     )
 
 

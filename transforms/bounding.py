@@ -37,11 +37,19 @@ class Bounded(beam.PTransform):
     The shards only spread the work: the result is the same for any number of them.
     """
 
-    def __init__(self, steps: Iterable[Step], release: Release | None = None, shards: int | None = None) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        release: Release | None = None,
+        shards: int | None = None,
+        drawn_as: str | None = None,
+    ) -> None:
         super().__init__()
         self._steps = tuple(steps)
         self._release = release
         self._shards = check_shards(shards)
+        # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
+        self._drawn_as = drawn_as
 
     @property
     def bound(self) -> Bound:
@@ -59,7 +67,9 @@ class Bounded(beam.PTransform):
             as_contributions(rows)  # record batches
             | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
             | "Bound"
-            >> beam.ParDo(_Bound(self._steps, release, label, self._shards)).with_output_types(ContributionBatch)
+            >> beam.ParDo(
+                _Bound(self._steps, release, self._drawn_as or label, provenance(label, release.id, self._shards))
+            ).with_output_types(ContributionBatch)
         )
 
 
@@ -94,11 +104,11 @@ class LimitPerItem(Bounded):
 class _Bound(Ahead):
     """Fetches the key on the worker, so that it is never part of the pipeline."""
 
-    def __init__(self, steps: tuple[Step, ...], release: Release, label: str, shards: int) -> None:
+    def __init__(self, steps: tuple[Step, ...], release: Release, label: str, provenance: str) -> None:
         self._steps = steps
         self._release = release
         self._label = label
-        self._provenance = provenance(label, release.id, shards)
+        self._provenance = provenance
 
     def setup(self) -> None:
         key = self._release.key_source.fetch()

@@ -2,6 +2,13 @@
 
 No noise is added: users are sampled, and what too few sampled users have stays hidden. The number of sampled users, of hidden
 items or of all users is never part of a result: each would give a sampled user away.
+
+A sample is defined by the release (key and id), the collection, and what is sampled with which rate and threshold. Transforms
+that agree in these read the same sample, in one pipeline or in several, and together are one release, whose guarantee is that
+of any one of them: a `SampledHistogram` and `HeavyHitters` at any number of shares, of the same budget, items per user,
+objective and relation; `Quantiles` with any quantiles and ranges over one tree. The collection is known by the label of the
+step that made it, or by `sample`, a name for one column of one input: give the same in pipelines (or steps of Beam YAML) that
+make the same collection in other ways, and never for two inputs.
 """
 
 from __future__ import annotations
@@ -20,8 +27,8 @@ from headcount.mechanisms.histogram import Origin
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.sampled_histogram import CHOICES, SampleKey, heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
-from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled_plan import Objective
 from headcount.mechanisms.sampled_quantiles import (
     Hierarchy,
@@ -44,7 +51,7 @@ from headcount.transforms.sampled_rows import (
     SampledCount,
     SampledIntCount,
 )
-from headcount.transforms.sampling import Sampled, SampleKey, SumBatches
+from headcount.transforms.sampling import Sampled, SumBatches, check_sample, sample_name
 from headcount.transforms.user_shards import check_shards, item_shards
 from headcount.transforms.values import Values
 
@@ -61,8 +68,11 @@ class QuantilesAndRanges(NamedTuple):
 class _Sampling(beam.PTransform):
     """What all of them share: how the work is spread, and where randomness comes from."""
 
-    def __init__(self, release: Release | None, shards: int | None, partitions: int | None) -> None:
+    def __init__(
+        self, release: Release | None, shards: int | None, partitions: int | None, sample: str | None = None
+    ) -> None:
         super().__init__()
+        self._sample = check_sample(sample)
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
             raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
         self._release, self._partitions, self._shards = release, partitions, check_shards(shards)
@@ -82,11 +92,14 @@ class _Items(_Sampling):
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         check_whole(rows)
         release = release_for(rows.pipeline, self._release)  # one for all steps
+        key = SampleKey(self.plan, release, sample_name(rows, self._sample))
         counts = (
             as_contributions(rows)
             | "Bounded"
-            >> Bounded(self.plan.steps, release, self._shards)  # record batches, each (user, item) pair once
-            | "Sampled" >> Sampled(self.plan, release, self._shards, self._partitions or item_shards(self._shards))
+            >> Bounded(
+                self.plan.steps, key.choices, self._shards, CHOICES
+            )  # record batches, each (user, item) pair once
+            | "Sampled" >> Sampled(self.plan, key, self._shards, self._partitions or item_shards(self._shards))
         )
         if self._partitions is not None:
             return counts
@@ -114,16 +127,19 @@ class SampledHistogram(_Items):
         item_type: type = str,
         shards: int | None = None,
         partitions: int | None = None,
+        sample: str | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions)
+        super().__init__(release, shards, partitions, sample)
         self.plan = sampled_histogram(budget, items_per_user, objective, Relation.parse(relation), item_type)
 
 
 class HeavyHitters(_Items):
     """The items that a share `phi` of all `users` have, with the estimates of their users (paper 001).
 
-    Guarantee and result are those of `SampledHistogram`: the same sample, of which less is shown. `users` must be public, or a
-    private estimate with a budget of its own; the exact number of the users in the data is neither.
+    Guarantee and result are those of `SampledHistogram` with the same budget, `items_per_user`, objective and relation: of the
+    same sample less is shown. On the same collection and with the same `release`, both, and any number of shares,
+    together cost no more than one of them. `users` must be public, or a private estimate with a budget of its own; the exact
+    number of the users in the data is neither.
     """
 
     def __init__(
@@ -138,8 +154,9 @@ class HeavyHitters(_Items):
         item_type: type = str,
         shards: int | None = None,
         partitions: int | None = None,
+        sample: str | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions)
+        super().__init__(release, shards, partitions, sample)
         self.plan = heavy_hitters(budget, phi, users, items_per_user, objective, Relation.parse(relation), item_type)
 
 
@@ -157,8 +174,9 @@ class _OverValues(_Sampling):
         user: str,
         value: str,
         drop_null: bool,
+        sample: str | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions)
+        super().__init__(release, shards, partitions, sample)
         self.axis = axis
         self._user, self._value, self._drop_null = user, value, drop_null
         self._of_leaves = False
@@ -168,14 +186,14 @@ class _OverValues(_Sampling):
         self._of_leaves = True
         return self
 
-    def _bounded(self, rows: beam.PCollection, release: Release) -> beam.PCollection:
+    def _bounded(self, rows: beam.PCollection, release: Release, drawn_as: str | None = None) -> beam.PCollection:
         """Record batches in which each user has one leaf, once."""
         check_whole(rows)
         if self._of_leaves:
             leaves = as_contributions(rows)
         else:
             leaves = rows | "Values" >> Values(self.axis, self.plan.leaves, self._user, self._value, self._drop_null)
-        return leaves | "Bounded" >> Bounded(self.plan.steps, release, self._shards)
+        return leaves | "Bounded" >> Bounded(self.plan.steps, release, self._shards, drawn_as)
 
 
 class Quantile(_OverValues):
@@ -186,7 +204,7 @@ class Quantile(_OverValues):
     and `hi` are; those outside count as the ends. The result is one `QuantileValue` row (`QuantileTime` for dates and times),
     or none if too few users were sampled to tell; with `partitions=N` one element (k, record batch) for each k < N. Rows go
     in: Arrow batches, pandas frames, dicts, `beam.Row`s or named tuples with the fields `user` and `value`, or (user, value)
-    tuples; or `Contributions`, whose items are then the values.
+    tuples; or `Contributions`, whose items are then the values. Every search is a release of its own.
     """
 
     plan: QuantileSearch
@@ -242,7 +260,8 @@ class Quantiles(_OverValues):
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
     chosen uniformly, on each level of a tree over branching^levels equal parts of lo .. hi; every node is sampled by itself,
-    and the levels compose. `quantiles` and `ranges` are read off the nodes that are shown: any number costs no more. The ends
+    and the levels compose. `quantiles` and `ranges` are read off the nodes that are shown: any number costs no more, also by
+    other transforms with the same release, budget and tree on the same collection. The ends
     of a range move to the edge of a part (`SampledTree.range_counts`). The result is `QuantileValue` rows, or `RangeCount`
     rows where only `ranges` are asked for (`QuantileTime`, `RangeTimeCount` for dates and times); asked for both, it has
     fields `quantiles` and `ranges`. A quantile is left out if nothing was shown at all. Else as for `Quantile`.
@@ -266,8 +285,9 @@ class Quantiles(_OverValues):
         user: str = "user",
         value: str = "value",
         drop_null: bool = False,
+        sample: str | None = None,
     ) -> None:
-        super().__init__(Axis.of(lo, hi), release, shards, partitions, user, value, drop_null)
+        super().__init__(Axis.of(lo, hi), release, shards, partitions, user, value, drop_null, sample)
         self._quantiles = [share("a quantile", q) for q in quantiles]
         if not quantiles and not ranges:
             raise ParameterError("give at least one quantile or one range")
@@ -293,7 +313,8 @@ class Quantiles(_OverValues):
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:
         release = release_for(rows.pipeline, self._release)
-        nodes = self._bounded(rows, release) | "Sampled" >> Sampled(self.plan, release, self._shards, 1)
+        key = SampleKey(self.plan, release, sample_name(rows, self._sample, self._user, self._value))
+        nodes = self._bounded(rows, key.choices, CHOICES) | "Sampled" >> Sampled(self.plan, key, self._shards, 1)
         # All from here on works on released nodes only: (0, record batch).
         made = []
         if self._quantiles:
@@ -330,7 +351,7 @@ class _Search(beam.DoFn):
         self._key, self._plan = key, plan
 
     def setup(self) -> None:
-        self._subkey = self._key.fetched()
+        self._subkey = self._key.fetch()
 
     def process(self, group: tuple[int, Iterable[bytes]], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
         yield 0, to_ipc(self._plan.search([chunk for chunk in group[1] if chunk], origins, self._subkey))

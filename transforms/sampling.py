@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
@@ -9,13 +10,34 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.domain import arrow_type
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import Evidence, Origin, by_partition, merge_sums, sorted_counts, sum_items
-from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.sampled_histogram import SampledHistogram, sample_sums, sampled_batch
+from headcount.mechanisms.sampled_histogram import SampledHistogram, SampleKey, sample_sums, sampled_batch
 from headcount.mechanisms.sampled_quantiles import Hierarchy, QuantileSearch
-from headcount.transforms.releases import full_label
+from headcount.transforms.releases import full_label, in_expansion_service
 from headcount.transforms.user_shards import item_shards
+
+
+def sample_name(rows: beam.PCollection, named: str | None, *columns: str) -> str:
+    """What tells the sample of these columns of a collection from others under its release: the given name, or the collection.
+
+    So steps on one collection read one sample, whatever they are called, and two collections never share random bits: if they
+    did, equal results would tell that there is nobody by whom they differ. A collection is known by the step that made it; an
+    expansion service does not know that, and goes by the step that samples.
+    """
+    if named is not None:
+        return named
+    if in_expansion_service():
+        return json.dumps(["step", full_label(rows)])
+    return json.dumps(["collection", rows.producer.full_label, rows.tag, *columns])
+
+
+def check_sample(named: object) -> str | None:
+    """The name of a sample, or None."""
+    if named is not None and (not isinstance(named, str) or not named):
+        raise ParameterError(f"sample must be a name, as a text that is not empty, got {named!r}")
+    return named
 
 
 class Sampled(beam.PTransform):
@@ -24,14 +46,13 @@ class Sampled(beam.PTransform):
     Items are those of the histogram, or the nodes of a tree over its leaves.
     """
 
-    def __init__(self, plan: SampledHistogram | Hierarchy, release: Release, shards: int, partitions: int) -> None:
+    def __init__(self, plan: SampledHistogram | Hierarchy, key: SampleKey, shards: int, partitions: int) -> None:
         super().__init__()
-        self._plan, self._release, self._partitions = plan, release, partitions
+        self._plan, self._key, self._partitions = plan, key, partitions
         self._shards = item_shards(shards)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         histogram = self._plan.histogram if isinstance(self._plan, Hierarchy) else self._plan
-        key = SampleKey(self._plan, self._release, full_label(bounded))
         summed = (
             bounded  # record batches
             | "SumByItem"
@@ -43,12 +64,12 @@ class Sampled(beam.PTransform):
             summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
             | "Merge"
-            >> beam.ParDo(_Merge(key, histogram.item_type))
+            >> beam.ParDo(_Merge(self._key, histogram.item_type))
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
         sampled = merged.histogram | "Sample" >> beam.ParDo(
-            _Sample(key, histogram, self._partitions),
+            _Sample(self._key, histogram, self._partitions),
             beam.pvalue.AsList(merged.digests),
             beam.pvalue.AsList(summed.origins),
         ).with_output_types(tuple[int, bytes])
@@ -66,17 +87,6 @@ class Sampled(beam.PTransform):
             | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
             | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
         )
-
-
-class SampleKey:
-    """Where a step's randomness comes from; the subkey is derived on the worker, from the key that it fetches there."""
-
-    def __init__(self, plan: SampledHistogram | QuantileSearch | Hierarchy, release: Release, label: str) -> None:
-        self._plan, self._release, self._label = plan, release, label
-
-    def fetched(self) -> bytes:
-        """The step's subkey."""
-        return self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
 
 
 class SumBatches(beam.DoFn):
@@ -98,7 +108,7 @@ class _Merge(beam.DoFn):
         self._key, self._item_type = key, item_type
 
     def setup(self) -> None:
-        self._subkey = self._key.fetched()
+        self._subkey = self._key.fetch()
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         histogram, digest = merge_sums(group[1], self._subkey, self._item_type)
@@ -111,7 +121,7 @@ class _Sample(beam.DoFn):
         self._key, self._histogram, self._partitions = key, histogram, partitions
 
     def setup(self) -> None:
-        self._subkey = self._key.fetched()
+        self._subkey = self._key.fetch()
 
     def process(self, sums: bytes, digests: list[int], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
         evidence = Evidence.of(digests, origins)

@@ -53,23 +53,44 @@ def test_any_order_and_batching_gives_the_same_rows(make_release):
     assert histogram.run(parts, make_release()).equals(whole)
 
 
-def test_the_sample_hangs_on_key_id_label_plan_report_and_the_whole_input(make_release):
+def test_the_sample_hangs_on_what_defines_it_and_the_whole_input(make_release):
     """40 items of 500 users: two independent samples agree on more than 15 of them with probability below 1e-9."""
     histogram, batch = sampled_histogram(BUDGET), crowd(SIZES)
     base = found(histogram.run([batch], make_release(), "A"))
-    plan = dataclasses.replace(histogram.plan, epsilon=1.0000001)
+    rate = dataclasses.replace(histogram.plan, rate=histogram.plan.rate - Fraction(1, 2**32))
+    threshold = dataclasses.replace(histogram.plan, threshold=histogram.plan.threshold - 1)
+    two = dataclasses.replace(histogram, plan=dataclasses.replace(histogram.plan, compositions=2), items_per_user=2)
     others = {
         "key": histogram.run([batch], make_release(key=8), "A"),
         "id": histogram.run([batch], make_release("other"), "A"),
-        "label": histogram.run([batch], make_release(), "B"),
-        "plan": dataclasses.replace(histogram, plan=plan).run([batch], make_release(), "A"),
-        "least": dataclasses.replace(histogram, least=histogram.least + 1).run([batch], make_release(), "A"),
+        "sample": histogram.run([batch], make_release(), "B"),
+        "rate": dataclasses.replace(histogram, plan=rate).run([batch], make_release(), "A"),
+        "threshold": dataclasses.replace(histogram, plan=threshold).run([batch], make_release(), "A"),
+        "items per user": two.run([batch], make_release(), "A"),
         "input": histogram.run([crowd([*SIZES, 1])], make_release(), "A"),
     }
     assert found(histogram.run([batch], make_release(), "A")) == base
     for name, rows in others.items():
         other = found(rows)
         assert sum(base[item] == other[item] for item in base) < 16, name
+
+
+def test_what_is_shown_and_promised_is_no_part_of_the_sample(make_release):
+    """Heavy hitters at any share and of any number of users, other names, and another promise that has the same rate and
+    threshold: all show the same sampled users, also where users choose one of their items."""
+    items = [f"i{k % 7}" for k in range(4000)]
+    batch = contribution_batch(pa.array([f"u{k // 2}" for k in range(4000)]), pa.array(items))
+    histogram = sampled_histogram(BUDGET)
+    base = found(histogram.run([batch], make_release()))
+    assert len(base) == 7
+    for phi, users in ((0.13, 2000), (0.14, 2000), (0.0001, 17)):
+        hitters = heavy_hitters(BUDGET, phi, users)
+        shown = found(hitters.run([batch], make_release()))
+        assert shown == {item: sampled for item, sampled in base.items() if sampled >= hitters.least}
+    assert {len(found(heavy_hitters(BUDGET, phi, 2000).run([batch], make_release()))) for phi in (0.01, 0.5)} == {0, 7}
+    plan = dataclasses.replace(histogram.plan, epsilon=2, delta=1e-5, relation=Relation.REPLACE, compositions=3)
+    other = SampledHistogram("Other", plan, 1, plan.threshold, str)
+    assert found(other.run([batch], make_release())) == base
 
 
 def test_a_user_counts_with_few_items_and_once_each(make_release):

@@ -45,6 +45,10 @@ def job(place, out, events="events.parquet"):
     return ["--input", place / events, *key, "--output", out]
 
 
+def sample(item, user="who"):
+    return json.dumps([user, item, None, 4096])
+
+
 def release(place):
     return Release(KeyFile(place / "key"), "r1")
 
@@ -75,7 +79,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
         note.startswith("each user counts once for each of at most 2 of its items") and note == report_of(out)["note"]
     )
     made = sampled_histogram(BUDGET, 2, relation="replace")
-    wanted = made.run([contributions(place, "what")], release(place), "Sampled").to_pylist()
+    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
     assert list(wanted[0]) == ["item", "count", "stddev", "sampled"]
     report = report_of(out)
@@ -106,7 +110,7 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words = ["heavy-hitters", "--user", "who", "--item", "number", *PROMISE, "--phi", "0.06", "--users", "3000"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, 3000, item_type=int)
-    wanted = made.run([contributions(place, "number")], release(place), "HeavyHitters").to_pylist()
+    wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
     assert found == wanted and 1 < len(wanted) < 12
     assert report_of(out)["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
@@ -114,6 +118,13 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words[words.index("0.06")] = "0.001"
     assert run(*words, *job(place, tmp_path / "few"))[0] == 0
     assert "items of phi * users = 3 users may stay hidden" in report_of(tmp_path / "few")["note"]
+    every = sampled_histogram(BUDGET, item_type=int).run(
+        [contributions(place, "number")], release(place), sample("number")
+    )
+    assert rows(tmp_path / "few") == [
+        every.to_pylist()
+    ]  # at another share, of the same sample as `headcount sampled` has
+    assert [row for row in every.to_pylist() if row["sampled"] >= made.least] == wanted
 
 
 @pytest.mark.parametrize(
@@ -129,7 +140,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     """Two jobs with the same key and id read what they are asked for off the same sample."""
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), "Quantiles")
+    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
     out = tmp_path / "out"
     assert run(*words, "--quantile", "0.5", "--quantile", "0.9", *job(place, out))[0] == 0
     assert rows(out, "quantiles") == [tree.quantiles([share("q", 0.5), share("q", 0.9)]).to_pylist()]
@@ -137,6 +148,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     assert parameters.items() >= {"lo": "-5", "hi": "15", "quantiles": 2, "values": "number", "levels": 6}.items()
     assert "item_type" not in parameters
     ranges = tmp_path / "ranges"
+    words[words.index("-5")] = "-5e0"  # the same number
     assert run(*words, "--range=-5:3.25", "--range", "3.25:15", *job(place, ranges))[0] == 0
     assert rows(ranges, "ranges") == [tree.range_counts([(-5, 3.25), (3.25, 15)]).to_pylist()]
 
@@ -169,7 +181,7 @@ def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     assert run(*words, "--quantile", "0.5", *job(place, tmp_path / "out", name))[0] == 0
     made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), "Quantiles")
+    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
     assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([share("q", 0.5)]).to_pylist()]
 
 

@@ -91,7 +91,7 @@ def test_items_equal_the_pure_function(collect, make_release, way):
     item = "number" if given.get("item_type") is int else "item"
     expected = pure(**given).run([_items(table, item)], release, "Mine").to_pylist()
     assert len(expected) > 3
-    found = _of_items(collect, table, make(**given, release=release, shards=5))
+    found = _of_items(collect, table, make(**given, release=release, shards=5, sample="Mine"))
     assert {type(row) for row in found} == {SampledIntCount if item == "number" else SampledCount}
     assert [row._asdict() for row in sorted(found)] == expected
 
@@ -101,13 +101,47 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     expected = sampled_histogram(BUDGET, 2).run([_items(table)], release, "Mine").to_pylist()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, N, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, partitions=1)
+        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, partitions=1, sample="Mine")
         ((_, counts),) = _of_items(collect, shuffled, transform, size, *options)
         assert counts.to_pylist() == expected
-    partitions = dict(_of_items(collect, table, SampledHistogram(BUDGET, 2, release=release, shards=3, partitions=40)))
+    forty = SampledHistogram(BUDGET, 2, release=release, shards=3, partitions=40, sample="Mine")
+    partitions = dict(_of_items(collect, table, forty))
     assert sorted(partitions) == list(range(40)) and min(counts.num_rows for counts in partitions.values()) == 0
     rows = [row for counts in partitions.values() for row in counts.to_pylist()]
     assert sorted(rows, key=lambda row: row["item"]) == expected
+
+
+def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(collect, make_release):
+    """Whatever they are called and show; a second collection of the same rows has a sample of its own, or else equal results
+    would tell that two collections are equal. Two samples agree on an item with probability 0.12 at most, and on half of more
+    than 30 with one below 1e-6."""
+    table, release = _table(), make_release()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        events = pipeline | beam.Create(table.to_batches())
+        rows, again = (events | name >> Contributions() for name in ("Rows", "Again"))
+        given = {"release": release, "items_per_user": 5}
+        shown = {
+            "all": rows | "All" >> SampledHistogram(BUDGET, shards=3, **given),
+            "phi": rows | "Phi" >> HeavyHitters(BUDGET, 0.02, 2000, **given),
+            "higher": rows | "Higher" >> HeavyHitters(BUDGET, 0.05, 2000, **given),
+            "again": again | "OfAgain" >> SampledHistogram(BUDGET, **given),
+            "named": rows | "Named" >> SampledHistogram(BUDGET, sample="x", **given),
+            "named again": again | "NamedAgain" >> SampledHistogram(BUDGET, sample="x", **given),
+        }
+        tagged = [each | f"Tag{name}" >> beam.Map(lambda row, n=name: (n, row)) for name, each in shown.items()]
+        return tuple(tagged) | beam.Flatten()
+
+    found: dict[str, dict[str, int]] = {}
+    for name, row in collect(build):
+        found.setdefault(name, {})[row.item] = row.sampled
+    base = found["all"]
+    assert 5 < len(found["higher"]) < len(found["phi"]) < len(base) and len(base) > 30
+    assert found["phi"].items() <= base.items() and found["higher"].items() <= found["phi"].items()
+    for name in ("again", "named"):
+        other = found[name]
+        assert sum(base[item] == other.get(item) for item in base) < len(base) / 2, name
+    assert found["named again"] == found["named"]
 
 
 def test_nothing_comes_of_nothing(collect, make_release):
@@ -141,7 +175,7 @@ def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     tree = plan.run([_leaves(table, plan.leaves)], release, "Mine")
     quantiles = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
     ranges = tree.range_counts(RANGES).to_pylist()
-    given = {"levels": 6, "branching": 3, "release": release}
+    given = {"levels": 6, "branching": 3, "release": release, "sample": "Mine"}
     shuffled = table.take(np.random.default_rng(1).permutation(N))
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
@@ -162,7 +196,7 @@ def test_rows_of_every_kind_give_the_same(collect, make_release):
     table, release = _table(4000), make_release()
     whole = pa.table({"user": table["user"], "value": table["whole"]})
     rows = whole.to_pylist()
-    make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, shards=2)  # noqa: E731
+    make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, sample="Mine")  # noqa: E731
     tree = make().plan.run([_leaves(whole, make().plan.leaves)], release, "Mine")
     expected = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
     kinds = {
@@ -292,6 +326,7 @@ def test_guarantees_and_what_is_refused():
     for make, said in (
         (lambda: SampledHistogram(BUDGET, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
         (lambda: SampledHistogram(BUDGET, shards=0), "shards must be"),
+        (lambda: SampledHistogram(BUDGET, sample=""), "sample must be a name, as a text that is not empty, got ''"),
         (lambda: SampledHistogram(Budget(1)), "needs a delta"),
         (lambda: Quantile(BUDGET, 0.5, 0, date), "lo and hi must both be numbers, dates or times"),
         (lambda: Quantile(BUDGET, 0.5, "0", 1), "lo must be a number, a date or a time, got '0'"),
