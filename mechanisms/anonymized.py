@@ -55,7 +55,7 @@ from headcount.mechanisms.unmixing import likely_shape
 
 Mode = Literal["l1", "l2", "central"]
 
-#: What is taken from noisy cells: the paper's own shape, the most likely one, or that one unless it is too far from the paper's.
+#: What is taken from noisy cells: the paper's own shape, the most likely one, or that one unless it is too far from the first.
 Estimate = Literal["auto", "likelihood", "algorithm-1"]
 ESTIMATES: tuple[Estimate, ...] = get_args(Estimate)
 
@@ -193,8 +193,8 @@ def anonymized_histogram(
         )
     if mode == "central" and check_estimate(estimate) != "auto":
         raise ParameterError(
-            f"mode 'central' sorts the counts before the noise, and has an estimate of its own, got estimate {estimate!r}: take "
-            "mode 'l1' or 'l2'"
+            f"mode 'central' sorts the counts before the noise, and has an estimate of its own, got estimate {estimate!r}: "
+            "take mode 'l1' or 'l2'"
         )
     items = check_bound("items_per_user", items_per_user)
     plan = noise_plan(budget, items, relation)
@@ -251,9 +251,7 @@ def estimated_shape(
     return shape, rehearsed_errors(shape, truth, most, p, noises, again, thrown=False)
 
 
-def best_shape(
-    noisy: Tally, p: float, most: int, noises: int = 1, estimate: Estimate = "auto"
-) -> tuple[Tally, Tally]:
+def best_shape(noisy: Tally, p: float, most: int, noises: int = 1, estimate: Estimate = "auto") -> tuple[Tally, Tally]:
     """The shape that the estimate takes from a noisy tally; and the one that is nearest to the unbiased numbers.
 
     The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape, but

@@ -173,9 +173,7 @@ def hashed_histogram(
     whole = Budget(budget.epsilon)
     if mode == "l1":
         plan = noise_plan(budget, items, relation)
-        return HashedHistogram(
-            "HashedHistogram", plan, None, items, number, size, whole, check_estimate(estimate)
-        )
+        return HashedHistogram("HashedHistogram", plan, None, items, number, size, whole, check_estimate(estimate))
     if (number * items) ** 2 > MOST_CELLS:
         raise ParameterError(f"mode 'l2' takes at most 2^31 users' items, got {number} users with {items} items each")
     plan, ranks = (noise_plan(part, items, relation) for part in whole.split(1, 1))

@@ -122,9 +122,7 @@ class PanPrivateCounts:
         state.released = True
         p = math.exp(-1 / float(self.scale))
         ranks = make_tally(values[self.buckets :]) if self.ranks else None
-        return summed_shape(
-            make_tally(values[: self.buckets]), ranks, p, samples, noises, self.mode, self.estimate
-        )
+        return summed_shape(make_tally(values[: self.buckets]), ranks, p, samples, noises, self.mode, self.estimate)
 
     def notes(self, shape: Tally) -> tuple[str, ...]:
         """What a released shape tells of public numbers that do not fit the data."""

@@ -11,8 +11,8 @@ follow the protocol; others may do what they like. REPLACE only: the shares are 
 one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1):
 H(P||Q) = 0 from ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each
 direction, so that epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of
-a second hash into `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta; where
-every item has a bucket of its own, mode "l2" needs no more than mode "l1".
+a second hash into `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta;
+where every item has a bucket of its own, mode "l2" needs no more than mode "l1".
 
 The noise is exact. A user's share of NB(r, q) over all B buckets is a compound Poisson: clusters of size k come with the rate
 (B r / n) q^k / k, each to a uniform bucket. They are had by thinning: proposals with the rational rate (B r / n) q / (1 - q), a
@@ -108,12 +108,14 @@ class Shuffled:
         given = np.asarray(own, dtype=np.int64)
         each = given[:, None] if given.ndim == 1 else given
         if each.size and each.shape[1] != self.reports_each:
-            raise InputError(f"a user reports {self.reports_each} buckets, got {each.shape[1]}; hash items with cells_of")
-        users, own, ends = len(each), each.ravel(), [0, self.buckets, self.cells]
+            raise InputError(
+                f"a user reports {self.reports_each} buckets, got {each.shape[1]}; hash items with cells_of"
+            )
+        users, own, limits = len(each), each.ravel(), (0, self.buckets, self.cells)
         for number, column in enumerate(each.T):
-            if column.size and not ends[number] <= int(column.min()) <= int(column.max()) < ends[number + 1]:
+            if column.size and not limits[number] <= int(column.min()) <= int(column.max()) < limits[number + 1]:
                 raise InputError(
-                    f"a bucket is not between {ends[number]} and {ends[number + 1] - 1}; hash items with cells_of"
+                    f"a bucket is not between {limits[number]} and {limits[number + 1] - 1}; hash items with cells_of"
                 )
         one = Fraction(1)
         plus, minus = (self._share(users, one, self.p) for _ in range(2))
@@ -136,9 +138,7 @@ class Shuffled:
 
     def sums(self, bucket: np.ndarray, sign: np.ndarray) -> np.ndarray:
         """The analyst's noisy count of each bucket; sums of parts of the messages add up."""
-        return np.bincount(bucket[sign > 0], minlength=self.cells) - np.bincount(
-            bucket[sign < 0], minlength=self.cells
-        )
+        return np.bincount(bucket[sign > 0], minlength=self.cells) - np.bincount(bucket[sign < 0], minlength=self.cells)
 
     def shape(self, sums: np.ndarray, hashed: bool = True, reports: int | None = None) -> pa.RecordBatch:
         """The rows count, items, error: Algorithm 1 on the noisy sums of all buckets and, if items were `hashed` to them,

@@ -25,15 +25,22 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from headcount.mechanisms.anonymized import Estimate
 from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.batches import event_counts
+from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.hashed import BucketMode
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.pan_private import PanPrivateCounts as PlannedCounts
 from headcount.mechanisms.pan_private import PanPrivateState, pan_private_counts
+from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties
 from headcount.mechanisms.relation import Relation
-from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
+from headcount.mechanisms.symmetric import Question
+from headcount.transforms.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.contributions import check_whole
+from headcount.transforms.shape_answers import check_questions
 
 _MARK = b"headcount.pan_private"
 
@@ -45,9 +52,11 @@ class PanPrivateCounts(beam.PTransform):
     moment and the released shape (`protect="both"`), or only one of the two ("either"); a copy that is kept of the file is
     one such view, as is every version that an object store or a backup keeps. `start()` makes the file before the first
     event. Then each job adds the events of one `batch`, whose name is never used twice; one job at a time may write. Items go
-    in, strings or integers, one for each event; with a `salt`, a public text chosen before the data, they are hashed to
-    `buckets`, else they are the numbers of their buckets. The result is the name of the batch, once it is in the file.
-    `release()` ends it all.
+    in, strings or integers, one for each event, or record batches with a column item and, if events are counted, a column
+    count; with a `salt`, a public text chosen before the data, they are hashed to `buckets`, else they are the numbers of their
+    buckets. Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by further counters
+    and twice the noise. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. The result is the name of the
+    batch, once it is in the file. `release()` ends it all; what follows from its rows costs nothing: `answers()`.
     """
 
     def __init__(
@@ -59,12 +68,13 @@ class PanPrivateCounts(beam.PTransform):
         salt: str | None = None,
         protect: Literal["both", "either"] = "both",
         relation: Relation | str = Relation.ADD_REMOVE,
+        mode: BucketMode = "l1",
+        estimate: Estimate = "auto",
     ) -> None:
         super().__init__()
-        if salt is not None and not isinstance(salt, str):
-            raise ParameterError(f"salt must be a public text, got {salt!r}")
-        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation))
-        self._file, self._batch, self._salt = _StateFile(state, self.plan), batch, salt
+        hashed = check_salt(salt) is not None
+        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation), mode, hashed, estimate)
+        self._file, self._batch, self._salt = _StateFile(state, self.plan, salt), batch, salt
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -100,13 +110,25 @@ class PanPrivateCounts(beam.PTransform):
             self._file.write(rows)
         return rows
 
+    def answers(self, *questions: Question) -> ShapeAnswers:
+        """What the released rows say of these questions (see `mechanisms.symmetric`); refused before `release()`.
+
+        They are read from the file, which holds nothing else any more: any number of answers costs nothing.
+        """
+        rows = self._file.released()
+        if rows is None:
+            raise ParameterError(
+                f"state {self._file.path!r} holds counters yet, which no answer may come from: release()"
+            )
+        return ShapeProperties(self.plan, check_questions(questions)).answers(rows)
+
     def expand(self, items: beam.PCollection) -> beam.PCollection:
         check_whole(items)
         if not self._batch or not isinstance(self._batch, str):
             raise ParameterError(
                 f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
             )
-        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan.buckets, self._salt)).with_output_types(
+        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan, self._salt)).with_output_types(
             tuple[int, bytes]
         )
         # One element at least: that a batch had no events must not show in its name missing from the file.
@@ -130,13 +152,15 @@ class _Stored:
 class _StateFile:
     """The one file; it is always replaced as a whole."""
 
-    def __init__(self, path: str, plan: PlannedCounts) -> None:
+    def __init__(self, path: str, plan: PlannedCounts, salt: str | None) -> None:
         if not isinstance(path, str) or not path:
             raise ParameterError(f"state must be the path of a file, got {path!r}")
         self.path, self._scale = path, plan.scale
         # What a file is made for goes into it. One that is made for "either" must not be released as for "both", or vice versa.
         self._made_for = {"scale": str(plan.scale), "protect": plan.protect, "relation": plan.relation.value}
         self._made_for["buckets"] = str(plan.buckets)
+        # Batches that are hashed by two salts would be counted as different items.
+        self._made_for |= {"salt": repr(salt)} | ({"ranks": str(plan.ranks)} if plan.ranks else {})
 
     def exists(self) -> bool:
         return bool(FileSystems.exists(self.path))
@@ -206,12 +230,26 @@ class _StateFile:
 
 
 class _SumEvents(SumByBucket):
-    def __init__(self, buckets: int, salt: str | None) -> None:
-        super().__init__(buckets)
-        self._hashing = Hashing(buckets, salt)
+    def __init__(self, plan: PlannedCounts, salt: str | None) -> None:
+        super().__init__(plan.cells)
+        self._hashing = Hashing(plan.buckets, salt, plan.ranks)
 
     def arrays(self, elements: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-        return self._hashing.buckets(elements), np.ones(len(elements), dtype=np.int64)
+        return self._moved(elements, np.ones(len(elements), dtype=np.int64))
+
+    def batch_arrays(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        if "item" not in batch.schema.names:
+            raise InputError("no column 'item' in a batch of events")
+        item, counted = batch.column("item"), "count" in batch.schema.names
+        checked = contribution_batch(item, item, batch.column("count") if counted else None)
+        item = checked.column("item")
+        names = item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
+        return self._moved(names, event_counts(checked))
+
+    def _moved(self, items: list[Any] | pa.Array, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The counters, one or two for each item, and by how much they move."""
+        cells = self._hashing.buckets(items)
+        return cells.ravel(), events if cells.ndim == 1 else np.repeat(events, cells.shape[1])
 
 
 class _AddToState(beam.DoFn):
