@@ -145,6 +145,29 @@ class ShapeAnswers:
         return found | ({"notes": list(self.notes)} if self.notes else {})
 
 
+@dataclasses.dataclass(frozen=True)
+class PropertyAnswers:
+    """Single answers for a report."""
+
+    guarantee: Guarantee
+    found: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, guarantee: Guarantee) -> PropertyAnswers:
+        """Those that the rows property, value, stddev hold."""
+        return cls(guarantee, tuple(rows.to_pylist()))
+
+    def words(self) -> str:
+        """All answers in one line."""
+        if not self.found:
+            return "no answer: too few samples, or too much noise, for this question"
+        return "; ".join(f"{row['property']} {row['value']:,.6g} +- {row['stddev']:,.2g}" for row in self.found)
+
+    def sections(self) -> dict[str, Any]:
+        """The same for a machine."""
+        return {"properties": [*map(dict, self.found)]}
+
+
 def shape_properties(rows: pa.RecordBatch, questions: Iterable[Question]) -> pa.RecordBatch:
     """The rows property, value, stddev that answer the questions from the released rows count, items, error of any model."""
     return property_rows((question.name, value, stddev) for question, value, stddev in _answered(rows, questions))

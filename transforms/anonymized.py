@@ -19,7 +19,13 @@ from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.histogram import Evidence, Origin, add_sums, split_sums, sum_items
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.properties import CentralProperty, CentralShape, ShapeProperties, central_property
+from headcount.mechanisms.properties import (
+    CentralProperty,
+    CentralShape,
+    PropertyAnswers,
+    ShapeProperties,
+    central_property,
+)
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shape import ShapeMode, shape_histogram
 from headcount.mechanisms.symmetric import CoverageQuestion, EntropyKind, EntropyQuestion, Question, SupportQuestion
@@ -152,6 +158,7 @@ class _Property(_OfShape):
         partitions: int | None,
     ) -> None:
         super().__init__(release, shards, partitions)
+        self._decided = False
         self.plan: CentralProperty | ShapeProperties[CentralShape]
         relation = Relation.parse(relation)
         if mode == "central":
@@ -173,14 +180,23 @@ class _Property(_OfShape):
         """What is promised, before anything runs."""
         return self.plan.guarantee()
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def with_decision(self) -> _Property:
+        """The same transform, but its result has two fields: `counts`, the rows, and `decision`, one `PropertyAnswers`."""
+        self._decided = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         if isinstance(self.plan, CentralProperty):
             found = self._released(rows, self.plan)
         else:
             found = self._released(rows, self.plan.source) | "Answer" >> beam.Map(self.plan.of_rows).with_output_types(
                 pa.RecordBatch
             )
-        return found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        if not self._decided:
+            return shown
+        answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self.guarantee()).with_output_types(PropertyAnswers)
+        return CountsAndDecision(shown, answer)
 
 
 class Entropy(_Property):

@@ -27,7 +27,6 @@ from apache_beam.io.filesystems import FileSystems
 
 from headcount.mechanisms.anonymized import Estimate
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.batches import event_counts
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
@@ -104,11 +103,18 @@ class PanPrivateCounts(beam.PTransform):
                 f"items are not hashed without a salt, so that there are no collisions to take out, got samples = {samples!r}: "
                 "leave it out"
             )
-        rows = self._file.released()
+        asked = {"samples": samples, "mode": self.plan.mode, "estimate": self.plan.estimate}
+        rows = self._file.released(asked)
         if rows is None:
             rows = self.plan.shape(self._file.read().state, samples)
-            self._file.write(rows)
+            self._file.write(rows, asked)
         return rows
+
+    def add(self, events: Iterable[pa.RecordBatch]) -> bool:
+        """Adds the events of this batch here, without a pipeline; False if they are in the file already."""
+        self._check_batch()
+        summed = _SumEvents(self.plan, self._salt)
+        return self._file.add(self._batch, map(summed.batch_arrays, events))
 
     def answers(self, *questions: Question) -> ShapeAnswers:
         """What the released rows say of these questions (see `mechanisms.symmetric`); refused before `release()`.
@@ -124,10 +130,7 @@ class PanPrivateCounts(beam.PTransform):
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
         check_whole(items)
-        if not self._batch or not isinstance(self._batch, str):
-            raise ParameterError(
-                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
-            )
+        self._check_batch()
         sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan, self._salt)).with_output_types(
             tuple[int, bytes]
         )
@@ -139,6 +142,12 @@ class PanPrivateCounts(beam.PTransform):
             | "Gather" >> beam.GroupByKey()  # (0, packed sums): also the barrier before the file is touched
             | "AddToState" >> beam.ParDo(_AddToState(self._file, self._batch)).with_output_types(str)
         )
+
+    def _check_batch(self) -> None:
+        if not self._batch or not isinstance(self._batch, str):
+            raise ParameterError(
+                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
+            )
 
 
 @dataclasses.dataclass
@@ -165,23 +174,42 @@ class _StateFile:
     def exists(self) -> bool:
         return bool(FileSystems.exists(self.path))
 
-    def released(self) -> pa.RecordBatch | None:
-        """The released rows, if that is what it holds."""
+    def released(self, asked: dict[str, Any] | None = None) -> pa.RecordBatch | None:
+        """The released rows, if that is what it holds; refused if they were released with other words than is asked for."""
         content, about = self._content()
-        return content if about["released"] else None
+        if not about["released"]:
+            return None
+        self._check_made_for(about)
+        if asked is not None and about.get("asked") != asked:
+            words = ", ".join(f"{name} {value!r}" for name, value in about.get("asked", {}).items())
+            raise ParameterError(f"state {self.path!r} was released once and for all, with {words}: give the same")
+        return content
 
     def read(self) -> _Stored:
         """The counters."""
         content, about = self._content()
         if about["released"]:
             raise InputError("these counters were released; an event added now would be seen without noise: start anew")
-        if about["made_for"] != self._made_for:
-            words = ", ".join(f"{name} {value}" for name, value in self._made_for.items())
-            raise ParameterError(f"state {self.path!r} was not made for counters of {words}")
+        self._check_made_for(about)
         counters = np.array(content.column("counter"))
         return _Stored(PanPrivateState(counters, self._scale, about["noises"]), tuple(about["batches"]))
 
-    def write(self, content: _Stored | pa.RecordBatch) -> None:
+    def _check_made_for(self, about: dict[str, Any]) -> None:
+        if about.get("made_for") != self._made_for:
+            words = ", ".join(f"{name} {value}" for name, value in self._made_for.items())
+            raise ParameterError(f"state {self.path!r} was not made for counters of {words}")
+
+    def add(self, batch: str, moved: Iterable[tuple[np.ndarray, np.ndarray]]) -> bool:
+        """Adds a batch's events in each counter, once: False if an earlier call has added it."""
+        stored = self.read()
+        if batch in stored.batches:
+            return False
+        for cells, events in moved:
+            stored.state.count(cells, events)
+        self.write(_Stored(stored.state, (*stored.batches, batch)))
+        return True
+
+    def write(self, content: _Stored | pa.RecordBatch, asked: dict[str, Any] | None = None) -> None:
         """Replaces the file: whoever reads it finds the old one or the new one."""
         if isinstance(content, _Stored):
             state = content.state
@@ -189,7 +217,7 @@ class _StateFile:
             about["batches"] = list(content.batches)
             rows = pa.RecordBatch.from_pydict({"counter": pa.array(state.counters, pa.int64())})
         else:
-            about, rows = {"released": True}, content
+            about, rows = {"released": True, "made_for": self._made_for, "asked": asked}, content
         data = to_ipc(rows.replace_schema_metadata({_MARK: json.dumps(about).encode()}))
         if FileSystems.get_scheme(self.path) is not None:  # in an object store, a file appears whole or not at all
             with FileSystems.create(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
@@ -244,7 +272,8 @@ class _SumEvents(SumByBucket):
         checked = contribution_batch(item, item, batch.column("count") if counted else None)
         item = checked.column("item")
         names = item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
-        return self._moved(names, event_counts(checked))
+        one_each = "count" not in checked.schema.names
+        return self._moved(names, np.ones(len(names), np.int64) if one_each else np.asarray(checked.column("count")))
 
     def _moved(self, items: list[Any] | pa.Array, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The counters, one or two for each item, and by how much they move."""
@@ -257,9 +286,5 @@ class _AddToState(beam.DoFn):
         self._file, self._batch = file, batch
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[str]:
-        stored = self._file.read()
-        if self._batch not in stored.batches:  # else an earlier run of this step has added it
-            for chunk in filter(None, group[1]):
-                stored.state.count(*read_sums(chunk))
-            self._file.write(_Stored(stored.state, (*stored.batches, self._batch)))
+        self._file.add(self._batch, map(read_sums, filter(None, group[1])))  # at most once, however often this runs
         yield self._batch
