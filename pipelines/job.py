@@ -7,7 +7,7 @@ import dataclasses
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -48,24 +48,27 @@ class Plan:
     note: str | None = None
 
 
-class Source(Protocol):
-    """What a job reads, once everything about it that can be refused was refused."""
+class Source:
+    """What a job reads; made once everything about it that can be refused was refused.
 
-    #: Flags that must be given.
-    required: tuple[str, ...]
-    #: Whether the job draws noise, from the key of a release; else what it reads has noise already.
-    keyed: bool
-    item_type: type
-    #: About the bytes of the input, without compression.
-    size: int
+    `required` flags must be given. `keyed` says whether the job draws noise, from the key of a release; else what it reads has
+    its noise already. `size` is about the bytes of the input, without compression.
+    """
 
-    def __init__(self, args: argparse.Namespace, remote: bool) -> None: ...
+    required: tuple[str, ...] = ("--input", "--output")
+    keyed = False
+    item_type: type = str
+    size = 0
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        raise NotImplementedError
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """The input of the job's transform."""
+        raise NotImplementedError
 
 
-class Events:
+class Events(Source):
     """Files of events, of which a job takes users, items and counts."""
 
     required = ("--input", "--user", "--item", "--output")
@@ -109,9 +112,7 @@ def run_job(
             memory.keep_freed()
         release = options.make_release(args, runner) if kind.keyed else options.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
-        plan = make_plan(
-            release, source_.item_type, args.shards or shards_for(source_.size, shared=runner is not None)
-        )
+        plan = make_plan(release, source_.item_type, args.shards or shards_for(source_.size, shared=runner is not None))
         sink: Any = sink_bigquery if bigquery.is_table(args.output) else sinks
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options

@@ -96,6 +96,16 @@ class PanPrivateCounts(beam.PTransform):
 
         `samples` is about how many events there were, a public number; needed if items are hashed, to take collisions out.
         """
+        self.check(samples)
+        asked = {"samples": samples, "mode": self.plan.mode, "estimate": self.plan.estimate}
+        rows = self._file.released(asked)
+        if rows is None:
+            rows = self.plan.shape(self._file.read().state, samples)
+            self._file.write(rows, asked)
+        return rows
+
+    def check(self, samples: int | None = None) -> None:
+        """Refuses what `release(samples)` would refuse, and changes nothing."""
         if self._salt is not None and samples is None:
             raise ParameterError("items are hashed to buckets: give samples, about how many events there were")
         if self._salt is None and samples is not None:
@@ -103,12 +113,8 @@ class PanPrivateCounts(beam.PTransform):
                 f"items are not hashed without a salt, so that there are no collisions to take out, got samples = {samples!r}: "
                 "leave it out"
             )
-        asked = {"samples": samples, "mode": self.plan.mode, "estimate": self.plan.estimate}
-        rows = self._file.released(asked)
-        if rows is None:
-            rows = self.plan.shape(self._file.read().state, samples)
-            self._file.write(rows, asked)
-        return rows
+        if self._file.released() is None:
+            self._file.read()
 
     def add(self, events: Iterable[pa.RecordBatch]) -> bool:
         """Adds the events of this batch here, without a pipeline; False if they are in the file already."""
