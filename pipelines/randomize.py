@@ -84,7 +84,10 @@ def write(path: str, bucket: np.ndarray, sign: np.ndarray) -> None:
     draft = f"{path}.draft"
     table = pa.table(dict(zip(MESSAGE, (pa.array(bucket), pa.array(sign.astype(np.int8))), strict=True)))
     try:
-        pq.write_table(table, draft)
+        with open(draft, "wb") as file:
+            pq.write_table(table, file)
+            file.flush()
+            os.fsync(file.fileno())  # stored before anybody has them
         os.link(draft, path)  # fails if it is there, whoever made it meanwhile
     except FileExistsError:
         raise ParameterError(f"--output {path} is there: a user reports once; send those messages") from None
