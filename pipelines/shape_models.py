@@ -27,7 +27,6 @@ MODELS = ("central", "shuffle", "pan-private")
 #: Flags that are for some models alone, as they are called in the parsed arguments.
 _ONLY = {
     **dict.fromkeys(("domain_size", "property", "most", "user", "item", "count", "item_type"), ("central",)),
-    **dict.fromkeys(("key_file", "key_env", "key_secret"), ("central",)),
     **dict.fromkeys(("users", "reports"), ("shuffle",)),
     "salt": ("shuffle", "pan-private"),
     "protect": ("pan-private",),

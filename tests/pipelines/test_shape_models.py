@@ -159,7 +159,6 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
             "shape --epsilon 1 --model shuffle --users 8 --buckets 32 --mode central",
             "--mode central needs the users' data",
         ),
-        ("shape --epsilon 1 --model shuffle --users 8 --buckets 32 --key-env K", "--key-env is for --model central"),
         (
             "shape --epsilon 1 --model pan-private --buckets 8 --users 2",
             "--users is for --model shuffle, not for pan-private",

@@ -14,13 +14,13 @@ from headcount.mechanisms.shuffled import shuffled
 from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
 from tests.runners.harness import Gate, headcount, output, running
-from tests.runners.jobs import JOBS
+from tests.runners.jobs import JOBS, STORED
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key; messages of
-    users in the shuffle model, and pan-private counters."""
+    """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key;
+    messages of users in the shuffle model, and pan-private counters."""
     directory = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(11)
     for number in range(4):
@@ -47,15 +47,15 @@ def _with_noise(directory):
 
 @pytest.fixture(scope="session")
 def words_of(data):
-    """words_of(job): the command line of a job of JOBS, all but --output."""
+    """words_of(job): the command line of a job of JOBS or STORED, all but --output."""
 
     def words(job):
-        files = {name: data / name for name in ("domain.txt", "messages.parquet", "counters")}
-        command, *own = JOBS[job].format(**{name.split(".")[0]: path for name, path in files.items()}).split()
-        if "--input" in own:  # it has its noise, and needs no key
-            return [command, *own, "--format", "csv", "--release-id", "r1"]
+        if job in STORED:
+            files = {"messages": data / "messages.parquet", "counters": data / "counters"}
+            return [*STORED[job].format(**files).split(), "--format", "csv", "--release-id", "r1"]
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
+        command, *own = JOBS[job].format(domain=data / "domain.txt").split()
         item = [] if "--item" in own else ["--item", "item"]
         return [command, *flags, *item, *own, *key]
 
