@@ -55,6 +55,10 @@ from headcount.mechanisms.unmixing import likely_shape
 
 Mode = Literal["l1", "l2", "central"]
 
+#: What is taken from noisy cells: the paper's own shape, the most likely one, or that one unless it is too far from the first.
+Estimate = Literal["auto", "likelihood", "algorithm-1"]
+ESTIMATES: tuple[Estimate, ...] = get_args(Estimate)
+
 #: In mode "central" every position is drawn: beyond this they would not fit the memory of a worker.
 MOST_POSITIONS = 10**8
 
@@ -119,6 +123,7 @@ class AnonymizedHistogram:
     items_per_user: int
     domain_size: int
     mode: Mode
+    estimate: Estimate = "auto"
     tallied = (None,)
 
     @property
@@ -145,7 +150,7 @@ class AnonymizedHistogram:
         return self.shape(tallies[0], self.subkey(key, release_id, f"{label}/Shape"))
 
     def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
-        """The subkey of the step that draws the noise."""
+        """The subkey of the step that draws the noise. Not of the estimate: two of them are of the same noisy cells."""
         parameters = {"plan": self.plan.to_json(), "cells": self.domain_size, "mode": self.mode}
         return subkey(key, release_id, label, parameters)
 
@@ -165,7 +170,8 @@ class AnonymizedHistogram:
             return central_shape(noisy_positions(cells, self.plan.scale, key), self.plan.stddev)
         width = noise_width(noise_parameter(self.plan), self.domain_size, _FAILURE) if self.mode == "l2" else None
         noisy = noisy_tally(cells, self.plan.scale, key)
-        return shape_rows(*estimated_shape(noisy, noise_parameter(self.plan), self.domain_size, width=width))
+        p = noise_parameter(self.plan)
+        return shape_rows(*estimated_shape(noisy, p, self.domain_size, width=width, estimate=self.estimate))
 
 
 def anonymized_histogram(
@@ -174,6 +180,7 @@ def anonymized_histogram(
     mode: Mode = "l1",
     items_per_user: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
+    estimate: Estimate = "auto",
 ) -> AnonymizedHistogram:
     """How many items have which count. `domain_size` is public: the number of items that there could be."""
     size = check_cells("domain_size", domain_size, _REASON)
@@ -184,8 +191,21 @@ def anonymized_histogram(
             f"mode 'central' draws noise for every position, at most {MOST_POSITIONS}, got a domain_size of {size}: give "
             "the largest number of distinct items that is of interest (larger counts come first), or take mode 'l1'"
         )
+    if mode == "central" and check_estimate(estimate) != "auto":
+        raise ParameterError(
+            f"mode 'central' sorts the counts before the noise, and has an estimate of its own, got estimate {estimate!r}: "
+            "take mode 'l1' or 'l2'"
+        )
     items = check_bound("items_per_user", items_per_user)
-    return AnonymizedHistogram("AnonymizedHistogram", noise_plan(budget, items, relation), items, size, mode)
+    plan = noise_plan(budget, items, relation)
+    return AnonymizedHistogram("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
+
+
+def check_estimate(estimate: Estimate) -> Estimate:
+    """The estimate, if it is one."""
+    if estimate not in ESTIMATES:
+        raise ParameterError(f"estimate must be 'auto', 'likelihood' or 'algorithm-1', got {estimate!r}")
+    return estimate
 
 
 def noise_plan(budget: Budget, items_per_user: int, relation: Relation) -> NoisePlan:
@@ -207,7 +227,12 @@ def noise_parameter(plan: NoisePlan) -> float:
 
 
 def estimated_shape(
-    noisy: Tally, p: float, most: int, noises: int = 1, width: int | None = None
+    noisy: Tally,
+    p: float,
+    most: int,
+    noises: int = 1,
+    width: int | None = None,
+    estimate: Estimate = "auto",
 ) -> tuple[Tally, np.ndarray]:
     """The shape behind a noisy tally, with at most so many items, and by about how much each of its rows is off.
 
@@ -217,25 +242,27 @@ def estimated_shape(
     def limited(noisy: Tally, shape: Tally) -> Tally:
         return shape if width is None else clip_to_positions(shape, noisy, width)
 
-    likely, nearest = best_shape(noisy, p, most, noises)
-    shape, truth = limited(noisy, likely), limited(noisy, nearest)
+    best, nearest = best_shape(noisy, p, most, noises, estimate)
+    shape, truth = limited(noisy, best), limited(noisy, nearest)
 
     def again(noisy: Tally) -> Tally:
-        return limited(noisy, best_shape(noisy, p, most, noises)[0])
+        return limited(noisy, best_shape(noisy, p, most, noises, estimate)[0])
 
     return shape, rehearsed_errors(shape, truth, most, p, noises, again, thrown=False)
 
 
-def best_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> tuple[Tally, Tally]:
-    """The most likely shape behind a noisy tally; and the one that is nearest to the unbiased numbers.
+def best_shape(noisy: Tally, p: float, most: int, noises: int = 1, estimate: Estimate = "auto") -> tuple[Tally, Tally]:
+    """The shape that the estimate takes from a noisy tally; and the one that is nearest to the unbiased numbers.
 
-    The paper's bound on the l1 error is that of the second. So this one is taken for the first where the most likely shape is
-    further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the error of what is taken exceeds
-    its own by no more than that.
+    The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape, but
+    the second where the first is further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the
+    error of what is taken exceeds its own by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
+    if estimate == "algorithm-1":
+        return nearest, nearest
     likely = likely_shape(noisy, p, most, noises)
-    near = l1_distance(likely, nearest) <= FARTHEST * float(runs.errors.sum())
+    near = estimate == "likelihood" or l1_distance(likely, nearest) <= FARTHEST * float(runs.errors.sum())
     return (likely if near else nearest), nearest
 
 

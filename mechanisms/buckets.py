@@ -28,6 +28,15 @@ def buckets_of(names: Names, salt: bytes, buckets: int) -> np.ndarray:
     return (digests[:, 0] % np.uint64(buckets)).astype(np.int64)
 
 
+def cells_of(names: Names, salt: str, buckets: int, ranks: int = 0) -> np.ndarray:
+    """The bucket of each name under a public text; with `ranks`, a row of two: that of a second hash comes after the others."""
+    first = buckets_of(names, release_salt(salt), buckets)
+    if ranks == 0:
+        return first
+    second = buckets_of(names, release_salt(f"{salt}\n(ranks)"), ranks)
+    return np.stack([first, buckets + second], axis=1)
+
+
 def sums_by_bucket(names: Names, sums: np.ndarray, salt: bytes, buckets: int) -> tuple[Names, np.ndarray]:
     """Buckets that hold a name, and the sum of the sums of their names."""
     bucket = buckets_of(names, salt, buckets)

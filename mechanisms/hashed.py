@@ -28,7 +28,10 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.anonymized import (
+    Estimate,
     best_shape,
+    check_estimate,
+    estimated_shape,
     noise_guarantee,
     noise_parameter,
     noise_plan,
@@ -51,6 +54,8 @@ from headcount.mechanisms.tallies import MOST_CELLS, Tally, check_cells, make_ta
 
 BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
+
+BucketMode = Literal["l1", "l2"]
 
 _FAILURE = 0.01
 
@@ -78,6 +83,7 @@ class HashedHistogram:
     users: int
     buckets: int
     budget: Budget
+    estimate: Estimate = "auto"
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -120,12 +126,7 @@ class HashedHistogram:
 
     def notes(self, shape: Tally) -> tuple[str, ...]:
         """What a released shape tells of public numbers that do not fit the data."""
-        if int(shape.cells.sum()) < _LEAST_EMPTY * self.buckets:
-            return ()
-        return (
-            f"more than half of the {self.buckets:,} buckets are in use, too many to take all collisions out: some of the "
-            f"counts are those of several items; give about {BUCKETS_PER_USER} buckets for each item of a user",
-        )
+        return crowded(shape, self.buckets)
 
     def shape(self, buckets: Tally, items: Tally, shape_key: bytes, ranks_key: bytes) -> pa.RecordBatch:
         """The released rows of the tally of all buckets' counts and, in mode "l2", of that of the items' own."""
@@ -135,16 +136,18 @@ class HashedHistogram:
         if self.ranks is not None:
             ranked = noisy_tally(of_cells(items, samples**2), self.ranks.scale, ranks_key)
             limits = ranked, noise_width(noise_parameter(self.ranks), samples**2, _FAILURE)
-        return shape_rows(*bucket_shape(noisy, noise_parameter(self.plan), self.buckets, samples, limits=limits))
+        p = noise_parameter(self.plan)
+        return shape_rows(*bucket_shape(noisy, p, self.buckets, samples, limits=limits, estimate=self.estimate))
 
 
 def hashed_histogram(
     budget: Budget,
     users: int | None,
     buckets: int | None = None,
-    mode: Literal["l1", "l2"] = "l1",
+    mode: BucketMode = "l1",
     items_per_user: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
+    estimate: Estimate = "auto",
 ) -> HashedHistogram:
     """How many items have which count, for any number of possible items.
 
@@ -167,14 +170,57 @@ def hashed_histogram(
         )
     if mode not in ("l1", "l2"):
         raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets")
+    whole = Budget(budget.epsilon)
     if mode == "l1":
         plan = noise_plan(budget, items, relation)
-        return HashedHistogram("HashedHistogram", plan, None, items, number, size, Budget(budget.epsilon))
+        return HashedHistogram("HashedHistogram", plan, None, items, number, size, whole, check_estimate(estimate))
     if (number * items) ** 2 > MOST_CELLS:
         raise ParameterError(f"mode 'l2' takes at most 2^31 users' items, got {number} users with {items} items each")
-    parts = Budget(budget.epsilon).split(1, 1)
-    plan, ranks = (noise_plan(part, items, relation) for part in parts)
-    return HashedHistogram("HashedHistogram", plan, ranks, items, number, size, Budget(budget.epsilon))
+    plan, ranks = (noise_plan(part, items, relation) for part in whole.split(1, 1))
+    return HashedHistogram("HashedHistogram", plan, ranks, items, number, size, whole, check_estimate(estimate))
+
+
+def crowded(shape: Tally, buckets: int) -> tuple[str, ...]:
+    """What is to be said of a shape with too many items for so many buckets."""
+    if int(shape.cells.sum()) < _LEAST_EMPTY * buckets:
+        return ()
+    return (
+        f"more than half of the {buckets:,} buckets are in use, too many to take all collisions out: some of the "
+        f"counts are those of several items; give about {BUCKETS_PER_USER} buckets for each item of a user",
+    )
+
+
+def rank_buckets(samples: int) -> int:
+    """The buckets of a second hash, n^(3/2) for n samples, whose ranks bound every position in mode "l2".
+
+    Where two items meet, the one with fewer moves the ranks: by the squares of counts, that is at most n^2 / B in the mean over
+    all pairs, and so sqrt(n), which the error has anyway. (The paper takes n^2 buckets, in which no two items meet.)
+    """
+    return math.isqrt(samples**3) + 1
+
+
+def summed_shape(
+    noisy: Tally,
+    ranks: Tally | None,
+    p: float,
+    samples: int | None,
+    noises: int = 1,
+    mode: BucketMode = "l1",
+    estimate: Estimate = "auto",
+) -> pa.RecordBatch:
+    """The rows count, items, error from the noisy sums of buckets, which is all that the other models have to give.
+
+    `samples` is None where every item has a bucket of its own; then mode "l2" takes the ranks of the buckets themselves, and
+    else those of the second hash (`rank_buckets`). `noises` of parameter p are in every sum: each position is brought to within
+    a width that all of them keep with probability 0.99.
+    """
+    buckets = int(noisy.cells.sum())
+    ranked = ranks if ranks is not None else noisy
+    width = noises * noise_width(p, noises * int(ranked.cells.sum()), _FAILURE) if mode == "l2" else None
+    if samples is None:
+        return shape_rows(*estimated_shape(noisy, p, buckets, noises, width, estimate))
+    limits = None if width is None or ranks is None else (ranks, width)
+    return shape_rows(*bucket_shape(noisy, p, buckets, samples, noises, limits, estimate))
 
 
 def bucket_shape(
@@ -184,6 +230,7 @@ def bucket_shape(
     samples: int | None,
     noises: int = 1,
     limits: tuple[Tally, int] | None = None,
+    estimate: Estimate = "auto",
 ) -> tuple[Tally, np.ndarray]:
     """The shape behind the noisy tally of all buckets, and by about how much each of its rows is off.
 
@@ -195,11 +242,11 @@ def bucket_shape(
         shape = held if samples is None else unhashed(held, buckets, samples)
         return shape if limits is None else clip_to_positions(shape, *limits)
 
-    likely, nearest = best_shape(noisy, p, buckets, noises)
-    shape, truth = finished(likely), finished(nearest)
+    best, nearest = best_shape(noisy, p, buckets, noises, estimate)
+    shape, truth = finished(best), finished(nearest)
 
     def again(noisy: Tally) -> Tally:
-        return finished(best_shape(noisy, p, buckets, noises)[0])
+        return finished(best_shape(noisy, p, buckets, noises, estimate)[0])
 
     return shape, rehearsed_errors(shape, truth, buckets, p, noises, again, thrown=samples is not None)
 

@@ -10,6 +10,8 @@ whoever sees what the mode allows:
   (h1 + Z1, h2 + Z2), where h1 are the events before the intrusion and h2 those after it: an event is in one of them only, so
   that epsilon is paid once. Then the estimate must undo two noises (`anonymized.best_shape`), one more for each
   `PanPrivateState.announce_intrusion`, which adds fresh noise so that the memory may be seen once more.
+In mode "l2" with hashed items (Corollary 3) an event adds one to a second counter, too, that of a second hash into `ranks`
+further counters (`hashed.rank_buckets`), and all noise has twice the scale, since an event moves two counters.
 
 A checkpoint of the state that is stored where others can read it is an intrusion. The noise comes from the operating system
 and is kept only as part of the counters: a seed, or noise that a release key can make again, would let whoever sees the
@@ -21,21 +23,21 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import shape_rows
+from headcount.mechanisms.anonymized import Estimate, check_estimate
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.calibration import laplace_scale
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.hashed import bucket_shape
+from headcount.mechanisms.hashed import BUCKETS_PER_USER, BucketMode, crowded, rank_buckets, summed_shape
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.system_random import laplace
-from headcount.mechanisms.tallies import check_cells, make_tally
+from headcount.mechanisms.tallies import Tally, check_cells, make_tally
 
 #: All counters are held in memory.
 MOST_COUNTERS = 10**9
@@ -79,7 +81,15 @@ class PanPrivateCounts:
     buckets: int
     scale: Fraction
     protect: Literal["both", "either"]
+    mode: BucketMode = "l1"
+    ranks: int = 0  # counters of the second hash, if there is one
+    estimate: Estimate = "auto"
     name = "PanPrivateCounts"
+
+    @property
+    def cells(self) -> int:
+        """All counters; those of the second hash come after those of the first."""
+        return self.buckets + self.ranks
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs: to each event."""
@@ -89,13 +99,13 @@ class PanPrivateCounts:
             else "the memory at one moment or the output"
         )
         noise: dict[str, str | int | float] = {"noise": "discrete Laplace", "scale": float(self.scale)}
-        noise |= {"counters": self.buckets, "may be seen": seen}
+        noise |= {"counters": self.cells, "may be seen": seen}
         step = MechanismStep("noise before the first event", self.epsilon, 0.0, noise)
         return Guarantee(self.epsilon, 0.0, self.relation, (step,), unit="event")
 
     def start(self) -> PanPrivateState:
         """The state before the first event. Make it once and keep it: a second one has other noise."""
-        return PanPrivateState(laplace(self.buckets, self.scale), self.scale, 1)
+        return PanPrivateState(laplace(self.cells, self.scale), self.scale, 1)
 
     def shape(self, state: PanPrivateState, samples: int | None = None) -> pa.RecordBatch:
         """The released rows count, items, error; once only. `samples` is about how many events there were, a public number, if
@@ -104,14 +114,19 @@ class PanPrivateCounts:
             raise InputError(
                 "these counters were released already; a second output with other noise would tell more: keep the first"
             )
-        if len(state.counters) != self.buckets or state.scale != self.scale:
-            raise ParameterError(f"the state was made for other counters than {self.buckets} of the scale {self.scale}")
+        if len(state.counters) != self.cells or state.scale != self.scale:
+            raise ParameterError(f"the state was made for other counters than {self.cells} of the scale {self.scale}")
         values, noises = state.counters, state.noises
         if self.protect == "both":
-            values, noises = values + laplace(self.buckets, self.scale), noises + 1
+            values, noises = values + laplace(self.cells, self.scale), noises + 1
         state.released = True
         p = math.exp(-1 / float(self.scale))
-        return shape_rows(*bucket_shape(make_tally(values), p, self.buckets, samples, noises))
+        ranks = make_tally(values[self.buckets :]) if self.ranks else None
+        return summed_shape(make_tally(values[: self.buckets]), ranks, p, samples, noises, self.mode, self.estimate)
+
+    def notes(self, shape: Tally) -> tuple[str, ...]:
+        """What a released shape tells of public numbers that do not fit the data."""
+        return crowded(shape, self.buckets)
 
 
 def pan_private_counts(
@@ -119,12 +134,23 @@ def pan_private_counts(
     buckets: int,
     protect: Literal["both", "either"] = "both",
     relation: Relation = Relation.ADD_REMOVE,
+    mode: BucketMode = "l1",
+    hashed: bool = True,
+    estimate: Estimate = "auto",
 ) -> PanPrivateCounts:
-    """Counters for events of so many buckets, a public number, each event in one of them."""
+    """Counters for events of so many buckets, a public number, each event in one of them. Items are `hashed` to buckets, about
+    four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
-    if size > MOST_COUNTERS:
-        raise ParameterError(f"at most {MOST_COUNTERS} counters fit into memory, got {size}: hash to fewer buckets")
+    if mode not in get_args(BucketMode):
+        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the events themselves")
+    ranks = rank_buckets(-(-size // BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
+    if size + ranks > MOST_COUNTERS:
+        further = f" and {ranks} for the ranks of mode 'l2'" if ranks else ""
+        raise ParameterError(
+            f"at most {MOST_COUNTERS} counters fit into memory, got {size}{further}: hash to fewer buckets"
+        )
     if protect not in ("both", "either"):
         raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}")
-    scale = laplace_scale(budget, 1, Bound(l0=1, l1=1, linf=1), relation)
-    return PanPrivateCounts(budget.epsilon, relation, size, scale, protect)
+    moved = 2 if ranks else 1
+    scale = laplace_scale(budget, moved, Bound(l0=moved, l1=moved, linf=1), relation)
+    return PanPrivateCounts(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))

@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -51,24 +51,34 @@ _LEAST_SAMPLES = 3
 _STEPS = 16
 
 
-class ShapeSource(FromTallies, Protocol):
-    """A mechanism that releases rows count, items, error."""
+class ShapeSource(Protocol):
+    """A mechanism that releases rows count, items, error, in whichever model: of users' data, of their reports, of counters."""
 
     def guarantee(self) -> Guarantee:
         """What is promised."""
-
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows of contribution batches."""
 
     def notes(self, shape: Tally) -> tuple[str, ...]:
         """What a released shape tells of public numbers that do not fit the data."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ShapeProperties:
-    """Answers from the rows of one anonymized histogram: as many as wanted, for the budget of the histogram alone."""
+class CentralShape(ShapeSource, FromTallies, Protocol):
+    """One that sees users' data itself."""
 
-    source: ShapeSource
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows of contribution batches."""
+
+
+Source_co = TypeVar("Source_co", bound=ShapeSource, covariant=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeProperties(Generic[Source_co]):
+    """Answers from the rows of one anonymized histogram: as many as wanted, for the budget of the histogram alone.
+
+    It sees the released rows and nothing else, so that it serves every model alike (paper 002, Theorem 4).
+    """
+
+    source: Source_co
     questions: tuple[Question, ...]
 
     def guarantee(self) -> Guarantee:
@@ -77,7 +87,12 @@ class ShapeProperties:
         asked = {question.name: "from the shape" for question in self.questions}
         return dataclasses.replace(own, mechanisms=(*own.mechanisms, MechanismStep("properties", 0.0, 0.0, asked)))
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+    def run(
+        self: ShapeProperties[CentralShape],
+        batches: Iterable[pa.RecordBatch],
+        release: Release,
+        label: str | None = None,
+    ) -> pa.RecordBatch:
         """The released rows property, value, stddev of contribution batches."""
         return self.of_rows(self.source.run(batches, release, label))
 
@@ -85,7 +100,7 @@ class ShapeProperties:
         """All that is said of the rows of a shape, for a report."""
         shape, errors = _shape(rows)
         found = []
-        for question, value, stddev in self._answered(rows):
+        for question, value, stddev in _answered(rows, self.questions):
             row: dict[str, str | int | float] = {"property": question.name, "value": value, "stddev": stddev}
             if isinstance(question, CoverageQuestion):
                 row["samples"] = question.samples(samples_of(shape))
@@ -95,18 +110,7 @@ class ShapeProperties:
 
     def of_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The answers from the rows of a shape."""
-        return property_rows((question.name, value, stddev) for question, value, stddev in self._answered(rows))
-
-    def _answered(self, rows: pa.RecordBatch) -> Iterator[tuple[Question, float, float]]:
-        shape, errors = _shape(rows)
-        samples, distinct = samples_of(shape), int(shape.cells.sum())
-        for question in self.questions:
-            if shape.total < _LEAST_SAMPLES and not isinstance(question, DistinctQuestion):
-                continue
-            with contextlib.suppress(TooFarError):
-                estimator = question.estimator(samples, float(errors.sum()))
-                value = question.limited(estimator.value(estimator.exact(shape)), samples, distinct)
-                yield question, value, effect(estimator, shape, errors)
+        return shape_properties(rows, self.questions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +143,46 @@ class ShapeAnswers:
         """The same for a machine, and the shape in bins."""
         found = {"samples": self.samples, "properties": [*map(dict, self.found)], "shape": [*map(dict, self.bins)]}
         return found | ({"notes": list(self.notes)} if self.notes else {})
+
+
+@dataclasses.dataclass(frozen=True)
+class PropertyAnswers:
+    """Single answers for a report."""
+
+    guarantee: Guarantee
+    found: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, guarantee: Guarantee) -> PropertyAnswers:
+        """Those that the rows property, value, stddev hold."""
+        return cls(guarantee, tuple(rows.to_pylist()))
+
+    def words(self) -> str:
+        """All answers in one line."""
+        if not self.found:
+            return "no answer: too few samples, or too much noise, for this question"
+        return "; ".join(f"{row['property']} {row['value']:,.6g} +- {row['stddev']:,.2g}" for row in self.found)
+
+    def sections(self) -> dict[str, Any]:
+        """The same for a machine."""
+        return {"properties": [*map(dict, self.found)]}
+
+
+def shape_properties(rows: pa.RecordBatch, questions: Iterable[Question]) -> pa.RecordBatch:
+    """The rows property, value, stddev that answer the questions from the released rows count, items, error of any model."""
+    return property_rows((question.name, value, stddev) for question, value, stddev in _answered(rows, questions))
+
+
+def _answered(rows: pa.RecordBatch, questions: Iterable[Question]) -> Iterator[tuple[Question, float, float]]:
+    shape, errors = _shape(rows)
+    samples, distinct = samples_of(shape), int(shape.cells.sum())
+    for question in questions:
+        if shape.total < _LEAST_SAMPLES and not isinstance(question, DistinctQuestion):
+            continue
+        with contextlib.suppress(TooFarError):
+            estimator = question.estimator(samples, float(errors.sum()))
+            value = question.limited(estimator.value(estimator.exact(shape)), samples, distinct)
+            yield question, value, effect(estimator, shape, errors)
 
 
 def binned(shape: Tally, errors: np.ndarray) -> tuple[dict[str, int | float], ...]:

@@ -1,7 +1,8 @@
 """Which anonymized histogram to take, by what is public: the size of the domain, or a number of buckets.
 
 Mode "auto" looks at public numbers alone. It takes "central" where every position can be drawn in seconds, since a job has the
-users' data and may as well sort it; "l1" for larger domains, and for buckets, which only Algorithm 2 needs.
+users' data and may as well sort it; "l1" for larger domains, for buckets, which only Algorithm 2 needs, and where an estimate
+is asked for, which is one of noisy cells.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numbers
 from typing import Literal
 
-from headcount.mechanisms.anonymized import AnonymizedHistogram, anonymized_histogram
+from headcount.mechanisms.anonymized import AnonymizedHistogram, Estimate, anonymized_histogram
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.hashed import HashedHistogram, hashed_histogram
@@ -34,6 +35,7 @@ def shape_histogram(
     mode: ShapeMode = "auto",
     items_per_user: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
+    estimate: Estimate = "auto",
 ) -> AnonymizedHistogram | HashedHistogram:
     """How many items have which count. One of `domain_size` and `buckets` is given, as a public number."""
     if domain_size is None and buckets is None:
@@ -48,11 +50,12 @@ def shape_histogram(
     if buckets is None:
         if mode == "auto":
             sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED
-            mode = "central" if sortable else "l1"
-        return anonymized_histogram(budget, domain_size, mode, items_per_user, relation)  # type: ignore[arg-type]
+            mode = "central" if sortable and estimate == "auto" else "l1"
+        return anonymized_histogram(budget, domain_size, mode, items_per_user, relation, estimate)  # type: ignore[arg-type]
     if mode == "central":
         raise ParameterError(
             "mode 'central' sorts the counts, and needs no buckets: give domain_size, the largest number of distinct items "
             f"that is of interest, in place of buckets = {buckets!r}, or take mode 'l1'"
         )
-    return hashed_histogram(budget, None, buckets, "l1" if mode == "auto" else mode, items_per_user, relation)
+    mode = "l1" if mode == "auto" else mode
+    return hashed_histogram(budget, None, buckets, mode, items_per_user, relation, estimate)

@@ -10,7 +10,9 @@ Guarantee: what the shuffler gives out is (epsilon, delta)-differentially privat
 follow the protocol; others may do what they like. REPLACE only: the shares are made for a fixed number of users. It holds for
 one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1):
 H(P||Q) = 0 from ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each
-direction, so that epsilon = ln(1/p) + epsilon_Q.
+direction, so that epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of
+a second hash into `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta;
+where every item has a bucket of its own, mode "l2" needs no more than mode "l1".
 
 The noise is exact. A user's share of NB(r, q) over all B buckets is a compound Poisson: clusters of size k come with the rate
 (B r / n) q^k / k, each to a uniform bucket. They are had by thinning: proposals with the rational rate (B r / n) q / (1 - q), a
@@ -24,15 +26,16 @@ import dataclasses
 import functools
 import math
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import shape_rows
+from headcount.mechanisms.anonymized import Estimate, check_estimate
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.hashed import bucket_shape
+from headcount.mechanisms.hashed import BucketMode, crowded, rank_buckets, summed_shape
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.system_random import SystemLanes, geometric, poisson
 from headcount.mechanisms.tallies import Tally, check_cells, make_tally
@@ -62,7 +65,20 @@ class Shuffled:
     p: Fraction
     flood_shape: Fraction  # r
     flood: Fraction  # q
+    mode: BucketMode = "l1"
+    ranks: int = 0  # buckets of the second report, if there is one
+    estimate: Estimate = "auto"
     name = "ShuffledReports"
+
+    @property
+    def cells(self) -> int:
+        """The buckets of all reports; those of the second come after those of the first."""
+        return self.buckets + self.ranks
+
+    @property
+    def reports_each(self) -> int:
+        """How many buckets a user is in."""
+        return 2 if self.ranks else 1
 
     @property
     def messages_per_bucket(self) -> float:
@@ -72,11 +88,12 @@ class Shuffled:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        noise = {"users who follow the protocol, at least": self.users, "buckets": self.buckets, "p": float(self.p)}
+        noise = {"users who follow the protocol, at least": self.users, "buckets": self.cells, "p": float(self.p)}
         flood = {"q": float(self.flood), "r": float(self.flood_shape), "messages per bucket": self.messages_per_bucket}
-        spent = math.log(1 / self.p)
+        spent = self.reports_each * math.log(1 / self.p)
+        adds = "one item, once" if self.ranks == 0 else "one item, once in each of two reports"
         steps = (
-            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": "one item, once"}),
+            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": adds}),
             MechanismStep("shares of discrete Laplace noise", spent, 0.0, noise),
             MechanismStep("flood of cancelling pairs", self.epsilon - spent, self.delta, flood),
         )
@@ -85,14 +102,24 @@ class Shuffled:
     def report(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The messages (bucket, sign) of one or more users of these buckets, in random order; to be sent once, and kept.
 
-        A second call for the same user would draw other noise, which averages out: store the messages before sending them.
+        With `ranks`, a user is a row of two buckets, one of each report (`cells`). A second call for the same user would draw
+        other noise, which averages out: store the messages before sending them.
         """
-        own = np.asarray(own, dtype=np.int64)
-        if own.size and not 0 <= int(own.min()) <= int(own.max()) < self.buckets:
-            raise InputError(f"a bucket is not between 0 and {self.buckets - 1}; hash items with buckets_of")
+        given = np.asarray(own, dtype=np.int64)
+        each = given[:, None] if given.ndim == 1 else given
+        if each.size and each.shape[1] != self.reports_each:
+            raise InputError(
+                f"a user reports {self.reports_each} buckets, got {each.shape[1]}; hash items with cells_of"
+            )
+        users, own, limits = len(each), each.ravel(), (0, self.buckets, self.cells)
+        for number, column in enumerate(each.T):
+            if column.size and not limits[number] <= int(column.min()) <= int(column.max()) < limits[number + 1]:
+                raise InputError(
+                    f"a bucket is not between {limits[number]} and {limits[number + 1] - 1}; hash items with cells_of"
+                )
         one = Fraction(1)
-        plus, minus = (self._share(len(own), one, self.p) for _ in range(2))
-        pairs = self._share(len(own), self.flood_shape, self.flood)
+        plus, minus = (self._share(users, one, self.p) for _ in range(2))
+        pairs = self._share(users, self.flood_shape, self.flood)
         bucket = np.concatenate([own, plus, minus, pairs, pairs])
         ends = np.cumsum([len(own) + len(plus), len(minus), len(pairs), len(pairs)])
         sign = np.ones(ends[-1], dtype=np.int64)
@@ -102,18 +129,16 @@ class Shuffled:
 
     def _share(self, users: int, shape: Fraction, q: Fraction) -> np.ndarray:
         """Buckets of so many users' share of NB(shape, q) in every bucket, one entry for each unit."""
-        proposals = poisson(self.buckets * shape * users / self.users * q / (1 - q))
+        proposals = poisson(self.cells * shape * users / self.users * q / (1 - q))
         lanes = SystemLanes(proposals)
         size = geometric(lanes, q) + 1
         kept = np.flatnonzero(lanes.uniform_below(size, np.arange(proposals)) == 0) if proposals else np.zeros(0, int)
-        home = SystemLanes(len(kept)).uniform_below(self.buckets, np.arange(len(kept)))
+        home = SystemLanes(len(kept)).uniform_below(self.cells, np.arange(len(kept)))
         return np.repeat(home, size[kept])
 
     def sums(self, bucket: np.ndarray, sign: np.ndarray) -> np.ndarray:
         """The analyst's noisy count of each bucket; sums of parts of the messages add up."""
-        return np.bincount(bucket[sign > 0], minlength=self.buckets) - np.bincount(
-            bucket[sign < 0], minlength=self.buckets
-        )
+        return np.bincount(bucket[sign > 0], minlength=self.cells) - np.bincount(bucket[sign < 0], minlength=self.cells)
 
     def shape(self, sums: np.ndarray, hashed: bool = True, reports: int | None = None) -> pa.RecordBatch:
         """The rows count, items, error: Algorithm 1 on the noisy sums of all buckets and, if items were `hashed` to them,
@@ -122,19 +147,40 @@ class Shuffled:
         `reports` is how many users sent messages, if that is not about `users`. More of them bring more noise: t times as
         many have that of t noises. The nearest whole t is taken, at least one, so that a number in between has a bias.
         """
-        return self.shape_of_tally(make_tally(sums), hashed, reports)
+        tallies = make_tally(sums[: self.buckets]), make_tally(sums[self.buckets :])
+        return self.shape_of_tally(tallies[0], hashed, reports, tallies[1])
 
-    def shape_of_tally(self, sums: Tally, hashed: bool = True, reports: int | None = None) -> pa.RecordBatch:
-        """The same, from how many buckets have which sum."""
-        if sums.cells.sum() != self.buckets:
-            raise ParameterError(f"every one of the {self.buckets} buckets has a sum, got {sums.cells.sum()}")
+    def shape_of_tally(
+        self, sums: Tally, hashed: bool = True, reports: int | None = None, ranks: Tally | None = None
+    ) -> pa.RecordBatch:
+        """The same, from how many buckets have which sum, and how many of those of the second report."""
+        for tally, size in ((sums, self.buckets), (ranks, self.ranks)):
+            found = 0 if tally is None else int(tally.cells.sum())
+            if found != size:
+                raise ParameterError(f"every one of the {size} buckets has a sum, got {found}")
         sent = self.users if reports is None else check_cells("reports", reports, _REASON)
         noises = max(1, round(sent / self.users))
-        return shape_rows(*bucket_shape(sums, float(self.p), self.buckets, sent if hashed else None, noises))
+        samples = sent if hashed else None
+        return summed_shape(
+            sums, ranks if self.ranks else None, float(self.p), samples, noises, self.mode, self.estimate
+        )
+
+    def notes(self, shape: Tally) -> tuple[str, ...]:
+        """What a released shape tells of public numbers that do not fit the data."""
+        return crowded(shape, self.buckets)
 
 
-def shuffled(budget: Budget, users: int, buckets: int, relation: Relation = Relation.REPLACE) -> Shuffled:
-    """The protocol for at least so many users who follow it. Items are hashed to buckets with `buckets.buckets_of`."""
+def shuffled(
+    budget: Budget,
+    users: int,
+    buckets: int,
+    relation: Relation = Relation.REPLACE,
+    mode: BucketMode = "l1",
+    hashed: bool = True,
+    estimate: Estimate = "auto",
+) -> Shuffled:
+    """The protocol for at least so many users who follow it. Items are `hashed` to buckets with `buckets.cells_of`, or have one
+    each: in mode "l2" the first need a second report for their ranks."""
     number, size = check_cells("users", users, _REASON), check_cells("buckets", buckets, _REASON)
     if relation is not Relation.REPLACE:
         raise ParameterError(
@@ -145,8 +191,15 @@ def shuffled(budget: Budget, users: int, buckets: int, relation: Relation = Rela
         raise ParameterError(f"the shuffle model needs a delta above 0 and below 1/2, got {budget.delta}")
     if budget.epsilon > 20:
         raise ParameterError(f"the shuffle model's epsilon must be at most 20, got {budget.epsilon}")
-    p, flood_shape, flood = _calibrated(budget.epsilon, budget.delta)
-    return Shuffled(budget.epsilon, budget.delta, number, size, p, flood_shape, flood)
+    if mode not in get_args(BucketMode):
+        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the users' data")
+    ranks = rank_buckets(number) if mode == "l2" and hashed else 0
+    check_cells("buckets of both reports", size + ranks, _REASON)
+    parts = 2 if ranks else 1
+    p, flood_shape, flood = _calibrated(budget.epsilon / parts, budget.delta / parts)
+    noise = {"p": p, "flood_shape": flood_shape, "flood": flood}
+    chosen = check_estimate(estimate)
+    return Shuffled(budget.epsilon, budget.delta, number, size, **noise, mode=mode, ranks=ranks, estimate=chosen)
 
 
 @functools.lru_cache(maxsize=64)

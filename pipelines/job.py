@@ -48,46 +48,81 @@ class Plan:
     note: str | None = None
 
 
+class Source:
+    """What a job reads; made once everything about it that can be refused was refused.
+
+    `required` flags must be given. `keyed` says whether the job draws noise, from the key of a release; else what it reads has
+    its noise already. `size` is about the bytes of the input, without compression.
+    """
+
+    required: tuple[str, ...] = ("--input", "--output")
+    keyed = False
+    item_type: type = str
+    size = 0
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        raise NotImplementedError
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """The input of the job's transform."""
+        raise NotImplementedError
+
+
+class Events(Source):
+    """Files of events, of which a job takes users, items and counts."""
+
+    required = ("--input", "--user", "--item", "--output")
+    keyed = True
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        inputs = sources.expand_inputs(args.input)
+        self._args, self._inputs = args, inputs.absolute() if remote else inputs
+        self._types = sources.column_types(self._inputs, args.user, args.item, args.count, options.item_type(args))
+        self.item_type, self.size = self._types.item, self._inputs.decoded(self._types)
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions."""
+        args = self._args
+        columns = [name for name in (args.user, args.item, args.count) if name is not None]
+        return (
+            pipeline
+            | "Read" >> sources.ReadEvents(self._inputs, args.user, args.item, args.count, self._types)
+            | "Name" >> beam.ParDo(_Name(columns))  # batches with the columns of the files
+            | "Contributions" >> _contributions(args)
+        )
+
+
 def run_job(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
     make_plan: Callable[[Release, type, int], Plan],
+    source: type[Source] | None = None,
 ) -> int:
     """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
 
-    Everything that can be refused is refused before the run; a failed or stopped job leaves no output.
+    Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
+    another `source` is given.
     """
-    options.require(args, "--input", "--user", "--item", "--output")
+    kind = Events if source is None else source
+    options.require(args, *kind.required)
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
         if runner is None:
             memory.keep_freed()
-        release = options.make_release(args, runner)
-        inputs = sources.expand_inputs(args.input)
-        if runner is not None:
-            inputs = inputs.absolute()
-        types = sources.column_types(inputs, args.user, args.item, args.count, options.item_type(args))
-        plan = make_plan(
-            release, types.item, args.shards or shards_for(inputs.decoded(types), shared=runner is not None)
-        )
+        release = options.make_release(args, runner) if kind.keyed else options.make_keyless(args)
+        source_ = kind(args, remote=runner is not None)
+        plan = make_plan(release, source_.item_type, args.shards or shards_for(source_.size, shared=runner is not None))
         sink: Any = sink_bigquery if bigquery.is_table(args.output) else sinks
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         )
         sink.prepare(target)
-        columns = [name for name in (args.user, args.item, args.count) if name is not None]
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             with progress.Progress(sys.stderr):
                 pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
-                result = (
-                    pipeline
-                    | "Read" >> sources.ReadEvents(inputs, args.user, args.item, args.count, types)
-                    | "Name" >> beam.ParDo(_Name(columns))  # batches with the columns of the files
-                    | "Contributions" >> _contributions(args)
-                    | _label(command) >> plan.transform
-                )
+                result = source_.read(pipeline) | _label(command) >> plan.transform
                 rows, content = _reported(result, command, release.id, plan)
                 _ = rows | "Output" >> sinks.WriteOutput(target, content, sink.commit)
                 finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))

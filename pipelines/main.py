@@ -34,6 +34,8 @@ COMMANDS = {
     "top": "headcount.pipelines.top:COMMAND",
     "partitions": "headcount.pipelines.partitions:COMMAND",
     "shape": "headcount.pipelines.shape:COMMAND",
+    "randomize": "headcount.pipelines.randomize:COMMAND",
+    "counters": "headcount.pipelines.counters:COMMAND",
     "sampled": "headcount.pipelines.sampled:COMMAND",
     "heavy-hitters": "headcount.pipelines.heavy_hitters:COMMAND",
     "quantiles": "headcount.pipelines.quantiles:COMMAND",

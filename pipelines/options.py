@@ -339,6 +339,14 @@ def make_release(args: argparse.Namespace, runner: str | None) -> Release:
     return Release(source, args.release_id)
 
 
+def make_keyless(args: argparse.Namespace) -> Release:
+    """The release of a job that draws nothing, since what it reads has its noise already: a name for its output.
+
+    A key that is given is never fetched: the parameters of a template name one for every job.
+    """
+    return Release(ephemeral_key(), args.release_id)
+
+
 def _key_source(args: argparse.Namespace) -> KeySource | None:
     if args.key_file is not None:
         return KeyFile(args.key_file)

@@ -12,16 +12,27 @@ from headcount.mechanisms.anonymized import MISPLACED, noise_parameter
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.hashed import HashedHistogram
 from headcount.mechanisms.isotonic import step_kernel
+from headcount.mechanisms.properties import CentralProperty
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.shape import MODES
 from headcount.mechanisms.steps import MAX_BOUND
-from headcount.mechanisms.symmetric import MOST_SAMPLES, CoverageQuestion, DistinctQuestion, EntropyQuestion
-from headcount.pipelines import bigquery, options, sinks, storage
+from headcount.mechanisms.symmetric import MOST_SAMPLES, CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
+from headcount.pipelines import bigquery, options, shape_models, sinks, storage
 from headcount.pipelines.command import Command
-from headcount.pipelines.job import Plan, run_job
-from headcount.transforms.anonymized import AnonymizedHistogram
+from headcount.pipelines.job import Plan, Source, run_job
+from headcount.pipelines.shape_models import Counters, Messages, OfCounters
+from headcount.transforms.anonymized import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shuffled import ShuffledReports
+
+_Transform = AnonymizedHistogram | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
 
 _BAR = 40
+_PROPERTIES = ("entropy", "support-size", "support-coverage")
+_SOURCES: dict[str, type[Source]] = {"shuffle": Messages, "pan-private": Counters}
+_NOTES = {
+    "shuffle": "each user has reported one item, and all numbers are of these reports",
+    "pan-private": "all numbers are of events, and not of users: the promise is to each event",
+}
 
 # The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
 # with the noise.
@@ -32,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
     group = options.add_budget(parser)
+    group.add_argument(
+        "--model",
+        choices=shape_models.MODELS,
+        default="central",
+        help="who is trusted: central reads the events of users; shuffle reads their messages (see: headcount randomize); "
+        "pan-private reads a file of counters, which it releases (see: headcount counters) (default: %(default)s)",
+    )
     group.add_argument(
         "--domain-size",
         type=options.whole_number(),
@@ -58,12 +76,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="items of one user that count at most (default: %(default)s)",
     )
+    shape_models.add_estimate(group)
     group.add_argument(
         "--coverage",
         type=options.whole_number(most=MOST_SAMPLES),
         metavar="M",
         help="say how many distinct items M samples (users' items) would have (default: twice as many as there are)",
     )
+    group.add_argument(
+        "--property",
+        choices=_PROPERTIES,
+        help="answer this one question, with noise on the exact answer in place of a shape; support-size needs --most",
+    )
+    group.add_argument(
+        "--most",
+        type=options.whole_number(most=MOST_SAMPLES),
+        metavar="M",
+        help="for support-size: every item is taken to have at least one in M of all samples",
+    )
+    group.add_argument(
+        "--samples",
+        type=options.whole_number(most=MOST_SAMPLES),
+        metavar="N",
+        help="a public number, never counted: with --property that of users' items in all (default: counted with a tenth of "
+        "epsilon); in the pan-private model about how many events there were, needed with --salt",
+    )
+    shape_models.add_users(group)
+    group.add_argument(
+        "--reports",
+        type=options.whole_number(),
+        metavar="R",
+        help="in the shuffle model: how many users did send, if far more than --users",
+    )
+    group.add_argument(
+        "--salt",
+        metavar="TEXT",
+        help="in the other two models: the public text by which items were hashed to the buckets",
+    )
+    shape_models.add_protect(group)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -71,6 +121,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
+    shape_models.check(args)
+    if args.model != "central":
+        return
+    if args.property is not None:
+        _check_property(args)
+        return
+    for flag in ("samples", "most"):
+        if getattr(args, flag) is not None:
+            raise ParameterError(f"--{flag} is for --property, got {getattr(args, flag)}: leave it out")
     if args.domain_size is None and args.buckets is None:
         raise ParameterError(
             "give --domain-size or --buckets, a public number: how many items the data has is private, and those that nobody "
@@ -87,8 +146,29 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> AnonymizedHistogram:
+def _check_property(args: argparse.Namespace) -> None:
+    given = {"--domain-size": args.domain_size, "--buckets": args.buckets}
+    given |= {"--mode": None if args.mode == "auto" else args.mode}
+    given |= {"--estimate": None if args.estimate == "auto" else args.estimate}
+    given |= {"--coverage": args.coverage if args.property != "support-coverage" else None}
+    given |= {"--most": args.most if args.property != "support-size" else None}
+    for flag, value in given.items():
+        if value is not None:
+            raise ParameterError(f"{flag} {value} says nothing for --property {args.property}: leave it out")
+    if args.property == "support-size":
+        options.require(args, "--most")
+
+
+def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
     """The transform that the flags ask for."""
+    questions = _questions(args)
+    if args.model == "shuffle":
+        return shape_models.make_reports(args, shards, args.output_files).with_answers(*questions)
+    if args.model == "pan-private":
+        state = args.input[0] if args.input else "counters"  # which --explain does not look for
+        return OfCounters(shape_models.make_counts(args, state), questions, args.output_files)
+    if args.property is not None:
+        return _make_property(args, release, shards)
     transform = AnonymizedHistogram(
         options.make_budget(args),
         args.domain_size,
@@ -99,22 +179,48 @@ def make_transform(args: argparse.Namespace, release: Release | None, shards: in
         release,
         shards,
         args.output_files,
+        args.estimate,
     )
-    return transform.with_answers(_ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage))
+    return transform.with_answers(*questions)
+
+
+def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
+    return _ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage)
+
+
+def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
+    shared: dict[str, Any] = {"samples": args.samples, "items_per_user": args.items_per_user, "relation": args.relation}
+    shared |= {"release": release, "shards": shards, "partitions": args.output_files}
+    budget = options.make_budget(args)
+    if args.property == "entropy":
+        return Entropy(budget, **shared)
+    if args.property == "support-size":
+        return SupportSize(budget, args.most, **shared)
+    return SupportCoverage(budget, args.coverage, **shared)
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, shards)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters: dict[str, str | int | float | bool | None] = {
+        "model": args.model,
         "domain_size": args.domain_size,
         "buckets": args.buckets,
-        "mode": _mode(transform),
-        "items_per_user": args.items_per_user,
         "coverage": args.coverage,
+        "samples": args.samples,
     }
+    if args.model != "central":
+        own = {"mode": shape_models.bucket_mode(args), "estimate": args.estimate, "salt": args.salt}
+        own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
+        shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
+        return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
+    parameters = options.shared_parameters(args, item_type) | parameters | {"items_per_user": args.items_per_user}
     note = options.chosen_items(args.items_per_user)
-    return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
+    if isinstance(transform, AnonymizedHistogram):
+        parameters |= {"mode": _mode(transform), "estimate": args.estimate}
+        return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
+    parameters |= {"property": args.property, "most": args.most}
+    return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property", note=note)
 
 
 def _mode(transform: AnonymizedHistogram) -> str:
@@ -122,10 +228,25 @@ def _mode(transform: AnonymizedHistogram) -> str:
     return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
 
 
-def explain(transform: AnonymizedHistogram) -> str:
+def explain(transform: _Transform) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, mode = transform.plan, _mode(transform)
     lines = [transform.guarantee().words(), ""]
+    if isinstance(transform, ShuffledReports):
+        known = _distinct_stddev(float(transform.plan.p), transform.plan.buckets)
+        lines.append(
+            f"every one of {transform.plan.cells:,} buckets gets some {transform.plan.messages_per_bucket:,.0f} messages of "
+            f"noise; the number of distinct items is known to within some {known:,.0f}"
+        )
+        return "\n".join([*lines, _NOTES["shuffle"], "no item is named"])
+    if isinstance(transform, OfCounters):
+        lines.append(
+            f"every one of {transform.plan.cells:,} counters has noise of scale {float(transform.plan.scale):,.4g}"
+        )
+        return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
+    if not isinstance(transform, AnonymizedHistogram):
+        items = transform.plan.items_per_user if isinstance(transform.plan, CentralProperty) else 1
+        return "\n".join([*lines, options.chosen_items(items), "no item is named"])
+    plan, mode = transform.plan, _mode(transform)
     if mode == "central":
         lines.append(
             f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
@@ -151,14 +272,15 @@ def _distinct_stddev(p: float, cells: int) -> float:
 def plot(report: Mapping[str, Any]) -> str:
     """The shape that a report tells, as bars on a logarithmic scale."""
     bins = report["shape"]
-    lines = [f"{'users':>19}  {'items':>14}  {'error':>12}"]
+    unit = "events" if report.get("parameters", {}).get("model") == "pan-private" else "users"
+    lines = [f"{unit:>19}  {'items':>14}  {'error':>12}"]
     most = max((math.log1p(bin["items"]) for bin in bins), default=1.0)
     for bin in bins:
         span = f"{bin['from']:,}" if bin["from"] == bin["to"] else f"{bin['from']:,} - {bin['to']:,}"
         bar = "#" * max(1, round(_BAR * math.log1p(bin["items"]) / most))
         lines.append(f"{span:>19}  {bin['items']:>14,}  {bin['error']:>12,.0f}  {bar}")
     lines.append(
-        "items by the number of their users (logarithmic bars); error: by how much their counts are off in sum"
+        f"items by the number of their {unit} (logarithmic bars); error: by how much their counts are off in sum"
     )
     return "\n".join(lines)
 
@@ -175,11 +297,11 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
         releases.append(release)
         return make_plan(args, release, item_type, shards)
 
-    status = run_job(args, beam_flags, COMMAND.name, planned)
+    status = run_job(args, beam_flags, COMMAND.name, planned, _SOURCES.get(args.model))
     path = None if bigquery.is_table(args.output) else storage.join(storage.normal(args.output), sinks.REPORT)
     if path is not None and storage.exists(path):  # a job that was only submitted has none yet, or an earlier one
         report = json.loads(storage.read(path))
-        if report["release_id"] == releases[0].id:
+        if report["release_id"] == releases[0].id and "shape" in report:
             print(plot(report))
     return status
 

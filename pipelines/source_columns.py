@@ -78,6 +78,20 @@ class Columns:
 
 
 @dataclasses.dataclass(frozen=True)
+class ItemColumns(Columns):
+    """The columns of events without a user: the item stands in for it, and is read once."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.item,) if self.count is None else (self.item, self.count)
+
+
+def columns_of(user: str | None, item: str, count: str | None = None) -> Columns:
+    """The columns of events; without a `user`, those of items alone."""
+    return ItemColumns(item, item, count) if user is None else Columns(user, item, count)
+
+
+@dataclasses.dataclass(frozen=True)
 class ColumnTypes:
     """What the ids of all files must be: each column str or int, as it was found in `file`.
 
@@ -165,9 +179,9 @@ def event_batch(path: str, first_row: int, columns: Columns, arrays: Mapping[str
         chosen["item"] = columns.values.leaf(path, first_row, chosen["item"])
     if columns.count is not None:
         chosen["count"] = arrays[columns.count]
-    for (role, array), name in zip(chosen.items(), columns.names, strict=True):
+    for role, array in chosen.items():
         if pa.types.is_uint64(array.type):
-            chosen[role] = _signed(path, first_row, name, array)
+            chosen[role] = _signed(path, first_row, str(getattr(columns, role)), array)
         elif pa.types.is_string_view(array.type):
             chosen[role] = array.cast(pa.string())
         elif role == "count":

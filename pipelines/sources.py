@@ -28,7 +28,7 @@ from headcount.pipelines import (
     source_json,
     source_parquet,
 )
-from headcount.pipelines.source_columns import Columns, ColumnTypes
+from headcount.pipelines.source_columns import Columns, ColumnTypes, columns_of
 from headcount.pipelines.storage import filesystem, is_local, reason
 
 __all__ = [
@@ -120,14 +120,14 @@ def expand_inputs(patterns: Sequence[str]) -> Inputs:
 
 
 def column_types(
-    inputs: Inputs, user: str, item: str, count: str | None = None, item_type: type | None = None
+    inputs: Inputs, user: str | None, item: str, count: str | None = None, item_type: type | None = None
 ) -> ColumnTypes:
     """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts.
 
     The output shows the type of the items, so it must not come from rows: tables, Parquet and Avro have it in the schema,
     while text files hold strings unless `item_type` says int.
     """
-    types = _found_types(inputs, Columns(user, item, count), item_type or str)
+    types = _found_types(inputs, columns_of(user, item, count), item_type or str)
     declared = item_type or (str if inputs.format in _TEXT_FORMATS else types.item)
     if types.item is not declared and types.file:
         words = {str: "strings", int: "integers"}

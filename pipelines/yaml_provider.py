@@ -52,18 +52,13 @@ class Step(beam.PTransform):
         super().__init__()
         given = {name: value for name, value in config.items() if value is not None}
         columns = _parameters(Contributions)
-        own = {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
+        own = _own_parameters(transform)
         release = [name for name in vars(_release_parser().parse_args([])) if name not in own]
         budget = [*_BUDGET, "rho"] if "Zcdp" in str(_parameters(transform)["budget"].annotation) else [*_BUDGET]
         _refuse_unknown(transform.__name__, given, [*columns, *budget, *own, *release])
         if "rho" in given and "epsilon" in given:
             raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
-        required = [name for name, parameter in own.items() if parameter.default is parameter.empty]
-        missing = [name for name in required if name not in given]
-        if "rho" not in given and "epsilon" not in given:
-            missing.insert(0, "epsilon")
-        if missing:
-            raise ParameterError(f"missing {', '.join(missing)}")
+        _check_missing(given, own)
         _check_texts(given, ["user", "item", "count", *release])
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
@@ -123,7 +118,25 @@ Plume = _factory(transforms.Plume)
 SampledHistogram = _factory(transforms.SampledHistogram)
 HeavyHitters = _factory(transforms.HeavyHitters)
 AnonymizedHistogram = _factory(transforms.AnonymizedHistogram)
+Entropy = _factory(transforms.Entropy)
+SupportSize = _factory(transforms.SupportSize)
+SupportCoverage = _factory(transforms.SupportCoverage)
 LearnDistribution = _factory(transforms.LearnDistribution)
+
+
+def _own_parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a transform that a pipeline file gives."""
+    return {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
+
+
+def _check_missing(given: Mapping[str, Any], own: Mapping[str, inspect.Parameter]) -> None:
+    """Refuses a step without a budget, or without a parameter that has no default."""
+    required = [name for name, parameter in own.items() if parameter.default is parameter.empty]
+    missing = [name for name in required if name not in given]
+    if "rho" not in given and "epsilon" not in given:
+        missing.insert(0, "epsilon")
+    if missing:
+        raise ParameterError(f"missing {', '.join(missing)}")
 
 
 def _parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -131,6 +144,7 @@ def _parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _those(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The given ones of these names."""
     return {name: given[name] for name in names if name in given}
 
 
@@ -151,6 +165,7 @@ def _in_yaml(call: Callable[..., Any], *args: Any) -> Any:
 
 
 def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> None:
+    """Refuses a parameter that is not known, with the one that it is near to."""
     for parameter in given:
         if parameter not in known:
             near = difflib.get_close_matches(str(parameter), known, n=1, cutoff=0.75)
@@ -159,6 +174,7 @@ def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> 
 
 
 def _check_texts(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuses what is to be text and is not."""
     for name, value in _those(given, names).items():
         if not isinstance(value, str):  # it is not echoed: it may be the key
             raise ParameterError(f"{name} must be a text, got a value of type {type(value).__name__}: {_QUOTE}")

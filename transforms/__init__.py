@@ -58,6 +58,7 @@ from headcount.transforms.sampled_rows import RangeCount as RangeCount
 from headcount.transforms.sampled_rows import RangeTimeCount as RangeTimeCount
 from headcount.transforms.sampled_rows import SampledCount as SampledCount
 from headcount.transforms.sampled_rows import SampledIntCount as SampledIntCount
+from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
 from headcount.transforms.shape_rows import ItemsWithCount as ItemsWithCount
 from headcount.transforms.shape_rows import ShapeProperty as ShapeProperty
 from headcount.transforms.shuffled import ShuffledReports as ShuffledReports

@@ -11,7 +11,7 @@ from typing import Literal
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import FromTallies
+from headcount.mechanisms.anonymized import Estimate, FromTallies
 from headcount.mechanisms.buckets import release_salt, sums_by_bucket
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
@@ -19,7 +19,13 @@ from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.histogram import Evidence, Origin, add_sums, split_sums, sum_items
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.properties import CentralProperty, ShapeAnswers, ShapeProperties, central_property
+from headcount.mechanisms.properties import (
+    CentralProperty,
+    CentralShape,
+    PropertyAnswers,
+    ShapeProperties,
+    central_property,
+)
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shape import ShapeMode, shape_histogram
 from headcount.mechanisms.symmetric import CoverageQuestion, EntropyKind, EntropyQuestion, Question, SupportQuestion
@@ -28,7 +34,8 @@ from headcount.transforms.bounding import Bounded
 from headcount.transforms.contributions import as_contributions, check_whole
 from headcount.transforms.histogram import CountsAndDecision
 from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty, ToShapeRows
+from headcount.transforms.shape_answers import PropertiesOfShape, check_questions, rows_and_answers
+from headcount.transforms.shape_rows import ShapeProperty, ToShapeRows
 from headcount.transforms.user_shards import check_shards, item_shards
 
 
@@ -94,7 +101,9 @@ class AnonymizedHistogram(_OfShape):
     `items_per_user` of its items, a uniform choice. `domain_size` is public: how many items there could be, or a number
     that the distinct items will not exceed (of more, the largest are kept); or else `buckets`, about four for each user,
     into which items are hashed. The `mode` "central" sorts counts before the noise and is by far the most accurate; "l1" is
-    the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. The result is
+    the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. Of the noisy cells of
+    the last two the `estimate` "likelihood" takes the most likely shape, "algorithm-1" the paper's own, and "auto" the first
+    unless it is too far from the second; all of them are of the same noise for the same key and id. The result is
     `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. Rows
     or `Contributions` go in.
     """
@@ -110,9 +119,11 @@ class AnonymizedHistogram(_OfShape):
         release: Release | None = None,
         shards: int | None = None,
         partitions: int | None = None,
+        estimate: Estimate = "auto",
     ) -> None:
         super().__init__(release, shards, partitions)
-        self.plan = shape_histogram(budget, domain_size, buckets, mode, items_per_user, Relation.parse(relation))
+        relation = Relation.parse(relation)
+        self.plan = shape_histogram(budget, domain_size, buckets, mode, items_per_user, relation, estimate)
         self._questions: tuple[Question, ...] = ()
 
     def guarantee(self) -> Guarantee:
@@ -122,20 +133,11 @@ class AnonymizedHistogram(_OfShape):
     def with_answers(self, *questions: Question) -> AnonymizedHistogram:
         """The same transform, but its result has two fields: `counts`, the shape, and `decision`, which is one `ShapeAnswers`:
         what the shape says of these questions (see `mechanisms.symmetric`), as any number of them costs no more."""
-        if not questions:
-            raise ParameterError("give at least one question, or leave out with_answers()")
-        self._questions = questions
+        self._questions = check_questions(questions)
         return self
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        released = self._released(rows, self.plan)
-        shape = released | "ToRows" >> ToShapeRows(ItemsWithCount, self._partitions)
-        if not self._questions:
-            return shape
-        answers = released | "Answers" >> beam.Map(
-            ShapeProperties(self.plan, self._questions).answers
-        ).with_output_types(ShapeAnswers)
-        return CountsAndDecision(shape, answers)
+        return rows_and_answers(self._released(rows, self.plan), self.plan, self._questions, self._partitions)
 
 
 class _Property(_OfShape):
@@ -156,7 +158,8 @@ class _Property(_OfShape):
         partitions: int | None,
     ) -> None:
         super().__init__(release, shards, partitions)
-        self.plan: CentralProperty | ShapeProperties
+        self._decided = False
+        self.plan: CentralProperty | ShapeProperties[CentralShape]
         relation = Relation.parse(relation)
         if mode == "central":
             if domain_size is not None or buckets is not None:
@@ -177,14 +180,23 @@ class _Property(_OfShape):
         """What is promised, before anything runs."""
         return self.plan.guarantee()
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def with_decision(self) -> _Property:
+        """The same transform, but its result has two fields: `counts`, the rows, and `decision`, one `PropertyAnswers`."""
+        self._decided = True
+        return self
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         if isinstance(self.plan, CentralProperty):
             found = self._released(rows, self.plan)
         else:
             found = self._released(rows, self.plan.source) | "Answer" >> beam.Map(self.plan.of_rows).with_output_types(
                 pa.RecordBatch
             )
-        return found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        if not self._decided:
+            return shown
+        answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self.guarantee()).with_output_types(PropertyAnswers)
+        return CountsAndDecision(shown, answer)
 
 
 class Entropy(_Property):
@@ -228,6 +240,11 @@ class Entropy(_Property):
             partitions,
         )
 
+    @staticmethod
+    def of_shape(kind: EntropyKind = "polynomial", accuracy: float = 0.1) -> PropertiesOfShape:
+        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
+        return PropertiesOfShape(EntropyQuestion(kind, accuracy))
+
 
 class SupportSize(_Property):
     """How many items there are, if each is at least one in `most` of all samples: also those that nobody has yet.
@@ -264,6 +281,11 @@ class SupportSize(_Property):
             shards,
             partitions,
         )
+
+    @staticmethod
+    def of_shape(most: int, accuracy: float = 0.1) -> PropertiesOfShape:
+        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
+        return PropertiesOfShape(SupportQuestion(most, accuracy))
 
 
 class SupportCoverage(_Property):
@@ -302,6 +324,11 @@ class SupportCoverage(_Property):
             shards,
             partitions,
         )
+
+    @staticmethod
+    def of_shape(target: int | None = None, accuracy: float = 0.1) -> PropertiesOfShape:
+        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
+        return PropertiesOfShape(CoverageQuestion(target, accuracy))
 
 
 class _SumByItem(beam.DoFn):

@@ -25,15 +25,21 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from headcount.mechanisms.anonymized import Estimate
 from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.hashed import BucketMode
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.pan_private import PanPrivateCounts as PlannedCounts
 from headcount.mechanisms.pan_private import PanPrivateState, pan_private_counts
+from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties
 from headcount.mechanisms.relation import Relation
-from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
+from headcount.mechanisms.symmetric import Question
+from headcount.transforms.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.contributions import check_whole
+from headcount.transforms.shape_answers import check_questions
 
 _MARK = b"headcount.pan_private"
 
@@ -45,9 +51,11 @@ class PanPrivateCounts(beam.PTransform):
     moment and the released shape (`protect="both"`), or only one of the two ("either"); a copy that is kept of the file is
     one such view, as is every version that an object store or a backup keeps. `start()` makes the file before the first
     event. Then each job adds the events of one `batch`, whose name is never used twice; one job at a time may write. Items go
-    in, strings or integers, one for each event; with a `salt`, a public text chosen before the data, they are hashed to
-    `buckets`, else they are the numbers of their buckets. The result is the name of the batch, once it is in the file.
-    `release()` ends it all.
+    in, strings or integers, one for each event, or record batches with a column item and, if events are counted, a column
+    count; with a `salt`, a public text chosen before the data, they are hashed to `buckets`, else they are the numbers of their
+    buckets. Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by further counters
+    and twice the noise. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. The result is the name of the
+    batch, once it is in the file. `release()` ends it all; what follows from its rows costs nothing: `answers()`.
     """
 
     def __init__(
@@ -59,12 +67,13 @@ class PanPrivateCounts(beam.PTransform):
         salt: str | None = None,
         protect: Literal["both", "either"] = "both",
         relation: Relation | str = Relation.ADD_REMOVE,
+        mode: BucketMode = "l1",
+        estimate: Estimate = "auto",
     ) -> None:
         super().__init__()
-        if salt is not None and not isinstance(salt, str):
-            raise ParameterError(f"salt must be a public text, got {salt!r}")
-        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation))
-        self._file, self._batch, self._salt = _StateFile(state, self.plan), batch, salt
+        hashed = check_salt(salt) is not None
+        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation), mode, hashed, estimate)
+        self._file, self._batch, self._salt = _StateFile(state, self.plan, salt), batch, salt
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -87,6 +96,16 @@ class PanPrivateCounts(beam.PTransform):
 
         `samples` is about how many events there were, a public number; needed if items are hashed, to take collisions out.
         """
+        self.check(samples)
+        asked = {"samples": samples, "mode": self.plan.mode, "estimate": self.plan.estimate}
+        rows = self._file.released(asked)
+        if rows is None:
+            rows = self.plan.shape(self._file.read().state, samples)
+            self._file.write(rows, asked)
+        return rows
+
+    def check(self, samples: int | None = None) -> None:
+        """Refuses what `release(samples)` would refuse, and changes nothing."""
         if self._salt is not None and samples is None:
             raise ParameterError("items are hashed to buckets: give samples, about how many events there were")
         if self._salt is None and samples is not None:
@@ -94,19 +113,31 @@ class PanPrivateCounts(beam.PTransform):
                 f"items are not hashed without a salt, so that there are no collisions to take out, got samples = {samples!r}: "
                 "leave it out"
             )
+        if self._file.released() is None:
+            self._file.read()
+
+    def add(self, events: Iterable[pa.RecordBatch]) -> bool:
+        """Adds the events of this batch here, without a pipeline; False if they are in the file already."""
+        self._check_batch()
+        summed = _SumEvents(self.plan, self._salt)
+        return self._file.add(self._batch, map(summed.batch_arrays, events))
+
+    def answers(self, *questions: Question) -> ShapeAnswers:
+        """What the released rows say of these questions (see `mechanisms.symmetric`); refused before `release()`.
+
+        They are read from the file, which holds nothing else any more: any number of answers costs nothing.
+        """
         rows = self._file.released()
         if rows is None:
-            rows = self.plan.shape(self._file.read().state, samples)
-            self._file.write(rows)
-        return rows
+            raise ParameterError(
+                f"state {self._file.path!r} holds counters yet, which no answer may come from: release()"
+            )
+        return ShapeProperties(self.plan, check_questions(questions)).answers(rows)
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
         check_whole(items)
-        if not self._batch or not isinstance(self._batch, str):
-            raise ParameterError(
-                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
-            )
-        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan.buckets, self._salt)).with_output_types(
+        self._check_batch()
+        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan, self._salt)).with_output_types(
             tuple[int, bytes]
         )
         # One element at least: that a batch had no events must not show in its name missing from the file.
@@ -117,6 +148,12 @@ class PanPrivateCounts(beam.PTransform):
             | "Gather" >> beam.GroupByKey()  # (0, packed sums): also the barrier before the file is touched
             | "AddToState" >> beam.ParDo(_AddToState(self._file, self._batch)).with_output_types(str)
         )
+
+    def _check_batch(self) -> None:
+        if not self._batch or not isinstance(self._batch, str):
+            raise ParameterError(
+                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
+            )
 
 
 @dataclasses.dataclass
@@ -130,34 +167,55 @@ class _Stored:
 class _StateFile:
     """The one file; it is always replaced as a whole."""
 
-    def __init__(self, path: str, plan: PlannedCounts) -> None:
+    def __init__(self, path: str, plan: PlannedCounts, salt: str | None) -> None:
         if not isinstance(path, str) or not path:
             raise ParameterError(f"state must be the path of a file, got {path!r}")
         self.path, self._scale = path, plan.scale
         # What a file is made for goes into it. One that is made for "either" must not be released as for "both", or vice versa.
         self._made_for = {"scale": str(plan.scale), "protect": plan.protect, "relation": plan.relation.value}
         self._made_for["buckets"] = str(plan.buckets)
+        # Batches that are hashed by two salts would be counted as different items.
+        self._made_for |= {"salt": repr(salt)} | ({"ranks": str(plan.ranks)} if plan.ranks else {})
 
     def exists(self) -> bool:
         return bool(FileSystems.exists(self.path))
 
-    def released(self) -> pa.RecordBatch | None:
-        """The released rows, if that is what it holds."""
+    def released(self, asked: dict[str, Any] | None = None) -> pa.RecordBatch | None:
+        """The released rows, if that is what it holds; refused if they were released with other words than is asked for."""
         content, about = self._content()
-        return content if about["released"] else None
+        if not about["released"]:
+            return None
+        self._check_made_for(about)
+        if asked is not None and about.get("asked") != asked:
+            words = ", ".join(f"{name} {value!r}" for name, value in about.get("asked", {}).items())
+            raise ParameterError(f"state {self.path!r} was released once and for all, with {words}: give the same")
+        return content
 
     def read(self) -> _Stored:
         """The counters."""
         content, about = self._content()
         if about["released"]:
             raise InputError("these counters were released; an event added now would be seen without noise: start anew")
-        if about["made_for"] != self._made_for:
-            words = ", ".join(f"{name} {value}" for name, value in self._made_for.items())
-            raise ParameterError(f"state {self.path!r} was not made for counters of {words}")
+        self._check_made_for(about)
         counters = np.array(content.column("counter"))
         return _Stored(PanPrivateState(counters, self._scale, about["noises"]), tuple(about["batches"]))
 
-    def write(self, content: _Stored | pa.RecordBatch) -> None:
+    def _check_made_for(self, about: dict[str, Any]) -> None:
+        if about.get("made_for") != self._made_for:
+            words = ", ".join(f"{name} {value}" for name, value in self._made_for.items())
+            raise ParameterError(f"state {self.path!r} was not made for counters of {words}")
+
+    def add(self, batch: str, moved: Iterable[tuple[np.ndarray, np.ndarray]]) -> bool:
+        """Adds a batch's events in each counter, once: False if an earlier call has added it."""
+        stored = self.read()
+        if batch in stored.batches:
+            return False
+        for cells, events in moved:
+            stored.state.count(cells, events)
+        self.write(_Stored(stored.state, (*stored.batches, batch)))
+        return True
+
+    def write(self, content: _Stored | pa.RecordBatch, asked: dict[str, Any] | None = None) -> None:
         """Replaces the file: whoever reads it finds the old one or the new one."""
         if isinstance(content, _Stored):
             state = content.state
@@ -165,7 +223,7 @@ class _StateFile:
             about["batches"] = list(content.batches)
             rows = pa.RecordBatch.from_pydict({"counter": pa.array(state.counters, pa.int64())})
         else:
-            about, rows = {"released": True}, content
+            about, rows = {"released": True, "made_for": self._made_for, "asked": asked}, content
         data = to_ipc(rows.replace_schema_metadata({_MARK: json.dumps(about).encode()}))
         if FileSystems.get_scheme(self.path) is not None:  # in an object store, a file appears whole or not at all
             with FileSystems.create(self.path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
@@ -206,12 +264,27 @@ class _StateFile:
 
 
 class _SumEvents(SumByBucket):
-    def __init__(self, buckets: int, salt: str | None) -> None:
-        super().__init__(buckets)
-        self._hashing = Hashing(buckets, salt)
+    def __init__(self, plan: PlannedCounts, salt: str | None) -> None:
+        super().__init__(plan.cells)
+        self._hashing = Hashing(plan.buckets, salt, plan.ranks)
 
     def arrays(self, elements: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-        return self._hashing.buckets(elements), np.ones(len(elements), dtype=np.int64)
+        return self._moved(elements, np.ones(len(elements), dtype=np.int64))
+
+    def batch_arrays(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        if "item" not in batch.schema.names:
+            raise InputError("no column 'item' in a batch of events")
+        item, counted = batch.column("item"), "count" in batch.schema.names
+        checked = contribution_batch(item, item, batch.column("count") if counted else None)
+        item = checked.column("item")
+        names = item.dictionary_decode() if isinstance(item, pa.DictionaryArray) else item
+        one_each = "count" not in checked.schema.names
+        return self._moved(names, np.ones(len(names), np.int64) if one_each else np.asarray(checked.column("count")))
+
+    def _moved(self, items: list[Any] | pa.Array, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The counters, one or two for each item, and by how much they move."""
+        cells = self._hashing.buckets(items)
+        return cells.ravel(), events if cells.ndim == 1 else np.repeat(events, cells.shape[1])
 
 
 class _AddToState(beam.DoFn):
@@ -219,9 +292,5 @@ class _AddToState(beam.DoFn):
         self._file, self._batch = file, batch
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[str]:
-        stored = self._file.read()
-        if self._batch not in stored.batches:  # else an earlier run of this step has added it
-            for chunk in filter(None, group[1]):
-                stored.state.count(*read_sums(chunk))
-            self._file.write(_Stored(stored.state, (*stored.batches, self._batch)))
+        self._file.add(self._batch, map(read_sums, filter(None, group[1])))  # at most once, however often this runs
         yield self._batch

@@ -15,16 +15,24 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.anonymized import Estimate
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.hashed import BucketMode
+from headcount.mechanisms.properties import ShapeProperties
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shuffled import Shuffled, shuffled
+from headcount.mechanisms.symmetric import Question
 from headcount.mechanisms.tallies import add_tallies, check_cells, make_tally, pack_tally
-from headcount.transforms.bucket_sums import Hashing, SumByBucket, read_sums
+from headcount.transforms.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.contributions import check_whole
-from headcount.transforms.shape_rows import ItemsWithCount, ToShapeRows
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.shape_answers import check_questions, rows_and_answers
 from headcount.transforms.user_shards import check_shards, item_shards
+
+#: The columns of a file of messages.
+MESSAGE = ("bucket", "sign")
 
 
 class ShuffledReports(beam.PTransform):
@@ -35,8 +43,11 @@ class ShuffledReports(beam.PTransform):
     Others may do what they like. With a `salt`, a public text that all share and that was chosen before the data, items are
     hashed to `buckets`, and collisions are taken out of the result; without one, items are the numbers of their buckets.
     `reports` says how many users did send, if far more than `users`: more of them bring more noise, which the estimate undoes.
-    Messages (bucket, +1 or -1) go in, stored and shuffled; the result is `ItemsWithCount` rows, or with `partitions=N` one
-    element (k, record batch) for each k < N, all rows in the first.
+    Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by a second report of each
+    user, at half of the budget each. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. Messages
+    (bucket, +1 or -1) go in, stored and shuffled, or record batches with the columns bucket and sign; the result is
+    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. What
+    follows from them costs nothing: `with_answers`, or `Entropy.of_shape()` and the like on the rows.
     """
 
     def __init__(
@@ -49,19 +60,26 @@ class ShuffledReports(beam.PTransform):
         shards: int | None = None,
         partitions: int | None = None,
         reports: int | None = None,
+        mode: BucketMode = "l1",
+        estimate: Estimate = "auto",
     ) -> None:
         super().__init__()
-        if salt is not None and not isinstance(salt, str):
-            raise ParameterError(f"salt must be a public text, got {salt!r}")
-        self.plan = shuffled(budget, users, buckets, Relation.parse(relation))
+        hashed = check_salt(salt) is not None
+        self.plan = shuffled(budget, users, buckets, Relation.parse(relation), mode, hashed, estimate)
+        self._questions: tuple[Question, ...] = ()
         self._salt, self._shards, self._partitions = salt, item_shards(check_shards(shards)), partitions
         self._reports = (
             None if reports is None else check_cells("reports", reports, "it is that of the messages' senders")
         )
 
     def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
+        """What is promised, before anything runs; answers from the shape cost nothing."""
+        return ShapeProperties(self.plan, self._questions).guarantee() if self._questions else self.plan.guarantee()
+
+    def with_answers(self, *questions: Question) -> ShuffledReports:
+        """The same transform, but its result has two fields, `counts` and `decision`: see `AnonymizedHistogram`."""
+        self._questions = check_questions(questions)
+        return self
 
     def randomizer(self) -> beam.DoFn:
         """The users' side: the item of one user -> its messages (bucket, +1 or -1), in random order.
@@ -70,10 +88,10 @@ class ShuffledReports(beam.PTransform):
         """
         return _Randomizer(self.plan, self._salt)
 
-    def expand(self, messages: beam.PCollection) -> beam.PCollection:
+    def expand(self, messages: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         check_whole(messages)
-        buckets, shards = self.plan.buckets, self._shards
-        sums = messages | "SumByBucket" >> beam.ParDo(_SumMessages(buckets, shards)).with_output_types(
+        plan, shards = self.plan, self._shards
+        sums = messages | "SumByBucket" >> beam.ParDo(_SumMessages(plan.cells, shards)).with_output_types(
             tuple[int, bytes]
         )
         # Every shard gets a turn: a bucket without a message has the sum 0.
@@ -84,17 +102,16 @@ class ShuffledReports(beam.PTransform):
             (sums, every)
             | "WithEveryShard" >> beam.Flatten()
             | "GroupByBucketShard" >> beam.GroupByKey()
-            | "Tally" >> beam.Map(_tally, buckets, shards).with_output_types(tuple[int, bytes])
-            | "Gather" >> beam.GroupByKey()  # (0, tallies)
-            | "Shape"
-            >> beam.Map(_shape, self.plan, self._salt is not None, self._reports).with_output_types(pa.RecordBatch)
+            | "Tally" >> beam.FlatMap(_tally, plan, shards).with_output_types(tuple[int, tuple[int, bytes]])
+            | "Gather" >> beam.GroupByKey()  # (0, (number, packed part of a tally) of all)
+            | "Shape" >> beam.Map(_shape, plan, self._salt is not None, self._reports).with_output_types(pa.RecordBatch)
         )
-        return shape | "ToRows" >> ToShapeRows(ItemsWithCount, self._partitions)
+        return rows_and_answers(shape, plan, self._questions, self._partitions)
 
 
 class _Randomizer(beam.DoFn):
     def __init__(self, plan: Shuffled, salt: str | None) -> None:
-        self._plan, self._hashing = plan, Hashing(plan.buckets, salt)
+        self._plan, self._hashing = plan, Hashing(plan.buckets, salt, plan.ranks)
 
     def process(self, item: Any) -> Iterator[tuple[int, int]]:
         bucket, sign = self._plan.report(self._hashing.buckets([item]))
@@ -108,16 +125,42 @@ class _SumMessages(SumByBucket):
             raise InputError("a message is not (bucket, +1 or -1)")
         return bucket, sign
 
+    def batch_arrays(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        bucket, sign = (_integers(batch, name) for name in MESSAGE)
+        if not np.isin(sign, (-1, 1)).all():
+            raise InputError("a message is not (bucket, +1 or -1)")
+        return bucket, sign
 
-def _tally(group: tuple[int, Iterable[bytes]], buckets: int, shards: int) -> tuple[int, bytes]:
-    """How many buckets of a shard have which sum; bucket b is in shard b mod the number of shards."""
+
+def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    if name not in batch.schema.names:
+        raise InputError(f"no column {name!r}; messages have the columns {' and '.join(map(repr, MESSAGE))}")
+    try:
+        column = batch.column(name).cast(pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InputError(f"column {name!r} of the messages holds something else than whole numbers") from None
+    if column.null_count:
+        raise InputError(f"column {name!r} of the messages holds a null")
+    return np.asarray(column)
+
+
+def _tally(group: tuple[int, Iterable[bytes]], plan: Shuffled, shards: int) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    """How many buckets of a shard have which sum, and how many of the second report; b is in shard b mod their number."""
     shard, chunks = group
-    sums = np.zeros(len(range(shard, buckets, shards)), dtype=np.int64)
+    sums = np.zeros(len(range(shard, plan.cells, shards)), dtype=np.int64)
     for chunk in filter(None, chunks):
         bucket, amount = read_sums(chunk)
         np.add.at(sums, bucket // shards, amount)
-    return 0, pack_tally(make_tally(sums))
+    first = len(range(shard, plan.buckets, shards))
+    for number, part in enumerate((sums[:first], sums[first:])):
+        yield 0, (number, pack_tally(make_tally(part)))
 
 
-def _shape(group: tuple[int, Iterable[bytes]], plan: Shuffled, hashed: bool, reports: int | None) -> pa.RecordBatch:
-    return plan.shape_of_tally(add_tallies(group[1]), hashed, reports)
+def _shape(
+    group: tuple[int, Iterable[tuple[int, bytes]]], plan: Shuffled, hashed: bool, reports: int | None
+) -> pa.RecordBatch:
+    parts: tuple[list[bytes], list[bytes]] = [], []
+    for number, tally in group[1]:
+        parts[number].append(tally)
+    sums, ranks = map(add_tallies, parts)
+    return plan.shape_of_tally(sums, hashed, reports, ranks)

@@ -21,7 +21,9 @@ from apache_beam.yaml import main as beam_yaml
 
 from headcount import transforms
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.pipelines import options, yaml_provider
+from headcount.mechanisms.properties import shape_properties
+from headcount.mechanisms.symmetric import DistinctQuestion, EntropyQuestion
+from headcount.pipelines import options, yaml_models, yaml_provider
 from headcount.transforms import Budget, Release
 from tests.key_search import Careless, found_in_graph
 
@@ -127,13 +129,14 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
 
 def test_the_providers_file_lists_every_factory():
     (provider,) = yaml.safe_load((FOLDER / "providers.yaml").read_text())
-    made = (
-        value
-        for value in vars(yaml_provider).values()
+    made = {
+        f"Headcount{value.__name__}": f"{module.__name__}.{value.__name__}"
+        for module in (yaml_provider, yaml_models)
+        for value in vars(module).values()
         if inspect.isfunction(value) and "_factory." in value.__qualname__
-    )
-    module = yaml_provider.__name__
-    assert provider["transforms"] == {f"Headcount{make.__name__}": f"{module}.{make.__name__}" for make in made}
+    }
+    made["HeadcountPropertiesOfShape"] = f"{yaml_models.__name__}.PropertiesOfShape"
+    assert provider["transforms"] == made
 
 
 @pytest.mark.parametrize(
@@ -349,6 +352,9 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
             {"item", "count", "stddev", "sampled"},
         ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
+        (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "stddev"}),
+        (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "stddev"}),
+        (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "stddev"}),
         (
             yaml_provider.LearnDistribution,
             {"epsilon": 1, "delta": "1e-6", "domain": ["tea"], "samples_per_user": 1},
@@ -363,6 +369,83 @@ def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns)
 
     rows = collect(build)
     assert rows and all(set(row._fields) == columns and getattr(row, "item", "tea") == "tea" for row in rows)
+
+
+def test_the_models_without_trust_are_steps_without_a_key(tmp_path):
+    """Messages to a shape to its properties, and events into counters: one file, which tells what it promises."""
+    reports = transforms.ShuffledReports(Budget(3, 1e-2), 40, 20)
+    columns = reports.plan.report(np.arange(40) % 10)
+    elements = [{"bucket": int(bucket), "sign": int(sign)} for bucket, sign in zip(*columns, strict=True)]
+    state = str(tmp_path / "state")
+    transforms.PanPrivateCounts(Budget(1), 20, state).start()
+    steps = [
+        {"type": "Create", "name": "Messages", "config": {"elements": elements}},
+        {
+            "type": "HeadcountShuffledReports",
+            "name": "Shape",
+            "input": "Messages",
+            "config": {"epsilon": 3, "delta": "1e-2", "users": 40, "buckets": 20},
+        },
+        {
+            "type": "HeadcountPropertiesOfShape",
+            "name": "Properties",
+            "input": "Shape",
+            "config": {"properties": ["entropy", "distinct-items"]},
+        },
+        {
+            "type": "HeadcountPanPrivateCounts",
+            "name": "Count",
+            "input": "Messages",
+            "config": {"item": "bucket", "epsilon": 1, "buckets": 20, "state": state, "batch": "monday"},
+        },
+    ]
+    for name in ("Properties", "Count"):
+        config = {"path": str(tmp_path / name), "num_shards": 1}
+        steps.append({"type": "WriteToJson", "name": f"Write{name}", "input": name, "config": config})
+    text = _pipeline_yaml(", ".join(map(json.dumps, steps))).replace("type: chain, ", "")
+    beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
+
+    def written(name: str) -> list[dict[str, Any]]:
+        (path,) = tmp_path.glob(f"{name}-*")
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    rows = reports.plan.shape(reports.plan.sums(*columns), hashed=False)
+    expected = shape_properties(rows, (EntropyQuestion(), DistinctQuestion())).to_pylist()
+    assert [row["property"] for row in expected] == sorted(
+        (row["property"] for row in written("Properties")), reverse=True
+    )
+    for row in written("Properties"):
+        (same,) = (each for each in expected if each["property"] == row["property"])
+        assert row["value"] == pytest.approx(same["value"], rel=1e-9)
+    assert written("Count") == [{"batch": "monday"}]
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text)
+    found = yaml_provider.promises(str(path))
+    assert found["Shape"] == reports.guarantee() and found["Count"].unit == "event" and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "message"),
+    [
+        ("ShuffledReports", {"epsilon": 1, "users": 4}, "missing buckets"),
+        (
+            "ShuffledReports",
+            {"epsilon": 1, "users": 4, "bucket": 9},
+            "unknown parameter 'bucket' .* did you mean buckets",
+        ),
+        ("ShuffledReports", {"epsilon": 1, "delta": 0, "users": 4, "buckets": 9}, "needs a delta above 0"),
+        ("ShuffledReports", {"epsilon": 1, "users": 4, "buckets": 9, "key_file": "k"}, "unknown parameter 'key_file'"),
+        ("PanPrivateCounts", {"epsilon": 1, "buckets": 9, "state": "s"}, "missing batch"),
+        ("PanPrivateCounts", {"epsilon": 1, "buckets": 9, "batch": "b"}, "missing state"),
+        ("PanPrivateCounts", {"epsilon": 1, "buckets": 9, "state": "s", "batch": 7}, "batch must be a text"),
+        ("PropertiesOfShape", {"properties": ["colour"]}, "properties must be some of entropy, .* got 'colour'"),
+        ("PropertiesOfShape", {"properties": "entropy"}, "properties must be a list"),
+        ("PropertiesOfShape", {"properties": ["support-size"]}, "missing most"),
+    ],
+)
+def test_wrong_parameters_of_the_models_are_refused(make, config, message):
+    with pytest.raises(ParameterError, match=message):
+        getattr(yaml_models, make)(**config)
 
 
 def test_rho_is_for_the_steps_that_take_it_and_in_place_of_epsilon():

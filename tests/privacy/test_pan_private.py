@@ -47,6 +47,29 @@ def test_a_counter_with_one_event_shows_as_often_as_epsilon_allows(relation):
     assert math.log(wrong[1] / wrong[0]) > 1.8 / relation.users
 
 
+@pytest.mark.parametrize("relation", list(Relation))
+def test_an_event_in_two_counters_shows_as_often_as_epsilon_allows(relation):
+    """Mode "l2" with hashed items: P[both counters >= 1] is (p/(1+p))^2 without and 1/(1+p)^2 with an event, whose ratio is
+    e^(epsilon / users) exactly, to 5.5 standard errors; with the noise of one counter it is e^(2 epsilon / users)."""
+    made = pan_private_counts(Budget(1), 400, mode="l2", relation=relation)
+    counts = dataclasses.replace(made, buckets=2 * MANY, ranks=2 * MANY)
+    p = math.exp(-0.5 / relation.users)
+    assert counts.scale == 2 * relation.users
+
+    def shares(made):
+        state = made.start()
+        own = np.arange(MANY)
+        state.count(np.concatenate([own, made.buckets + own]))
+        both = state.counters.reshape(2, -1).min(axis=0) >= 1
+        return both[MANY:].mean(), both[:MANY].mean()
+
+    without, with_one = shares(counts)
+    error = 5.5 * math.sqrt(0.25 / MANY)
+    assert abs(without - (p / (1 + p)) ** 2) < error and abs(with_one - (1 / (1 + p)) ** 2) < error
+    wrong = shares(dataclasses.replace(counts, scale=counts.scale / 2))
+    assert math.log(wrong[1] / wrong[0]) > 1.8 / relation.users
+
+
 def test_all_counters_have_noise_before_the_first_event():
     state = pan_private_counts(Budget(1), 10_000).start()
     assert len(state.counters) == 10_000 and abs((state.counters == 0).mean() - 0.462) < 0.03

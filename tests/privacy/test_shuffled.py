@@ -137,6 +137,70 @@ def test_real_views_keep_delta_and_without_the_flood_they_do_not():
     assert refuted(dataclasses.replace(made, flood_shape=Fraction(0)), rest, 1e-2)
 
 
+# Two reports of each user (mode "l2").
+
+
+def losses(one: np.ndarray, other: np.ndarray, step: float, up: bool) -> tuple[dict[int, float], float]:
+    """The privacy losses of a view in steps, rounded up or down, with their masses; and the mass that is infinite."""
+    masses: dict[int, float] = {}
+    both = (one > 0) & (other > 0)
+    found = np.log(one[both] / other[both]) / step
+    rounded = (np.ceil(found) if up else np.floor(found)).astype(int)
+    for value in np.unique(rounded).tolist():
+        masses[value] = float(one[both][rounded == value].sum())
+    return masses, float(one[~(other > 0)].sum())
+
+
+def replaced_delta(made: Shuffled, reports: int, epsilon: float, up: bool) -> float:
+    """delta(epsilon) of a user who moves from one bucket to another in each of so many reports: the product of these views."""
+    step, size = 1e-2, 400
+    law = view(float(made.p), float(made.flood_shape), float(made.flood), size)
+    fewer, more = np.zeros((size + 1, size)), np.zeros((size + 1, size))
+    fewer[:-1], more[1:] = law, law
+    total, finite = np.ones(1), 1.0
+    offset = 0
+    for one, other in [(fewer, more), (more, fewer)] * reports:
+        masses, infinite = losses(one, other, step, up)
+        finite *= 1 - infinite
+        low, high = min(masses), max(masses)
+        part = np.zeros(high - low + 1)
+        for value, mass in masses.items():
+            part[value - low] = mass
+        total, offset = np.convolve(total, part), offset + low
+    loss = step * (offset + np.arange(len(total)))
+    return float((np.maximum(0, -np.expm1(epsilon - loss)) * total).sum()) + (1 - finite if up else 0.0)
+
+
+def test_two_reports_keep_epsilon_and_delta_and_two_whole_ones_do_not():
+    """The exact views of all four buckets that a replaced user moves, losses rounded against us; reports that were each made
+    for the whole budget exceed delta by far, losses rounded in their favour."""
+    both = shuffled(BUDGET, 40, 160, mode="l2")
+    assert both.reports_each == 2
+    assert replaced_delta(both, 2, 1.0, up=True) <= BUDGET.delta
+    whole = dataclasses.replace(shuffled(BUDGET, 40, 160), ranks=both.ranks)
+    assert replaced_delta(whole, 2, 1.0, up=False) > 3 * BUDGET.delta
+    assert replaced_delta(whole, 1, 1.0, up=True) <= BUDGET.delta
+
+
+def test_a_user_is_once_in_each_report_and_its_noise_is_in_all_buckets():
+    """Without noise messages are the user's own two; with it, both parts get the stated number of -1 for each bucket, to 5.7
+    standard errors (each bucket's variance is below 12 times its mean here)."""
+    plan = dataclasses.replace(SMALL, buckets=5000, ranks=15_000, mode="l2")
+    bucket, sign = plan.report(np.tile([[7, 5_009]], (40, 1)))
+    minus = np.bincount(bucket[sign < 0], minlength=plan.cells)
+    mean = plan.messages_per_bucket / 2
+    for part in (minus[:5000], minus[5000:]):
+        assert abs(part.mean() - mean) < 5.7 * math.sqrt(12 * mean / len(part))
+    sums = plan.sums(bucket, sign)
+    assert abs(sums[7] - 40) < 45 and abs(sums[5_009] - 40) < 45
+    with pytest.raises(InputError, match="a user reports 2 buckets, got 1"):
+        plan.report(np.array([7]))
+    with pytest.raises(InputError, match="a bucket is not between 5000 and 19999"):
+        plan.report(np.array([[7, 8]]))
+    promise = shuffled(BUDGET, 40, 160, mode="l2").guarantee()
+    assert sum(step.epsilon for step in promise.mechanisms) <= 1 + 1e-12 and promise.delta == 1e-2
+
+
 def test_without_the_flood_no_bucket_ever_has_fewer_messages_than_users():
     """What the analyst must never be able to say; with the flood it is the same for any number of users."""
     bare = dataclasses.replace(SMALL, flood_shape=Fraction(0), buckets=50)

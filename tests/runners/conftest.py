@@ -7,14 +7,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headcount.mechanisms.buckets import cells_of
+from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.randomness import write_key_file
+from headcount.mechanisms.shuffled import shuffled
+from headcount.transforms.pan_private import PanPrivateCounts
+from headcount.transforms.shuffled import MESSAGE
 from tests.runners.harness import Gate, headcount, output, running
-from tests.runners.jobs import JOBS
+from tests.runners.jobs import JOBS, STORED
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key."""
+    """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key;
+    messages of users in the shuffle model, and pan-private counters."""
     directory = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(11)
     for number in range(4):
@@ -24,14 +30,29 @@ def data(tmp_path_factory):
         pq.write_table(pa.table(columns | {"number": item / 8}), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
     write_key_file(directory / "key")
+    _with_noise(directory)
     return directory
+
+
+def _with_noise(directory):
+    """What the models without trust have stored: the same for every runner."""
+    items = pa.array([f"i{k}" for k in np.random.default_rng(12).geometric(0.05, 300)])
+    plan = shuffled(Budget(2, 1e-2), 300, 1200, mode="l2")
+    columns = dict(zip(MESSAGE, plan.report(cells_of(items, "s", plan.buckets, plan.ranks)), strict=True))
+    pq.write_table(pa.table(columns), directory / "messages.parquet")
+    counts = PanPrivateCounts(Budget(1), 1200, str(directory / "counters"), "all", "s")
+    counts.start()
+    counts.add([pa.RecordBatch.from_pydict({"item": items})])
 
 
 @pytest.fixture(scope="session")
 def words_of(data):
-    """words_of(job): the command line of a job of JOBS, all but --output."""
+    """words_of(job): the command line of a job of JOBS or STORED, all but --output."""
 
     def words(job):
+        if job in STORED:
+            files = {"messages": data / "messages.parquet", "counters": data / "counters"}
+            return [*STORED[job].format(**files).split(), "--format", "csv", "--release-id", "r1"]
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
         command, *own = JOBS[job].format(domain=data / "domain.txt").split()

@@ -35,11 +35,20 @@ JOBS = {
     "the largest counts, noise reduced": "release --epsilon 5 --delta 1e-4 --max-per-item 2 --noise-reduction --k-bar 20",
     "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
     "the shape, hashed": "shape --epsilon 2 --buckets 20000 --mode l2 --items-per-user 3 --coverage 9000 --relation replace",
+    "the shape, Algorithm 1": "shape --epsilon 1 --domain-size 500 --estimate algorithm-1",
+    "a property": "shape --epsilon 1 --property support-coverage --coverage 5000",
     "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
     "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
     "a distribution, sparse": "distribution --epsilon 1 --delta 1e-6 --samples-per-user 8 --method sparse --users 500 "
     "--output-files 2 --domain {domain}",
+}
+
+# Jobs of what has its noise already, and so draw none and need no key.
+STORED = {
+    "the shape of messages": "shape --model shuffle --epsilon 2 --delta 1e-2 --relation replace --users 300 --buckets 1200 "
+    "--salt s --mode l2 --input {messages}",
+    "the shape of counters": "shape --model pan-private --epsilon 1 --buckets 1200 --salt s --samples 300 --input {counters}",
 }
 
 

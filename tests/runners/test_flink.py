@@ -10,12 +10,12 @@ import subprocess
 import pytest
 
 from tests.runners.harness import HEADCOUNT, MINUTES, UNFINISHED, histogram, output, rows
-from tests.runners.jobs import JOBS, without_a_job
+from tests.runners.jobs import JOBS, STORED, without_a_job
 
 BUFFER = 2**15  # bytes of a network buffer, Flink's default
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [*JOBS, *STORED])
 def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
     cluster.call("submit", *words_of(job), "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)

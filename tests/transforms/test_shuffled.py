@@ -16,14 +16,16 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.buckets import buckets_of, release_salt
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties, shape_properties
 from headcount.mechanisms.shuffled import shuffled
 from headcount.mechanisms.splitting import noisy_tally
+from headcount.mechanisms.symmetric import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.tallies import Tally
-from headcount.transforms import Budget
+from headcount.transforms import Budget, Entropy, PropertiesOfShape, SupportCoverage, SupportSize
 from headcount.transforms.pan_private import PanPrivateCounts, _AddToState
-from headcount.transforms.shape_rows import ItemsWithCount
-from headcount.transforms.shuffled import ShuffledReports
+from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty
+from headcount.transforms.shuffled import ShuffledReports, _SumMessages
 
 LOUD = Budget(3, 1e-2)
 ITEMS = [f"i{k % 40}" for k in range(400)]
@@ -57,6 +59,81 @@ def test_the_shape_is_that_of_the_users(collect):
     found = dict(collect(lambda p: p | beam.Create(messages) | reports))
     counts, items = (np.asarray(found[0].column(name)) for name in ("count", "items"))
     assert abs(items[counts > 5].sum() - 40) < 15 and found[1].num_rows == 0
+
+
+def _no_draw(words: int) -> np.ndarray:
+    raise AssertionError("nothing may be drawn by whoever reads what is released")
+
+
+def test_properties_are_those_of_the_released_rows_and_draw_nothing(collect, monkeypatch):
+    """From stored messages to a shape and its answers, of batches of messages; the system's randomness is cut off."""
+    reports = ShuffledReports(LOUD, 400, 200)
+    columns = reports.plan.report(np.arange(400) % 40)
+    batch = pa.RecordBatch.from_pydict({"bucket": columns[0], "sign": pa.array(columns[1], pa.int8())})
+    expected = reports.plan.shape(reports.plan.sums(*columns), hashed=False)
+    monkeypatch.setattr("headcount.mechanisms.system_random._fresh", _no_draw)
+    questions = (EntropyQuestion(), DistinctQuestion(), CoverageQuestion(), SupportQuestion(100, 0.3))
+
+    def build(pipeline):
+        shape = pipeline | "Batch" >> beam.Create([batch]) | reports
+        asked = {
+            "Entropy": Entropy.of_shape(),
+            "Coverage": SupportCoverage.of_shape(),
+            "Size": SupportSize.of_shape(100, 0.3),
+            "All": PropertiesOfShape(*questions),
+        }
+        found = [shape | name >> of_shape for name, of_shape in asked.items()]
+        answers = (
+            pipeline
+            | "Again" >> beam.Create([batch])
+            | "Asked" >> ShuffledReports(LOUD, 400, 200).with_answers(*questions)
+        )
+        return (*found, answers.counts, answers.decision) | beam.Flatten()
+
+    found = collect(build)
+    wanted = [ShapeProperty(**row) for row in shape_properties(expected, questions).to_pylist()]
+    assert len(wanted) == 4 and [row for row in found if isinstance(row, ShapeAnswers)] == [
+        ShapeProperties(reports.plan, questions).answers(expected)
+    ]
+    properties = sorted(row for row in found if isinstance(row, ShapeProperty))
+    assert properties == sorted([*wanted, *(row for row in wanted if row.property != "distinct items")])
+    assert sorted(row for row in found if isinstance(row, ItemsWithCount)) == sorted(
+        ItemsWithCount(**row) for row in expected.to_pylist()
+    )
+
+
+def test_two_reports_are_added_up_by_themselves(collect):
+    """Mode "l2" with a salt: the pure function on the same messages, of both hashes, for any shards."""
+    given = {"salt": "survey 1", "mode": "l2", "estimate": "algorithm-1"}
+    reports = ShuffledReports(LOUD, 25, 100, **given)
+    messages = _randomized(reports, ITEMS[:25])
+    bucket, sign = np.array(messages).T
+    assert bucket.max() >= 100 and reports.plan.cells == 100 + 126
+    expected = reports.plan.shape(reports.plan.sums(bucket, sign)).to_pylist()
+    analyst = ShuffledReports(LOUD, 25, 100, shards=7, **given)
+    found = collect(lambda p: p | beam.Create(messages) | analyst)
+    assert [row._asdict() for row in sorted(found)] == expected
+
+
+def test_rows_of_no_shape_and_no_question_are_refused(collect):
+    for rows, said in (([(1, 2)], "it is not of a shape"), ([ItemsWithCount(1, 2, 3.0)] * 2, "more than one shape")):
+        with pytest.raises(Exception, match=said):
+            collect(lambda p, rows=rows: p | beam.Create(rows) | Entropy.of_shape())
+    with pytest.raises(ParameterError, match="give at least one question"):
+        PropertiesOfShape()
+    with pytest.raises(ParameterError, match="give at least one question"):
+        ShuffledReports(LOUD, 10, 40).with_answers()
+
+
+def test_batches_that_are_no_messages_are_refused():
+    for columns, said in (
+        ({"bucket": [1]}, "no column 'sign'; messages have the columns 'bucket' and 'sign'"),
+        ({"bucket": ["x"], "sign": [1]}, "column 'bucket' of the messages holds something else than whole numbers"),
+        ({"bucket": [None, 1], "sign": [1, 1]}, "column 'bucket' of the messages holds a null"),
+        ({"bucket": [1], "sign": [0]}, "not .bucket, .1 or -1."),
+    ):
+        with pytest.raises(InputError, match=said):
+            list(_SumMessages(10, 1).process(pa.RecordBatch.from_pydict(columns)))
 
 
 def test_more_reports_than_users_have_more_noise_and_the_estimate_undoes_it():
@@ -194,6 +271,59 @@ def test_a_shape_is_released_once_and_stays(collect, tmp_path):
         _add(collect, path, "more", [1])
     with pytest.raises(ParameterError, match="is there already"):
         counts.start()
+
+
+def test_answers_come_from_released_rows_alone(tmp_path, monkeypatch):
+    """Refused while the file holds counters; then they follow from its rows, by the code of all models, without a draw."""
+    path = tmp_path / "state"
+    counts = PanPrivateCounts(Budget(5), 1000, str(path))
+    counts.start()
+    with pytest.raises(ParameterError, match="holds counters yet, which no answer may come from"):
+        counts.answers(EntropyQuestion())
+    rows = counts.release()
+    monkeypatch.setattr("headcount.mechanisms.system_random._fresh", _no_draw)
+    questions = (EntropyQuestion(), DistinctQuestion())
+    assert counts.answers(*questions) == ShapeProperties(counts.plan, questions).answers(rows)
+    assert counts.answers(*questions).guarantee.unit == "event"
+
+
+def test_a_released_file_stays_with_what_it_was_released_as(tmp_path):
+    """A report of other numbers than those of the release would state a promise that was not kept."""
+    given = {"budget": Budget(5), "buckets": 100, "state": str(tmp_path / "state")}
+    PanPrivateCounts(**given).start()
+    rows = PanPrivateCounts(**given).release()
+    with pytest.raises(ParameterError, match="was not made for counters of"):
+        PanPrivateCounts(**given | {"budget": Budget(1)}).release()
+    with pytest.raises(
+        ParameterError, match="released once and for all, with samples None, mode 'l1', estimate 'auto'"
+    ):
+        PanPrivateCounts(**given, estimate="algorithm-1").release()
+    with pytest.raises(ParameterError, match="was not made for counters of .* salt 's'"):
+        PanPrivateCounts(**given, salt="s").release(5)
+    assert PanPrivateCounts(**given).release().equals(rows)
+
+
+@pytest.mark.parametrize("mode", ["l1", "l2"])
+def test_batches_of_events_are_added_without_a_pipeline(collect, tmp_path, mode):
+    """As by a job: record batches with counts or without, in one counter each or in two; a name is added once."""
+    given = {"salt": "visits", "mode": mode}
+    paths = [tmp_path / name for name in ("here", "job")]
+    events = [
+        pa.RecordBatch.from_pydict({"item": ["tea", "rum"]}),
+        pa.RecordBatch.from_pydict({"item": ["tea"], "count": [5]}),
+    ]
+    added = []
+    for path in paths:
+        counts = PanPrivateCounts(Budget(5), 1000, str(path), "monday", **given)
+        counts.start()
+        before = _counters(path)
+        if path.name == "here":
+            assert counts.add(events) and not counts.add(events)
+        else:
+            collect(lambda p, counts=counts: p | beam.Create(events) | counts)
+        added.append(_counters(path) - before)
+    assert np.array_equal(*added) and len(added[0]) == counts.plan.cells
+    assert added[0].sum() == 7 * (2 if mode == "l2" else 1)
 
 
 def test_the_state_is_nowhere_in_the_graph(tmp_path):

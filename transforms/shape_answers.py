@@ -1,0 +1,82 @@
+"""Questions to a shape, in whichever model it was released: post-processing of its rows, which costs nothing.
+
+What is here sees rows count, items, error and public numbers; no data, no messages, no counters and no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties, ShapeSource, shape_properties
+from headcount.mechanisms.symmetric import Question
+from headcount.transforms.contributions import check_whole
+from headcount.transforms.histogram import CountsAndDecision
+from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty, ToShapeRows
+
+_ROWS = {"count": pa.int64(), "items": pa.int64(), "error": pa.float64()}
+
+
+class PropertiesOfShape(beam.PTransform):
+    """What a released shape says of some questions (paper 002, Theorem 4): post-processing, in every model.
+
+    The rows of one shape go in, all of them: `ItemsWithCount`, or any rows with the fields count, items and error. They may
+    come from `AnonymizedHistogram`, `ShuffledReports` or what `PanPrivateCounts.release` gave. Guarantee: that of the shape;
+    answers cost nothing beyond it. The questions are those of `mechanisms.symmetric`; the result is a `ShapeProperty` row for
+    each that has an answer, or with `partitions=N` one element (k, record batch) for each k < N.
+    """
+
+    def __init__(self, *questions: Question, partitions: int | None = None) -> None:
+        super().__init__()
+        self._questions, self._partitions = check_questions(questions), partitions
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        check_whole(rows)
+        # One element at least: a shape without rows has answers, too.
+        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, None)], reshuffle=False)
+        return (
+            (rows | "Keyed" >> beam.Map(_keyed), nothing)  # (0, (count, items, error))
+            | "WithNothing" >> beam.Flatten()
+            | "Gather" >> beam.GroupByKey()
+            | "Answer" >> beam.Map(_answered, self._questions).with_output_types(pa.RecordBatch)
+            | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        )
+
+
+def check_questions(questions: tuple[Question, ...]) -> tuple[Question, ...]:
+    """The questions, if there are any."""
+    if not questions:
+        raise ParameterError("give at least one question")
+    return questions
+
+
+def rows_and_answers(
+    shape: beam.PCollection, plan: ShapeSource, questions: tuple[Question, ...], partitions: int | None
+) -> beam.PCollection | CountsAndDecision:
+    """The rows of a released shape, which is one record batch; and its answers to the questions, if there are any."""
+    rows = shape | "ToRows" >> ToShapeRows(ItemsWithCount, partitions)
+    if not questions:
+        return rows
+    answers = shape | "Answers" >> beam.Map(ShapeProperties(plan, questions).answers).with_output_types(ShapeAnswers)
+    return CountsAndDecision(rows, answers)
+
+
+def _keyed(row: object) -> tuple[int, tuple[int, int, float]]:
+    try:
+        return 0, (row.count, row.items, row.error)  # type: ignore[attr-defined]
+    except AttributeError:
+        raise InputError("a row has not the fields count, items and error: it is not of a shape") from None
+
+
+def _answered(
+    group: tuple[int, Iterable[tuple[int, int, float] | None]], questions: tuple[Question, ...]
+) -> pa.RecordBatch:
+    found = sorted(row for row in group[1] if row is not None)
+    columns = zip(*found, strict=True) if found else ([], [], [])
+    arrays = {name: pa.array(column, type) for (name, type), column in zip(_ROWS.items(), columns, strict=True)}
+    if any(before[0] == after[0] for before, after in zip(found, found[1:], strict=False)):
+        raise InputError("two rows have the same count: these are the rows of more than one shape")
+    return shape_properties(pa.RecordBatch.from_pydict(arrays), questions)
