@@ -267,9 +267,9 @@ def _consolidate(
     np.not_equal(packed[1:], packed[:-1], out=first[1:])
     if not first.all():
         starts = np.flatnonzero(first)
+        cut = count is not None or len(packed) > MOST_COUNT  # rows of one each are no more than all rows
         count = np.diff(np.append(starts, len(packed))) if count is None else run_sums(count, starts)
-        np.minimum(count, MOST_COUNT, out=count)
-        packed = packed[starts]
+        packed, count = packed[starts], np.minimum(count, MOST_COUNT, out=count) if cut else count
     return packed >> 32, packed & 0xFFFFFFFF, count
 
 
