@@ -137,7 +137,7 @@ class ClipNormStep:
 def promise_of(steps: Sequence[Step], before: Bound, label: str) -> Bound:
     """What the steps promise together; `label` names them, after those that came before."""
     for step in steps:
-        if before.grid:
+        if before.scaled:
             raise ParameterError(f"{step.name} cannot follow ClipNorm, which leaves fractions: put ClipNorm last")
         before = step.promise(before)
     return dataclasses.replace(before, label=json.dumps([*json.loads(before.label or "[]"), label]))

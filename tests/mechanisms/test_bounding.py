@@ -270,6 +270,8 @@ def test_steps_promise_what_they_keep():
         assert promise_of(capped, Bound(), "") == Bound(l2=3, linf=linf, grid=clip_grid(3), label='[""]')
     with pytest.raises(ParameterError, match="put ClipNorm last"):
         promise_of([ClipNormStep(3, 2), RandClipStep(3)], Bound(), "")
+    with pytest.raises(ParameterError, match="put ClipNorm last"):
+        promise_of([ClipNormStep(1024, 1), RandClipStep(3)], Bound(), "")
     assert RandClipStep(np.int64(5)) == RandClipStep(5) and type(RandClipStep(np.int64(5)).bound) is int
     for wrong in (0, -1, 2.5, True, 10**10, "3"):
         with pytest.raises(ParameterError, match="bound must be an integer"):
