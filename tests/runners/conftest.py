@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headcount.mechanisms.randomness import write_key_file
+from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, headcount, output, running
 from tests.runners.jobs import JOBS
 
@@ -23,7 +23,7 @@ def data(tmp_path_factory):
         columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
         pq.write_table(pa.table(columns | {"number": item / 8}), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     return directory
 
 
