@@ -1,8 +1,15 @@
 """Batches of contributions on their way to the shard of their user, and the shard that they become.
 
 A contribution batch has the columns `user`, `item` (string or int64, plain or dictionary-encoded) and, unless every
-count is one, `count` (int64, at least one); once bounded, its schema says by what. Everything here is lossless: rows
-are regrouped and equal (user, item) pairs added up, so a shard depends on the rows alone, not on how they were batched.
+count is one, `count` (int64, at least one); once bounded, its schema says by what. Rows are regrouped and equal (user, item)
+pairs added up, and nothing is lost but what a user has beyond MOST_COUNT on one item; so a shard depends on the rows alone, not
+on how they were batched.
+
+No count makes a job fail, since a failure would tell. A row counts MOST_COUNT times at most, and so does a user on one item.
+Cutting commutes with adding up (of non-negative numbers, the cut sum of cut sums is the cut sum of all), so it matters neither
+where rows meet first nor in which order. And 2**33 such counts add up to less than 2**63. So sums of the pairs of one shard,
+which leave int64 with 64 GB of counts and no less, are made without a look at what they hold; and the sum of an item over all
+shards, which leaves it with 2**33 users, more than there are people, stops at INT64_MAX (`sum_by_code`).
 """
 
 from __future__ import annotations
@@ -21,6 +28,10 @@ from headcount.mechanisms.packing import pack, unpack
 from headcount.mechanisms.threads import in_threads
 
 INT64_MAX = 2**63 - 1
+
+#: What a row counts at most, and what a user counts on one item: a public ceiling, at which numbers are cut in silence.
+MOST_COUNT = 10**9
+
 _HASHED = 1 << 18  # rows whose users are hashed at a time
 
 # Marks in a batch's schema: that it is checked; what bounds it; and which part of the bounded collection it is.
@@ -32,7 +43,7 @@ class Shard:
     """All rows of some users, each (user, item) pair once: user u has the rows offsets[u] .. offsets[u + 1] - 1.
 
     `items` are distinct and in canonical order, `item` indexes them, and each user's rows ascend in it. So a user's rows
-    have one order, whatever order they came in.
+    have one order, whatever order they came in. No count exceeds MOST_COUNT: what is made of a shard relies on it.
     """
 
     users: Names
@@ -44,7 +55,7 @@ class Shard:
 
     def totals(self) -> np.ndarray:
         """The number of events of each user."""
-        return sum_runs(self.count, self.offsets[:-1])
+        return run_sums(self.count, self.offsets[:-1])
 
     def rows_per_user(self) -> np.ndarray:
         """The number of distinct items of each user."""
@@ -89,14 +100,8 @@ def bound_in(metadata: Mapping[bytes, bytes]) -> Bound:
     return Bound.from_json(metadata[BOUND]) if BOUND in metadata else Bound()
 
 
-def sum_runs(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Exact int64 sums of consecutive runs of non-negative values; a sum beyond int64 is an error, never a wrap."""
-    check_total(values)
-    return run_sums(values, starts)
-
-
 def run_sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Sums of consecutive runs, in the type of the values; nothing is checked. A run may be empty."""
+    """Sums of consecutive runs, in the type of the values, which must hold them. A run may be empty."""
     if len(starts) == 0:
         return values[:0]
     sums = np.add.reduceat(np.append(values, values.dtype.type(0)), starts)
@@ -104,20 +109,21 @@ def run_sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return sums
 
 
-def check_total(values: np.ndarray) -> None:
-    """Refuses non-negative values whose sum does not fit into int64."""
-    if len(values) and int(values.max()) > INT64_MAX // len(values) and sum(values.tolist()) > INT64_MAX:
-        raise InputError("the counts add up to more than 2**63 - 1; give counts in a larger unit")
-
-
 def sum_by_code(codes: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """Exact int64 sum of the non-negative values of each code 0 .. size - 1."""
-    check_total(values)
-    total = int(values.sum()) if len(values) else 0
+    """Exact int64 sum of the non-negative values of each code 0 .. size - 1; a sum beyond int64 stays at INT64_MAX.
+
+    It neither fails nor wraps: values are those of many users. The cut sum moves by no more than the sum does, so that no
+    sensitivity grows, and sums of such sums are the same in any order.
+    """
+    total = float(values.sum(dtype=np.float64))
     if total == len(values) and (len(values) == 0 or int(values.min()) == 1):
         return np.bincount(codes, minlength=size).astype(np.int64, copy=False)
     if total < 2**53:  # every partial sum is an integer that a float64 holds exactly
         return np.bincount(codes, weights=values, minlength=size).astype(np.int64)
+    if total >= 2**62:  # and if not, all of them fit int64, however the float was rounded
+        exact = np.zeros(size, dtype=object)  # Python's integers: slower, and they never wrap
+        np.add.at(exact, codes, values.astype(object))
+        return np.minimum(exact, INT64_MAX).astype(np.int64)
     sums = np.zeros(size, dtype=np.int64)
     np.add.at(sums, codes, values)
     return sums
@@ -248,20 +254,22 @@ def _united(chunks: Iterable[bytes]) -> _Rows:
 def _consolidate(
     user: np.ndarray, item: np.ndarray, count: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Sorts rows by (user, item) and adds up the counts of equal pairs; None stands for counts of one."""
+    """Sorts rows by (user, item) and adds up the counts of equal pairs, at most MOST_COUNT; None stands for counts of one."""
     packed = (user << 32) | item  # codes are below 2**31
     if count is None:
         packed.sort()
     else:
         order = np.argsort(packed)
         packed, count = packed[order], count[order]
+        np.minimum(count, MOST_COUNT, out=count)  # a batch may come from other hands than those of Contributions
     first = np.empty(len(packed), dtype=bool)
     first[:1] = True
     np.not_equal(packed[1:], packed[:-1], out=first[1:])
     if not first.all():
         starts = np.flatnonzero(first)
-        count = np.diff(np.append(starts, len(packed))) if count is None else sum_runs(count, starts)
-        packed = packed[starts]
+        cut = count is not None or len(packed) > MOST_COUNT  # rows of one each are no more than all rows
+        count = np.diff(np.append(starts, len(packed))) if count is None else run_sums(count, starts)
+        packed, count = packed[starts], np.minimum(count, MOST_COUNT, out=count) if cut else count
     return packed >> 32, packed & 0xFFFFFFFF, count
 
 

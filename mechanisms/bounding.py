@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import INT64_MAX, Shard, check_total, run_sums, sum_runs
+from headcount.mechanisms.batches import INT64_MAX, Shard, run_sums
 from headcount.mechanisms.keys import block_key, lane_key
 from headcount.mechanisms.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness import Lanes
@@ -72,7 +72,7 @@ def _sampled(shard: Shard, units: np.ndarray, wanted: int, subkey: bytes) -> np.
 
     A user who has no more than that keeps all and needs no lane.
     """
-    above = sum_runs(units, shard.offsets[:-1]) > wanted
+    above = run_sums(units, shard.offsets[:-1]) > wanted
     if not above.any():
         return units
     who = np.flatnonzero(above)
@@ -97,8 +97,7 @@ def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: i
     Positions are drawn with replacement and repeated ones drawn again until enough are distinct, which leaves every
     set of that size equally likely; where the sample is more than half, the units to leave out are drawn instead.
     """
-    check_total(units)
-    ends = np.cumsum(units)
+    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `batches` says
     start = np.append(0, ends)[offsets]
     have = np.diff(start)
     leave_out = 2 * wanted > have

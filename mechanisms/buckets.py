@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import sum_runs
+from headcount.mechanisms.batches import run_sums
 from headcount.mechanisms.lane_ids import item_lane_ids
 from headcount.mechanisms.names import Names
 
@@ -43,4 +43,4 @@ def sums_by_bucket(names: Names, sums: np.ndarray, salt: bytes, buckets: int) ->
     order = np.argsort(bucket)
     bucket, sums = bucket[order], sums[order]
     starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    return pa.array(bucket[starts]), sum_runs(sums, starts)
+    return pa.array(bucket[starts]), run_sums(sums, starts)  # of sums of users' pairs: fits

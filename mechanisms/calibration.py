@@ -223,10 +223,10 @@ def _truncated_stddev(scale: Fraction, most: int) -> float:
 def _spread(bound: Bound) -> Spread:
     """What one user can do to the histogram of an unknown domain."""
     _check(bound)
-    if bound.grid != 0:
+    if bound.scaled:
         raise ParameterError(
-            f"an unknown domain takes whole counts only, but a bound of {bound.describe()} allows fractions, "
-            "as ClipNorm leaves them: a user could have any number of own items, each just "
+            f"an unknown domain takes whole counts only, but a bound of {bound.describe()} is one of counts that were "
+            "scaled, as ClipNorm leaves them: a user could have any number of own items, each just "
             "above 0 and each with a chance to be shown (116 times the claimed delta at a bound of 10); use "
             "RandClip, or LimitItems with LimitPerItem"
         )

@@ -22,11 +22,17 @@ class Bound:
     grid: int = 0
     label: str = ""
 
+    @property
+    def scaled(self) -> bool:
+        """Whether counts were scaled down, or weighed, to keep it: nothing else limits l2. That a large bound leaves no
+        fractions of them makes no difference."""
+        return self.l2 is not None or self.grid > 0
+
     def within(self, other: Bound) -> bool:
-        """Whether whatever keeps this bound keeps the other one, too."""
+        """Whether whatever keeps this bound keeps the other one, too; what was scaled is not what noise for samples is for."""
         limits = ((getattr(self, name), getattr(other, name)) for name in ("l0", "l1", "l2", "linf"))
         narrower = all(theirs is None or (ours is not None and ours <= theirs) for ours, theirs in limits)
-        return narrower and self.grid == other.grid
+        return narrower and self.grid == other.grid and self.scaled <= other.scaled
 
     def describe(self) -> str:
         """The bounds that hold, in words for a message."""

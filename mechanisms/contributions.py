@@ -1,7 +1,8 @@
 """The one door in: columns of users, items and counts, checked and widened into contribution batches.
 
 Ids are strings or int64 (dictionaries, large strings and smaller integers are widened), counts are int64. What is
-wrong is refused with the file, column and row number, where known, and never with a value.
+wrong is refused with the file, column and row number, where known, and never with a value. A count above MOST_COUNT (10^9)
+is not wrong: it counts as MOST_COUNT.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches import CONTRIBUTIONS
+from headcount.mechanisms.batches import CONTRIBUTIONS, MOST_COUNT
 from headcount.mechanisms.errors import InputError
 
 MAX_ITEM_BYTES = 4096
@@ -52,7 +53,8 @@ def contribution_batch(
 
     Rows without a user, item or count are refused, or dropped with `drop_null`. Rows with a count of zero, and rows
     whose item has a longer name than `max_item_bytes`, are dropped one by one: refusing the job for one such name would
-    tell that its user is there.
+    tell that its user is there. For the same reason a count is cut at MOST_COUNT: were there no ceiling, sums could leave 64
+    bits, and whether they do would hang on everybody's rows.
     """
     place = place or Place()
     user, item = _ids(user, place.user, place), _ids(item, place.item, place)
@@ -74,11 +76,14 @@ def contribution_batch(
         keep = _both(keep, pc.invert(long))
     if "count" in columns:
         count = columns["count"]
-        negative = np.flatnonzero(np.asarray(pc.fill_null(pc.less(count, 0), False)))
-        if len(negative):
-            raise place.error(place.count, "is negative; counts are whole numbers from 0", int(negative[0]))
-        if pc.any(pc.equal(count, 0)).as_py():
+        least, most = (end.as_py() or 0 for end in pc.min_max(count).values())  # nulls are passed over
+        if least < 0:
+            negative = pc.index(pc.less(count, 0), True).as_py()
+            raise place.error(place.count, "is negative; counts are whole numbers from 0", negative)
+        if least == 0:
             keep = _both(keep, pc.greater(count, 0))
+        if most > MOST_COUNT:
+            columns["count"] = pc.min_element_wise(count, pa.scalar(MOST_COUNT), skip_nulls=False)
     batch = pa.RecordBatch.from_pydict(columns, metadata={CONTRIBUTIONS: b"1"})
     batch = batch if keep is None else batch.filter(keep)
     if "count" in columns and pc.all(pc.equal(batch.column("count"), 1)).as_py():

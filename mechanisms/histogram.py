@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches import (
+    MOST_COUNT,
     PART,
     bound_of,
     gather,
@@ -48,6 +49,7 @@ from headcount.mechanisms.steps import (
     bound_shard,
     check_bound,
     check_kept,
+    not_kept,
     promise_of,
     provenance,
     step_subkeys,
@@ -222,7 +224,11 @@ def check_bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch, if every user in it keeps the bound that it carries; for batches that passed through other hands."""
     Origin.of(batch)
     if batch.num_rows:
-        check_kept(gather(chunk for _, chunk in split_by_user(batch, 1)))
+        shard, count = gather(chunk for _, chunk in split_by_user(batch, 1)), np.asarray(batch.column("count"))
+        check_kept(shard)
+        # No bounding step leaves a user more than MOST_COUNT on an item: what `gather` has cut, it must not have promised.
+        if int(count.max()) > MOST_COUNT or int(count.sum()) != int(shard.count.sum()):
+            raise not_kept(shard.bound)
     return batch
 
 
@@ -286,10 +292,10 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
     Sum and noise are integers on the plan's grid. Without a public domain the count is rounded to an integer, after the
     threshold, which is post-processing.
     """
-    sums = np.asarray(histogram.column("sum"))
     shift = plan.grid - plan.bound.grid
-    if len(sums) and int(sums.max()) >= 2**61 >> shift:
-        raise InputError("a sum is too large for the noise's fixed-point grid; give counts in a larger unit")
+    # Cut, not refused: a failure would tell of many users, and a cut sum moves by no more than the sum does. It takes 2**40
+    # users even at an epsilon of 1000: each adds C at most, sigma is C/50 or more, and a step of the grid sigma/2**11 or more.
+    sums = np.minimum(np.asarray(histogram.column("sum")), 2**61 >> shift)
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
     lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
     value = (sums << shift) + noise_of(plan, lanes)

@@ -29,7 +29,6 @@ from headcount.mechanisms.packing import pack, unpack
 
 FRACTION_BITS = 30
 _FRACTION = (1 << FRACTION_BITS) - 1
-_LARGEST_PLAIN = 1 << 32  # totals from here on are divided as Python's integers, which never wrap
 _BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the memory
 
 
@@ -175,9 +174,7 @@ def _lines(
     total = np.repeat(totals, rows_per_user)
     step = np.repeat(np.searchsorted(np.array(ladder.bounds), totals), rows_per_user)
     level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
-    if len(total) > 0 and int(total.max()) >= _LARGEST_PLAIN:
-        count, total = count.astype(object), total.astype(object)
-    return place + step, level, ((count << FRACTION_BITS) // total).astype(np.int64)
+    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `batches` cuts them
 
 
 def _most(

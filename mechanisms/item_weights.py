@@ -21,7 +21,9 @@ from headcount.mechanisms.packing import pack, unpack
 
 FRACTION_BITS = 30
 _COLUMNS = ("users", "shares", "roots")
-_MOST_USERS = 1 << 32  # of one item: from here on its sums would not fit 64 bits
+_MOST_USERS = (
+    1 << 32
+)  # of one item: from here on its sums would not fit 64 bits. Only users reach it, no counts of theirs
 _BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the memory
 
 

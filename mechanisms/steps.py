@@ -13,7 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from headcount.mechanisms.batches import Shard, run_sums
-from headcount.mechanisms.bounding import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
+from headcount.mechanisms.bounding import (
+    clip_grid,
+    clip_norm,
+    limit_items,
+    limit_per_item,
+    rand_clip,
+    squared_norms,
+)
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import subkey as derive_subkey
@@ -130,7 +137,7 @@ class ClipNormStep:
 def promise_of(steps: Sequence[Step], before: Bound, label: str) -> Bound:
     """What the steps promise together; `label` names them, after those that came before."""
     for step in steps:
-        if before.grid:
+        if before.scaled:
             raise ParameterError(f"{step.name} cannot follow ClipNorm, which leaves fractions: put ClipNorm last")
         before = step.promise(before)
     return dataclasses.replace(before, label=json.dumps([*json.loads(before.label or "[]"), label]))
@@ -157,18 +164,22 @@ def check_kept(shard: Shard) -> None:
     """Refuses a shard with a user who does not keep the bound that it carries."""
     bound, starts = shard.bound, shard.offsets[:-1]
     unit = 1 << bound.grid
-    wide = shard.count.astype(object)  # squares and sums of anything fit
     kept = (
         (bound.l0, lambda limit: shard.rows_per_user() <= limit),
-        (bound.l1, lambda limit: run_sums(wide, starts) <= limit * unit),
-        (bound.l2, lambda limit: run_sums(wide * wide, starts) <= (limit * unit) ** 2),
+        (bound.l1, lambda limit: run_sums(shard.count, starts) <= limit * unit),
+        (bound.l2, lambda limit: squared_norms(shard) <= (limit * unit) ** 2),
         (bound.linf, lambda limit: shard.count <= limit * unit),
     )
     if not all(limit is None or np.all(keeps(limit)) for limit, keeps in kept):
-        raise InputError(
-            f"a user's contributions are not bounded by {bound.describe()}, as an earlier step promised; put nothing "
-            "between the steps, and use each of their results once"
-        )
+        raise not_kept(bound)
+
+
+def not_kept(bound: Bound) -> InputError:
+    """The error about contributions that do not keep the bound that they carry."""
+    return InputError(
+        f"a user's contributions are not bounded by {bound.describe()}, as an earlier step promised; put nothing "
+        "between the steps, and use each of their results once"
+    )
 
 
 def step_subkeys(key: bytes, release_id: str, label: str, steps: Sequence[Step]) -> list[bytes]:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches import Shard, run_sums, sum_runs, unite
+from headcount.mechanisms.batches import Shard, run_sums, unite
 from headcount.mechanisms.bounding import rand_clip
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
@@ -91,11 +91,11 @@ class ValueCounts:
 
     def holders(self) -> np.ndarray:
         """How many users have each symbol at all."""
-        return sum_runs(self.users, self.offsets[:-1])
+        return run_sums(self.users, self.offsets[:-1])
 
     def totals(self) -> np.ndarray:
-        """How many samples of each symbol there are."""
-        return sum_runs(self.value * self.users, self.offsets[:-1])
+        """How many samples of each symbol there are: at most MOST_SAMPLES of each user, which 2**49 users fit."""
+        return run_sums(self.value * self.users, self.offsets[:-1])
 
     def take(self, symbols: np.ndarray) -> ValueCounts:
         """The tables of these symbols, in this order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.keys import KeyFile, Release
+from tests.fixed_key import write_fixed_key
 
 
 def _dump(rows: list[Any], path: str) -> None:
@@ -39,8 +39,7 @@ def make_release(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Rele
     def make(id: str = "test", key: int = 7) -> Release:
         path = tmp_path_factory.getbasetemp() / f"key-{key}"
         if not path.exists():
-            path.write_text(f"{key:02x}" * 32)
-            os.chmod(path, 0o600)
+            write_fixed_key(path, key)
         return Release(KeyFile(str(path)), id)
 
     return make

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.mechanisms import batches
-from headcount.mechanisms.batches import Shard, gather, run_sums, split_by_user, sum_by_code
+from headcount.mechanisms.batches import Shard, gather, repack, run_sums, split_by_user, sum_by_code
 from headcount.mechanisms.errors import InputError
 
 rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=60)
@@ -99,15 +99,61 @@ def test_a_hot_user_who_repeats_itself_travels_as_few_rows():
     assert sum(contents(gather([chunk])).total() for chunk in chunks.values()) == 40_000
 
 
-def test_sums_that_leave_64_bits_are_errors_and_never_wrap():
-    big = 2**62
-    table = pa.RecordBatch.from_pydict(
-        {"user": pa.array(["u", "u"]), "item": pa.array(["i", "i"]), "count": pa.array([big, big])}
-    )
-    with pytest.raises(InputError, match="2\\*\\*63"):
-        gather([chunk for _, chunk in split_by_user(table, 1)])
+def test_sums_neither_fail_nor_wrap():
     assert sum_by_code(np.array([0, 1, 0]), np.array([2**60, 5, 2**60]), 2).tolist() == [2**61, 5]
+    assert sum_by_code(np.array([0, 1, 0]), np.array([2**62, 5, 2**62]), 2).tolist() == [2**63 - 1, 5]
     assert run_sums(np.array([2**60, 2**60]), np.array([0, 2, 2])).tolist() == [2**61, 0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 2**52, 2**61, 2**62, 2**63 - 1])), max_size=12),
+    st.integers(0, 12),
+)
+def test_sums_of_sums_that_were_cut_are_those_of_all(values, cut):
+    def sums(rows):
+        codes, held = (np.array([row[k] for row in rows], dtype=np.int64) for k in (0, 1))
+        return sum_by_code(codes, held, 3)
+
+    parts = [row for part in (values[:cut], values[cut:]) for row in enumerate(sums(part).tolist())]
+    expected = [min(sum(n for code, n in values if code == k), 2**63 - 1) for k in range(3)]
+    assert sums(parts).tolist() == sums(values).tolist() == expected
+
+
+CEILING = 10**9
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.integers(0, 2),
+            st.sampled_from([1, 5, CEILING // 2, CEILING - 1, CEILING, CEILING + 1, 2**62, 2**63 - 1]),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 5),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_a_user_counts_up_to_the_ceiling_on_an_item_however_rows_come(rows, batches, again, random):
+    """Any order, batches, shards, and any repacking on the way: min(sum, 10^9) for each pair."""
+    expected = Counter()
+    for user, item, count in rows:
+        pair = f"name{user}", f"name{item}"
+        expected[pair] = min(CEILING, expected[pair] + count)
+    random.shuffle(rows)
+    for shards in (1, 3):
+        held = {}
+        for start in range(min(batches, len(rows))):
+            for shard, chunk in split_by_user(_batch(rows[start::batches], "plain", "plain", True), shards):
+                held.setdefault(shard, []).append(chunk)
+        found = Counter()
+        for chunks in held.values():
+            found |= contents(gather([repack(chunks)] if again else chunks))
+        assert found == expected
 
 
 def test_strings_and_integers_cannot_be_one_column():

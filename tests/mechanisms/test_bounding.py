@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 
@@ -142,11 +143,11 @@ def test_clip_norm_equals_its_slow_twin_and_keeps_its_bound(data, bound, p):
     assert all(sum(value**p for value in kept.values()) <= limit**p for kept in twin.values())
 
 
-def test_clip_norm_is_exact_for_counts_that_no_float_holds():
-    data = {"u": {"a": 2**53 + 1, "b": 2**53 - 1, "c": 1}, "v": {"a": 2**61, "b": 2**60}}
-    for p in (1, 2):
-        kept = contents(clip_norm(shard_of(data), 7, p))
-        limit = 7 << clip_grid(7)
+def test_clip_norm_is_exact_where_products_are_what_no_float_holds():
+    data = {"u": {"a": 10**9, "b": 10**9 - 1, "c": 1}, "v": {"a": 10**9 - 63, "b": 2**29 + 1}}
+    for p, bound in itertools.product((1, 2), (7, 10**9 - 1)):
+        kept = contents(clip_norm(shard_of(data), bound, p))
+        limit = bound << clip_grid(bound)
         for user, items in data.items():
             power = sum(count**p for count in items.values())
             for name, count in items.items():
@@ -269,6 +270,8 @@ def test_steps_promise_what_they_keep():
         assert promise_of(capped, Bound(), "") == Bound(l2=3, linf=linf, grid=clip_grid(3), label='[""]')
     with pytest.raises(ParameterError, match="put ClipNorm last"):
         promise_of([ClipNormStep(3, 2), RandClipStep(3)], Bound(), "")
+    with pytest.raises(ParameterError, match="put ClipNorm last"):
+        promise_of([ClipNormStep(1024, 1), RandClipStep(3)], Bound(), "")
     assert RandClipStep(np.int64(5)) == RandClipStep(5) and type(RandClipStep(np.int64(5)).bound) is int
     for wrong in (0, -1, 2.5, True, 10**10, "3"):
         with pytest.raises(ParameterError, match="bound must be an integer"):

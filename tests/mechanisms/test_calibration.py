@@ -16,6 +16,7 @@ from headcount.mechanisms.calibration import (
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import ClipNormStep, promise_of
 from headcount.mechanisms.thresholds import Spread, gaussian_sigma, laplace_threshold
 
 BUDGET = Budget(1, 1e-6)
@@ -167,6 +168,16 @@ class TestUnknownDomain:
     def test_refuses_a_bound_without_a_total(self, bound):
         with pytest.raises(ParameterError, match="LimitItems with LimitPerItem"):
             calibrate_unknown_domain(BUDGET, bound, Relation.ADD_REMOVE)
+
+    @pytest.mark.parametrize("noise", ["auto", "laplace", "gaussian"])
+    @pytest.mark.parametrize("limit", [1, 10, 1023, 1024, 10**6])
+    def test_refuses_scaled_counts_also_where_a_large_bound_leaves_no_fractions(self, limit, noise):
+        bound = promise_of([ClipNormStep(limit, 1)], Bound(), "")
+        assert (bound.grid == 0) == (limit >= 1024)
+        with pytest.raises(ParameterError, match="as ClipNorm leaves them.*RandClip"):
+            calibrate_unknown_domain(BUDGET, bound, Relation.ADD_REMOVE, noise)
+        assert not bound.within(Bound(l1=limit)), "nor does noise for a sample take them"
+        assert bound.within(bound) and calibrate_public_domain(BUDGET, bound, Relation.ADD_REMOVE)
 
     def test_refuses_fractions(self):
         with pytest.raises(ParameterError, match="in steps of 2.-7.*116 times.*RandClip"):

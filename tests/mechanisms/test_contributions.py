@@ -44,6 +44,15 @@ def test_counts_become_int64_and_rows_that_count_nothing_go():
     assert "count" not in contribution_batch(pa.array(["a"]), pa.array(["x"]), pa.array([1])).schema.names
 
 
+def test_a_count_beyond_the_ceiling_counts_as_the_ceiling():
+    """No error, and so no failure that would tell; nulls stay nulls, and are dropped or refused as ever."""
+    user, item = pa.array(["a", "b", "c", "d"]), pa.array(["x", "x", "y", "z"])
+    cut = contribution_batch(user, item, pa.array([10**9 + 1, 2**63 - 1, 10**9 - 1, 3]))
+    assert _rows(cut) == [("a", "x", 10**9), ("b", "x", 10**9), ("c", "y", 10**9 - 1), ("d", "z", 3)]
+    dropped = contribution_batch(user, item, pa.array([2**62, None, 0, 1]), drop_null=True)
+    assert _rows(dropped) == [("a", "x", 10**9), ("d", "z", 1)]
+
+
 def test_null_rows_are_refused_or_dropped():
     user, item, count = pa.array(["a", None, "c", "d"]), pa.array(["x", "y", None, "z"]), pa.array([2, 2, 2, None])
     with pytest.raises(InputError, match=r"log.parquet: column 'who', row 102: is null.*--drop-null"):

@@ -74,8 +74,9 @@ def test_sums_are_those_of_the_definition(rows):
 
 
 def test_totals_beyond_32_bits_are_exact():
-    rows = [("a", "x", 2**61), ("a", "y", 3), ("b", "x", 2**40), ("b", "y", 2**40 + 7), ("c", "y", 4)]
-    for ladder in (LADDER, Ladder(LADDER.bounds, (2, 2**31, 2**40 + 3)), Ladder((2, 2**31), (5, 2**40))):
+    """Of the largest counts that there are, 10^9 on one item."""
+    rows = [("a", "x", 10**9), ("a", "y", 3), ("c", "y", 4)] + [("b", f"i{n}", 10**9 - n) for n in range(6)]
+    for ladder in (LADDER, Ladder(LADDER.bounds, (2, 2**20, 10**9 - 3)), Ladder((2, 2**31), (5, 10**9))):
         expected = sorted((str(cap), line) for (_, cap), line in sums_by_definition(rows, ladder).items())
         assert sums_by_code(shard_of(rows), ladder) == expected
 

@@ -11,10 +11,10 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import bigquery, sink_bigquery, sinks, source_bigquery, sources, storage
 from headcount.pipelines.main import main
 from headcount.pipelines.source_columns import Columns
+from tests.fixed_key import write_fixed_key
 from tests.pipelines.bigquery_server import bigquery_server  # noqa: E402
 from tests.pipelines.schedule import Killed, Schedule, countdown
 from tests.pipelines.stores import BUCKET, gcs_server
@@ -52,7 +52,7 @@ def events():
 def words(tmp_path, events):
     """The flags of a job that can be repeated, and the rows and the report that it gives for files on this machine."""
     pq.write_table(events, tmp_path / "events.parquet")
-    write_key_file(tmp_path / "key")
+    write_fixed_key(tmp_path / "key")
     flags = [*SHAPE, "--key-file", str(tmp_path / "key"), "--release-id", "r1", "--output-files", "2"]
     local = ["--input", str(tmp_path / "events.parquet"), "--output", str(tmp_path / "out")]
     assert main(["histogram", *flags, *local]) == 0

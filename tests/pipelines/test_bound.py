@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -10,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import bound, histogram, options
 from headcount.pipelines.main import main
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
 FILE = "counts-00000-of-00001.csv"
@@ -26,7 +27,7 @@ def place(tmp_path_factory):
     item, user = generator.geometric(0.3, 20_000), generator.zipf(1.3, 20_000) % 3000
     columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item]}
     pq.write_table(pa.table(columns), directory / "events.parquet")
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     (directory / "domain.txt").write_text("\n".join(f"i{n}" for n in range(1, 20)) + "\n")
     return directory
 
@@ -45,7 +46,7 @@ def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
     choice, bounding, noise = report["guarantee"]["mechanisms"]
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 1e-6)
     assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.1, 0.9, 1e-6)
-    assert f"{report['chosen']['bound']} events" in bounding["details"]["a user adds at most"]
+    assert re.match(rf"{report['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"])
     assert report["parameters"]["bound"] == "auto"
     again = run("histogram", place, tmp_path / "b", *SHAPE, "--shards", 9, "--direct_runner_bundle_repeat=2")
     assert again == report

@@ -12,9 +12,10 @@ import pytest
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.debiased_count import debiased_count
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.pipelines.count import read_items
 from headcount.transforms import Budget
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["count", "--user", "who", "--item", "what", "--of", "tea", "--cap", "2", "--epsilon", "1"]
 
@@ -37,7 +38,7 @@ def rows(directory):
 
 def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_path):
     key, out = tmp_path / "key", tmp_path / "out"
-    write_key_file(key)
+    write_fixed_key(key)
     words = ["--input", events, "--key-file", key, "--release-id", "r1", "--output", out]
     assert run(*SHAPE, *words) == (0, f"wrote {out} (release r1)\n", [])
     table = pq.read_table(events)

@@ -13,8 +13,9 @@ import pytest
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.distribution import learn_distribution
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.pipelines.distribution import plot
+from tests.fixed_key import write_fixed_key
 
 ITEMS = [f"genre {number:02d}" for number in range(25)]
 SHAPE = ["distribution", "--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
@@ -51,7 +52,7 @@ def domain(tmp_path_factory):
 )
 def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, given):
     key, out = tmp_path / "key", tmp_path / "out"
-    write_key_file(key)
+    write_fixed_key(key)
     words = ["--input", events, "--domain", domain, "--key-file", key, "--release-id", "r1", "--output", out]
     status, said, _ = run(*SHAPE, *flags, *words)
     assert status == 0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headcount.mechanisms.randomness import write_key_file
+from tests.fixed_key import write_fixed_key
 
 DYING = Path(__file__).with_name("dying.py")
 FILES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
@@ -26,7 +26,7 @@ class Driver:
         random = np.random.default_rng(3)
         rows = [f"u{u},i{i}\n" for u, i in zip(random.integers(0, 400, 4000), random.integers(0, 9, 4000), strict=True)]
         (directory / "events.csv").write_text("user,item\n" + "".join(rows))
-        write_key_file(directory / "key")
+        write_fixed_key(directory / "key")
         self.around = directory / "around"
         self.around.mkdir()
         self.out = self.around / "out"

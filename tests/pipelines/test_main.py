@@ -13,9 +13,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import main as module
 from headcount.pipelines.main import COMMANDS, load
+from tests.fixed_key import write_fixed_key
 
 CANARY = "canary4711"
 SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
@@ -36,7 +36,7 @@ def events(tmp_path_factory):
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("key") / "key")
-    write_key_file(path)
+    write_fixed_key(path)
     return path
 
 
@@ -71,7 +71,7 @@ def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
     pq.write_table(pq.read_table(events).slice(0, 10), small)
     common = ["--release-id", "r", "--format", "jsonl", "--output-files", "3"]
     other = str(tmp_path / "key")
-    write_key_file(other)
+    write_fixed_key(other, 8)
     for path, name, shards, source in ((events, "a", 3, key), (small, "b", 5, other)):
         words = ["--output", tmp_path / name, "--shards", shards, "--key-file", source]
         assert run("histogram", "--input", path, *SHAPE, *common, *words)[0] == 0

@@ -17,10 +17,10 @@ from apache_beam.runners.worker import sdk_worker_main
 from google.protobuf import json_format
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import sinks, source_parquet, sources, storage
 from headcount.pipelines.job import _local_runner as local_runner
 from headcount.pipelines.main import main
+from tests.fixed_key import write_fixed_key
 from tests.pipelines.stores import BUCKET, gcs_server, s3_server
 
 SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
@@ -48,7 +48,7 @@ def bucket(store, request):
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("key") / "key")
-    write_key_file(path)
+    write_fixed_key(path)
     return path
 
 

@@ -13,6 +13,7 @@ from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.partitions import select_partitions
 from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.transforms import Budget
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["partitions", "--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
 
@@ -24,8 +25,7 @@ def place(tmp_path_factory):
     generator = np.random.default_rng(3)
     item, user = generator.zipf(1.3, 12_000) % 5000, generator.zipf(1.3, 12_000) % 3000
     pq.write_table(pa.table({"who": [f"u{u}" for u in user], "what": item}), directory / "events.parquet")
-    (directory / "key").write_text("07" * 32)  # fixed, so that each run names the same items
-    (directory / "key").chmod(0o600)
+    write_fixed_key(directory / "key")
     return directory
 
 

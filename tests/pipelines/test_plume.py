@@ -12,7 +12,8 @@ import pytest
 from headcount.mechanisms.budget import Budget, Zcdp
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.plume import plume
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["plume", "--user", "user", "--item", "item"]
 
@@ -36,7 +37,7 @@ def events(tmp_path_factory):
 )
 def test_one_command_is_the_pure_function(run, events, tmp_path, flags, budget, given):
     key, out = tmp_path / "key", tmp_path / "out"
-    write_key_file(key)
+    write_fixed_key(key)
     words = ["--input", events, "--key-file", key, "--release-id", "r1", "--output", out]
     status, said, _ = run(*SHAPE, *flags, *words)
     assert status == 0

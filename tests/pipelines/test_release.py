@@ -11,9 +11,10 @@ import pytest
 
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.count_release import count_release
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.mechanisms.top_items import top_items
 from headcount.transforms import Budget, Zcdp
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["--user", "who", "--item", "what"]
 
@@ -26,7 +27,7 @@ def place(tmp_path_factory):
     user, item = random.integers(0, 3000, 30_000), random.geometric(0.1, 30_000)
     columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item}
     pq.write_table(pa.table(columns | {"times": random.integers(1, 5, 30_000)}), directory / "events.parquet")
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     return directory
 
 

@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, share
 from headcount.mechanisms.values import Axis, leaf_column
 from headcount.transforms import Budget
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["--user", "who", "--item", "what"]
 PROMISE = ["--epsilon", "2", "--delta", "1e-4"]
@@ -36,7 +37,7 @@ def place(tmp_path_factory):
     columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item, "value": value}
     table = pa.table(columns | {"time": pa.array(times, pa.timestamp("ms", "UTC"))})
     pq.write_table(table, directory / "events.parquet")
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     return directory
 
 

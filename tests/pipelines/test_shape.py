@@ -14,7 +14,7 @@ from headcount.mechanisms.anonymized import noise_parameter
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.isotonic import cumulative_runs
 from headcount.mechanisms.properties import ShapeProperties
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.shape import shape_histogram
 from headcount.mechanisms.splitting import noisy_tally
@@ -22,6 +22,7 @@ from headcount.mechanisms.symmetric import CoverageQuestion, DistinctQuestion, E
 from headcount.mechanisms.tallies import make_tally
 from headcount.pipelines import shape
 from headcount.transforms import Budget
+from tests.fixed_key import write_fixed_key
 
 SHAPE = ["shape", "--user", "who", "--item", "what"]
 
@@ -34,7 +35,7 @@ def place(tmp_path_factory):
     user, item = random.integers(0, 5000, 20_000), random.zipf(1.5, 20_000) % 3000
     columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item}
     pq.write_table(pa.table(columns), directory / "events.parquet")
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     return directory
 
 

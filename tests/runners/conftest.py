@@ -9,10 +9,10 @@ import pytest
 
 from headcount.mechanisms.buckets import cells_of
 from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.randomness import write_key_file
 from headcount.mechanisms.shuffled import shuffled
 from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
+from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, headcount, output, running
 from tests.runners.jobs import JOBS, STORED
 
@@ -29,7 +29,7 @@ def data(tmp_path_factory):
         columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
         pq.write_table(pa.table(columns | {"number": item / 8}), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
-    write_key_file(directory / "key")
+    write_fixed_key(directory / "key")
     _with_noise(directory)
     return directory
 

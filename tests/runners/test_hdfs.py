@@ -19,9 +19,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import write_key_file
 from headcount.pipelines import sinks, storage
 from headcount.pipelines.main import main
+from tests.fixed_key import write_fixed_key
 
 HADOOP = "3.4.1"
 START_SECONDS = 240
@@ -137,7 +137,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
         table = pa.table({"user": user, "item": [f"i{i}" for i in generator.geometric(0.4, 3_000)]})
         pq.write_table(table, tmp_path / f"events-{part}.parquet")
         storage.write(f"hdfs://data/events-{part}.parquet", (tmp_path / f"events-{part}.parquet").read_bytes())
-    write_key_file(str(tmp_path / "key"))
+    write_fixed_key(str(tmp_path / "key"))
     release = ["--key-file", str(tmp_path / "key"), "--release-id", "r1", "--output-files", "2", *flags]
     here, there = str(tmp_path / "out"), "hdfs://data/results/out"
     assert main(["histogram", *SHAPE, "--input", f"{tmp_path}/events-*.parquet", "--output", here, *release]) == 0

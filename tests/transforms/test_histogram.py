@@ -312,8 +312,14 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
 
     assert "items are of type string, not int64" in _message(collect, other_type)
 
+    def large_clip_norm(pipeline):
+        return pipeline | beam.Create(rows) | ClipNorm(2000) | noise(Bound(l1=2000))
+
+    assert "l2 <= 2000" in _message(collect, large_clip_norm)
     with pytest.raises(ParameterError, match="ClipNorm leaves them"):
         NoisyCounts(BUDGET, Bound(l1=10, l2=10, linf=10, grid=7))
+    with pytest.raises(ParameterError, match="ClipNorm leaves them"):
+        NoisyCounts(BUDGET, ClipNorm(2000).bound)
 
 
 def test_windowed_and_unbounded_inputs_are_refused():

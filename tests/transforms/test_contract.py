@@ -1,0 +1,293 @@
+"""Every transform hands on every parameter that it takes: to its mechanism, and from there into the steps of the pipeline.
+
+That a pipeline and the pure function give the same rows (test_replay) is worth as much as the parameters that both get: a
+transform that forgets its relation agrees with a function that was never told. So here each parameter of each public transform
+is given another value, and something must change with it: the pure mechanism that the transform holds or, for what is wiring
+(WIRING), the steps of the pipeline as they would be sent to a runner. What a step does not have, it cannot heed. And that the
+steps get the mechanism is seen by one parameter of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import zlib
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pytest
+
+import headcount.transforms
+from headcount.mechanisms import sampled_plan
+from headcount.mechanisms.errors import ParameterError
+from headcount.transforms import (
+    AnonymizedHistogram,
+    Bound,
+    BoundedHistogram,
+    Budget,
+    ChooseBound,
+    ClipNorm,
+    Contributions,
+    DebiasedCount,
+    Entropy,
+    HeavyHitters,
+    LearnDistribution,
+    LimitItems,
+    LimitPerItem,
+    NoisyCounts,
+    PanPrivateCounts,
+    Plume,
+    PrivateCountRelease,
+    Quantile,
+    Quantiles,
+    RandClip,
+    SampledHistogram,
+    SelectPartitions,
+    ShuffledReports,
+    SupportCoverage,
+    SupportSize,
+    TopItems,
+    UnboundedHistogram,
+    Zcdp,
+)
+
+BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
+
+# What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
+# mechanism has to know it.
+WIRING = {"release", "shards", "partitions", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
+WIRING |= {"quantiles", "ranges"}
+
+
+class Also:
+    """Another value that goes with other values of further parameters."""
+
+    def __init__(self, value: Any, **further: Any) -> None:
+        self.value, self.further = value, further
+
+
+class Refused(NamedTuple):
+    """The only other value that there is, which the mechanism refuses: so it was asked."""
+
+    value: Any
+
+
+class Line(NamedTuple):
+    """A transform, where it holds its mechanism, what it is given, and other values; more of both where one does not fit."""
+
+    transform: type[beam.PTransform]
+    mechanism: str
+    given: dict[str, Any]
+    other: dict[str, Any]
+    more: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = ()
+
+    def cases(self) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+        """{parameter: (what is given, the same with another value of the parameter)}."""
+        settings = ((self.given, self.other), *((self.given | given, other) for given, other in self.more))
+        return {
+            name: (given, given | ({name: value.value} | value.further if isinstance(value, Also) else {name: value}))
+            for given, other in settings
+            for name, value in other.items()
+        }
+
+
+KEY = {"release": "id-1"}  # stands for a release: the key file is made later
+OTHER = {"release": "id-2", "shards": 5}
+ROWS = OTHER | {"partitions": 3, "relation": "replace", "budget": LESS}
+COUNTS = ROWS | {"item_type": int}
+OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
+OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
+PROPERTY = ROWS | {"accuracy": 0.2, "items_per_user": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
+OF_SHAPE = (
+    ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
+    ({"mode": "shape", "domain_size": None, "buckets": 4000}, {"buckets": 5000}),
+)
+
+TABLE = [
+    Line(Contributions, "_columns", {},
+         {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9}),
+    Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
+    Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
+    Line(LimitItems, "_steps", KEY | {"items": 3}, OTHER | {"items": 4}),
+    Line(LimitPerItem, "_steps", KEY | {"count": 3}, OTHER | {"count": 4}),
+    Line(NoisyCounts, "_histogram", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
+         COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
+    Line(UnboundedHistogram, "_histogram", KEY | {"budget": BUDGET},
+         COUNTS | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
+                   "bound_share": 0.3}),
+    Line(BoundedHistogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
+         OF_DOMAIN | {"bound": 3, "noise": "gaussian", "bound_method": "quantile-rank", "bound_share": 0.3, "max_per_item": 2}),
+    Line(ChooseBound, "_choice", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
+         OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
+                  "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},
+         (({"method": "gem", "noise": "laplace"}, {"kappa": 3}),
+          ({"domain": ["a", "b"], "noise": "gaussian", "method": "output-perturbation"}, {"users": 1000, "sparsity": 1}))),
+    Line(DebiasedCount, "plan", KEY | {"budget": BUDGET, "items": ["a", "b"], "cap": 2},
+         ROWS | {"items": ["a", "c"], "cap": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
+                 "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
+         (({"users": 100}, {"relation": "replace"}),)),
+    Line(SelectPartitions, "selection", KEY | {"budget": BUDGET}, COUNTS | {"rounds": 2},
+         (({"items_per_user": 3, "strategy": "gaussian"}, {"items_per_user": 2, "strategy": "laplace"}),)),
+    Line(Plume, "plan", KEY | {"budget": Zcdp(1, 1e-6)},
+         COUNTS | {"budget": BUDGET, "items_per_user": 3, "alpha": 0.3, "selection": "sips", "relative_error": 0.2},
+         (({"items_per_user": 3}, {"counted_items_per_user": 5}),)),
+    Line(PrivateCountRelease, "plan", KEY | {"budget": BUDGET},
+         COUNTS | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
+                   "start_epsilon": 0.001}),
+    Line(TopItems, "plan", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
+    Line(SampledHistogram, "plan", KEY | {"budget": BUDGET}, COUNTS | {"items_per_user": 2, "objective": "w50"}),
+    Line(HeavyHitters, "plan", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
+         COUNTS | {"phi": 0.2, "users": 20_000, "items_per_user": 2, "objective": "w50"}),
+    Line(Quantile, "plan", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
+    Line(Quantiles, "plan", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
+         OVER_VALUES | {"quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
+    Line(AnonymizedHistogram, "plan", KEY | {"budget": BUDGET, "domain_size": 100},
+         ROWS | {"domain_size": 200, "mode": "l2", "items_per_user": 2},
+         (({"domain_size": None, "buckets": 4000}, {"buckets": 5000}),)),
+    Line(Entropy, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"kind": "plug-in"}, OF_SHAPE),
+    Line(SupportSize, "plan", KEY | {"budget": BUDGET, "most": 1000}, PROPERTY | {"most": 2000}, OF_SHAPE),
+    Line(SupportCoverage, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"target": 50_000}, OF_SHAPE),
+    Line(LearnDistribution, "plan", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
+         OF_DOMAIN | {"samples_per_user": 3, "method": "dense", "hypothesis": "phs"},
+         (({"samples_per_user": 3}, {"users": 1000}),)),
+    Line(ShuffledReports, "plan", {"budget": BUDGET, "users": 1000, "buckets": 100},
+         {"budget": LESS, "users": 2000, "buckets": 200, "salt": "salt", "relation": Refused("add-remove"), "shards": 50,
+          "partitions": 3, "reports": 900}),
+    Line(PanPrivateCounts, "plan", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
+         {"budget": Budget(0.5), "buckets": 200, "state": "c", "batch": "d", "salt": "salt", "protect": "either",
+          "relation": "replace"}),
+]  # fmt: skip
+
+LINES = {line.transform.__name__: line for line in TABLE}
+
+
+def public_transforms() -> set[type[beam.PTransform]]:
+    everything = vars(headcount.transforms).values()
+    return {each for each in everything if inspect.isclass(each) and issubclass(each, beam.PTransform)}
+
+
+class Contract:
+    """Whether a transform keeps the contract in its line; `made` makes one of what it is given."""
+
+    def __init__(self, line: Line, made: Callable[[type[beam.PTransform], dict[str, Any]], beam.PTransform]) -> None:
+        self._line, self._made = line, made
+        self._steps: dict[str, dict[str, bytes]] = {}
+
+    def mechanism_has(self, name: str) -> bool:
+        """Whether another value of the parameter makes another mechanism, and the same value the same one."""
+        given, changed = self._line.cases()[name]
+        if isinstance(changed[name], Refused):
+            try:
+                self._mechanism(changed | {name: changed[name].value})
+            except ParameterError:
+                return True
+            return False
+        one, same, other = (self._mechanism(values) for values in (given, given, changed))
+        return one == same != other
+
+    def steps_have(self, name: str) -> bool:
+        """Whether another value of the parameter makes other steps, and the same value the same ones."""
+        given, changed = self._line.cases()[name]
+        if repr(given) not in self._steps:
+            self._steps[repr(given)] = self._steps_of(given)
+            assert self._steps_of(given) == self._steps[repr(given)], "else a difference says nothing"
+        return self._steps_of(changed) != self._steps[repr(given)]
+
+    def _mechanism(self, given: dict[str, Any]) -> bytes:
+        return pickle.dumps(getattr(self._made(self._line.transform, given), self._line.mechanism))
+
+    def _steps_of(self, given: dict[str, Any]) -> dict[str, bytes]:
+        """All steps with what they hold. (What a composite transform holds is not sent.)"""
+        pipeline = beam.Pipeline(runner="FnApiRunner")
+        rows = pipeline | "Create" >> beam.Create([("u", "i")], reshuffle=False)
+        _ = rows | "It" >> self._made(self._line.transform, given)
+        sent = pipeline.to_runner_api().components.transforms.values()
+        return {
+            step.unique_name: step.spec.payload
+            for step in sent
+            if step.spec.urn in ("beam:transform:pardo:v1", "beam:transform:group_by_key:v1")
+        }
+
+
+@pytest.fixture
+def made(make_release, monkeypatch):
+    """made(transform, given): the transform, with a release in place of its id.
+
+    The search for a sampling plan takes seconds for more than one item: a number that tells its arguments stands for it.
+    """
+
+    def plan_of(*arguments: object) -> tuple[Fraction, int]:
+        return Fraction(1, 100), 100 + zlib.crc32(repr(arguments).encode()) % 10_000
+
+    monkeypatch.setattr(sampled_plan, "_search_walk", plan_of)
+    sampled_plan.choose.cache_clear()
+
+    def make(transform: type[beam.PTransform], given: dict[str, Any]) -> beam.PTransform:
+        return transform(**{name: make_release(value) if name == "release" else value for name, value in given.items()})
+
+    yield make
+    sampled_plan.choose.cache_clear()
+
+
+def test_the_table_has_every_parameter_of_every_public_transform():
+    assert {line.transform for line in TABLE} == public_transforms() and len(TABLE) == len(LINES)
+    for line in TABLE:
+        missing = set(inspect.signature(line.transform).parameters) ^ set(line.cases())
+        assert not missing, f"{line.transform.__name__}: give {missing} another value in TABLE"
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_parameter_is_handed_on(name, made):
+    line = LINES[name]
+    contract, parameters = Contract(line, made), list(line.cases())
+    of_mechanism = [parameter for parameter in parameters if parameter not in WIRING]
+    assert [parameter for parameter in of_mechanism if not contract.mechanism_has(parameter)] == []
+    wired = [*(parameter for parameter in parameters if parameter in WIRING), of_mechanism[0]]
+    assert [parameter for parameter in wired if not contract.steps_have(parameter)] == []
+
+
+class ForgetsItsRelation(UnboundedHistogram):
+    def __init__(self, budget, relation="add-remove", **more):
+        super().__init__(budget, **more)
+
+
+class ForgetsItsKappa(ChooseBound):
+    def __init__(self, *budgets, kappa=2, **more):
+        super().__init__(*budgets, **more)
+
+
+class ForgetsItsShards(RandClip):
+    def expand(self, rows):
+        self._shards = 64
+        return super().expand(rows)
+
+
+class ForgetsItsPartitions(TopItems):
+    def __init__(self, *positional, partitions=None, **more):
+        super().__init__(*positional, **more)
+        self.said = partitions  # held, and given to no step
+
+
+class ForgetsItsMechanism(SampledHistogram):
+    def expand(self, rows):
+        return rows | "Other" >> SampledHistogram(BUDGET, release=self._release)
+
+
+@pytest.mark.parametrize(
+    ("careless", "parameter"),
+    [
+        (ForgetsItsRelation, "relation"),
+        (ForgetsItsKappa, "kappa"),
+        (ForgetsItsShards, "shards"),
+        (ForgetsItsPartitions, "partitions"),
+        (ForgetsItsMechanism, "budget"),
+    ],
+)
+def test_a_transform_that_drops_a_parameter_is_caught(careless, parameter, made):
+    line = LINES[careless.__base__.__name__]._replace(transform=careless)
+    if parameter in ("relation", "kappa"):
+        assert not Contract(line, made).mechanism_has(parameter)
+    else:
+        assert not Contract(line, made).steps_have(parameter)
