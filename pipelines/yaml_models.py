@@ -127,4 +127,4 @@ def PropertiesOfShape(  # noqa: N802  # as the transform is called
             questions.append(SupportQuestion(most, near))
         else:
             raise ParameterError(f"properties must be some of {', '.join(_PROPERTIES)}, got {name!r}")
-    return transforms.PropertiesOfShape(*questions)
+    return transforms.PropertiesOfShape(questions)

@@ -243,7 +243,7 @@ class Entropy(_Property):
     @staticmethod
     def of_shape(kind: EntropyKind = "polynomial", accuracy: float = 0.1) -> PropertiesOfShape:
         """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape(EntropyQuestion(kind, accuracy))
+        return PropertiesOfShape([EntropyQuestion(kind, accuracy)])
 
 
 class SupportSize(_Property):
@@ -285,7 +285,7 @@ class SupportSize(_Property):
     @staticmethod
     def of_shape(most: int, accuracy: float = 0.1) -> PropertiesOfShape:
         """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape(SupportQuestion(most, accuracy))
+        return PropertiesOfShape([SupportQuestion(most, accuracy)])
 
 
 class SupportCoverage(_Property):
@@ -328,7 +328,7 @@ class SupportCoverage(_Property):
     @staticmethod
     def of_shape(target: int | None = None, accuracy: float = 0.1) -> PropertiesOfShape:
         """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape(CoverageQuestion(target, accuracy))
+        return PropertiesOfShape([CoverageQuestion(target, accuracy)])
 
 
 class _SumByItem(beam.DoFn):

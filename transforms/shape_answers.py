@@ -29,9 +29,9 @@ class PropertiesOfShape(beam.PTransform):
     each that has an answer, or with `partitions=N` one element (k, record batch) for each k < N.
     """
 
-    def __init__(self, *questions: Question, partitions: int | None = None) -> None:
+    def __init__(self, questions: Iterable[Question], partitions: int | None = None) -> None:
         super().__init__()
-        self._questions, self._partitions = check_questions(questions), partitions
+        self._questions, self._partitions = check_questions(tuple(questions)), partitions
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         check_whole(rows)

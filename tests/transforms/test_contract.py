@@ -22,6 +22,7 @@ import pytest
 import headcount.transforms
 from headcount.mechanisms import sampled_plan
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.symmetric import DistinctQuestion, EntropyQuestion
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
@@ -40,6 +41,7 @@ from headcount.transforms import (
     PanPrivateCounts,
     Plume,
     PrivateCountRelease,
+    PropertiesOfShape,
     Quantile,
     Quantiles,
     RandClip,
@@ -58,7 +60,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
 WIRING = {"release", "shards", "partitions", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
-WIRING |= {"quantiles", "ranges"}
+WIRING |= {"quantiles", "ranges", "sample"}
 
 
 class Also:
@@ -137,14 +139,14 @@ TABLE = [
          COUNTS | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
                    "start_epsilon": 0.001}),
     Line(TopItems, "plan", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
-    Line(SampledHistogram, "plan", KEY | {"budget": BUDGET}, COUNTS | {"items_per_user": 2, "objective": "w50"}),
+    Line(SampledHistogram, "plan", KEY | {"budget": BUDGET}, COUNTS | {"items_per_user": 2, "objective": "w50", "sample": "other"}),
     Line(HeavyHitters, "plan", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
-         COUNTS | {"phi": 0.2, "users": 20_000, "items_per_user": 2, "objective": "w50"}),
+         COUNTS | {"phi": 0.2, "users": 20_000, "items_per_user": 2, "objective": "w50", "sample": "other"}),
     Line(Quantile, "plan", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
     Line(Quantiles, "plan", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
-         OVER_VALUES | {"quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
+         OVER_VALUES | {"sample": "other", "quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
     Line(AnonymizedHistogram, "plan", KEY | {"budget": BUDGET, "domain_size": 100},
-         ROWS | {"domain_size": 200, "mode": "l2", "items_per_user": 2},
+         ROWS | {"domain_size": 200, "mode": "l2", "items_per_user": 2, "estimate": "algorithm-1"},
          (({"domain_size": None, "buckets": 4000}, {"buckets": 5000}),)),
     Line(Entropy, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"kind": "plug-in"}, OF_SHAPE),
     Line(SupportSize, "plan", KEY | {"budget": BUDGET, "most": 1000}, PROPERTY | {"most": 2000}, OF_SHAPE),
@@ -154,10 +156,12 @@ TABLE = [
          (({"samples_per_user": 3}, {"users": 1000}),)),
     Line(ShuffledReports, "plan", {"budget": BUDGET, "users": 1000, "buckets": 100},
          {"budget": LESS, "users": 2000, "buckets": 200, "salt": "salt", "relation": Refused("add-remove"), "shards": 50,
-          "partitions": 3, "reports": 900}),
+          "partitions": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
     Line(PanPrivateCounts, "plan", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
          {"budget": Budget(0.5), "buckets": 200, "state": "c", "batch": "d", "salt": "salt", "protect": "either",
-          "relation": "replace"}),
+          "relation": "replace", "mode": "l2", "estimate": "algorithm-1"}),
+    Line(PropertiesOfShape, "_questions", {"questions": [EntropyQuestion()]},
+         {"questions": [DistinctQuestion()], "partitions": 3}),
 ]  # fmt: skip
 
 LINES = {line.transform.__name__: line for line in TABLE}

@@ -80,7 +80,7 @@ def test_properties_are_those_of_the_released_rows_and_draw_nothing(collect, mon
             "Entropy": Entropy.of_shape(),
             "Coverage": SupportCoverage.of_shape(),
             "Size": SupportSize.of_shape(100, 0.3),
-            "All": PropertiesOfShape(*questions),
+            "All": PropertiesOfShape(questions),
         }
         found = [shape | name >> of_shape for name, of_shape in asked.items()]
         answers = (
@@ -120,7 +120,7 @@ def test_rows_of_no_shape_and_no_question_are_refused(collect):
         with pytest.raises(Exception, match=said):
             collect(lambda p, rows=rows: p | beam.Create(rows) | Entropy.of_shape())
     with pytest.raises(ParameterError, match="give at least one question"):
-        PropertiesOfShape()
+        PropertiesOfShape([])
     with pytest.raises(ParameterError, match="give at least one question"):
         ShuffledReports(LOUD, 10, 40).with_answers()
 
