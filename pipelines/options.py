@@ -141,7 +141,7 @@ def add_input(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
     group.add_argument("--item", metavar="COLUMN", help="the column to count")
-    group.add_argument("--count", metavar="COLUMN", help="how often a row counts (default: each row once)")
+    group.add_argument("--count", metavar="COLUMN", help="how often a row counts, 10^9 times at most (default: once)")
     group.add_argument(
         "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
     )

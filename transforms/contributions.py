@@ -61,8 +61,8 @@ class Contributions(beam.PTransform):
 
     Elements may be Arrow record batches or tables, pandas frames, dicts, `beam.Row`s, named tuples, or plain `(user, item)`
     or `(user, item, count)` tuples: one kind per collection. Ids are strings or integers; a count says how often the row
-    happened, and is 1 if no `count` column is named. Null users or items are refused unless `drop_null`; rows with an
-    item name of more than `max_item_bytes` bytes are dropped.
+    happened, and is 1 if no `count` column is named; a row, and a user on one item, count 10^9 times at most. Null users or
+    items are refused unless `drop_null`; rows with an item name of more than `max_item_bytes` bytes are dropped.
     """
 
     def __init__(
