@@ -40,6 +40,8 @@ JOBS = {
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
     "a distribution, sparse": "distribution --epsilon 1 --delta 1e-6 --samples-per-user 8 --method sparse --users 500 "
     "--output-files 2 --domain {domain}",
+    "a distribution by the paper's selection": "distribution --epsilon 2 --delta 1e-6 --samples-per-user 5 --method dense "
+    "--hypothesis phs --domain {domain}",
 }
 
 
