@@ -38,7 +38,7 @@ from headcount.mechanisms.domain import domain_digest, only_domain, public_domai
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.histogram import Evidence, Origin, add_noise, bounded_batches, check_bounded
-from headcount.mechanisms.hypothesis import LARGEST_ALPHA, MOST_USERS
+from headcount.mechanisms.hypothesis import MOST_USERS
 from headcount.mechanisms.keys import Release, lane_key, subkey
 from headcount.mechanisms.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.names import Names
@@ -273,12 +273,12 @@ class DistributionRelease:
         """What is promised, before anything runs."""
         if self.choice is not None:
             _, rest = self._parts()
-            details = {"method": self.method, "calibrated for": "the samples per user that are chosen"}
+            details = self._method_details() | {"calibrated for": "the samples per user that are chosen"}
             return self._whole(MechanismStep("distribution", rest.epsilon, rest.delta, details))
         if self.samples == "buckets":
             words = f"users with {BUCKETS[0]}, {BUCKETS[1]} to {BUCKETS[2] - 1}, ... samples"
             share = "all of the budget" if self.relation is Relation.ADD_REMOVE else "half of the budget"
-            details = {"method": self.method, "each of": words, "gets": share}
+            details = self._method_details() | {"each of": words, "gets": share}
             return self._whole(
                 MechanismStep("distribution in buckets", self.budget.epsilon, self.budget.delta, details)
             )
@@ -288,6 +288,10 @@ class DistributionRelease:
         """All that follows from the choice of the samples per user."""
         plans = self.plans(chosen)
         return DecidedDistribution(chosen, plans, self._whole(*plans[0].mechanism_steps()))
+
+    def _method_details(self) -> dict[str, str | int | float]:
+        details: dict[str, str | int | float] = {"method": self.method}
+        return details if self.hypothesis == "ks" else {**details, "choices by": self.hypothesis}
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
         if self.choice is not None:
@@ -332,7 +336,9 @@ def learn_distribution(
     """The distribution of the domain's symbols, from users with `samples_per_user` samples or more; others are left out.
 
     "auto" and "median" choose that number privately; "buckets" learns from users of all sizes, apart. `users` is the number
-    of users with so many samples, if it is public; else it is counted with noise where the method needs it.
+    of users with so many samples, if it is public; else it is counted with noise where the method needs it. `hypothesis` is
+    how the methods "dense" and "sparse" choose: "ks", or "phs" (the paper's), which says nothing for fewer users than
+    `DistributionPlan.least_users`. If `users` are fewer, that is refused; if the noisy number is, the errors of all rows are 1.
     """
     check_budget(budget)
     symbols = public_domain(domain, item_type)
@@ -353,7 +359,8 @@ def learn_distribution(
         users = int(users)
     made = DistributionRelease(budget, symbols, item_type, samples, users, method, hypothesis, relation)
     probe = made.plans(None if made.choice is None else made.choice.ends()[0])[0]  # refuses what cannot be calibrated
-    if hypothesis == "phs" and isinstance(probe.users, int) and probe.method == "dense":
-        if probe.choice(probe.users).alpha >= LARGEST_ALPHA:
-            raise ParameterError(f"users = {users} are too few for the hypothesis selection 'phs': take 'ks'")
+    if isinstance(probe.users, int) and probe.users < probe.least_users():
+        raise ParameterError(
+            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'"
+        )
     return made

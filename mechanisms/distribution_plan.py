@@ -31,7 +31,7 @@ from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain,
 from headcount.mechanisms.contribution_bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import MechanismStep
-from headcount.mechanisms.hypothesis import KINDS, MOST_USERS, BinomialChoice, rounded_down
+from headcount.mechanisms.hypothesis import KINDS, MOST_USERS, BinomialChoice, least_users, rounded_down
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.small_binomial import LARGE, holders_slope
 from headcount.mechanisms.steps import Step, promise_of
@@ -94,6 +94,13 @@ class DistributionPlan:
             epsilon = _part_epsilon(rest, min(large, self.touched))
         return BinomialChoice(self.samples, min(max(users, 1), MOST_USERS), epsilon, self.hypothesis)
 
+    def least_users(self) -> int:
+        """From how many users on choices say anything, in "sparse" one of them at least: 1, but for the hypothesis "phs"."""
+        if self.method in ("gaussian", "laplace"):
+            return 1
+        choice = self.choice(1, 1)
+        return least_users(self.samples, choice.epsilon, choice.kind)
+
     def parameters(self) -> Mapping[str, Any]:
         """What defines the mechanism, in canonical form: part of its randomness."""
         return {
@@ -134,7 +141,8 @@ class DistributionPlan:
 
     def errors(self, p: np.ndarray, users: int) -> np.ndarray:
         """The mean absolute error to expect of each estimate, if the probabilities were `p` and users' samples came from
-        them: an estimate from the laws of sampling and of the noise, and no bound. Their sum is that of the l1 error.
+        them: an estimate from the laws of sampling and of the noise, and no bound. Their sum is that of the l1 error. It is 1
+        where nothing is known.
         """
         if users < 1:
             return np.ones(len(p))
@@ -164,10 +172,14 @@ class DistributionPlan:
 
     def _choice_errors(self, p: np.ndarray, choice: BinomialChoice) -> np.ndarray:
         """The law of a choice is about exp(-epsilon s |TV| / 2), and TV moves with p by m times the largest probability of
-        Bin(m - 1, p), which is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p."""
+        Bin(m - 1, p), which is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p,
+        and what "phs" does not tell apart half of its width."""
+        if choice.has_too_few_users:
+            return np.ones(len(p))
         slope = self.samples / np.sqrt(1 + 2 * math.pi * (self.samples - 1) * p * (1 - p))
         step = 2.5 * choice.step * np.sqrt(p * (1 - p) / self.samples)
-        return np.hypot(2 / (float(choice.epsilon) * choice.users * slope), step / 4)
+        bias = np.where(np.minimum(p, 1 - p) <= choice.edge, choice.edge / 2, 0.0)
+        return np.hypot(2 / (float(choice.epsilon) * choice.users * slope), step / 4) + bias
 
 
 def plan_distribution(

@@ -27,6 +27,7 @@ All is replay-stable: the cover and the laws are made by +, -, *, / and square r
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Iterator
@@ -137,6 +138,17 @@ class BinomialChoice:
             alpha = min(needed, 1.1 * alpha)
         return min(math.ceil(alpha * 2**20) / 2**20, LARGEST_ALPHA)
 
+    @property
+    def has_too_few_users(self) -> bool:
+        """Whether no accuracy below `LARGEST_ALPHA` can be had, so that what "phs" chooses says nothing; "ks" needs none."""
+        return self.kind == "phs" and self.alpha >= LARGEST_ALPHA
+
+    @property
+    def edge(self) -> float:
+        """Below this, and above 1 less this, "phs" does not tell probabilities apart, and takes all of them for it: there is no
+        hypothesis on the other side that is 3 alpha away. It is 0 for "ks"."""
+        return -math.expm1(math.log1p(-3 * self.alpha) / self.samples) if self.kind == "phs" else 0.0
+
     @cached_property
     def candidates(self) -> Floats:
         """The probabilities to choose from."""
@@ -189,6 +201,15 @@ class BinomialChoice:
         excess = (losses - losses.min()) * self.epsilon.numerator
         places = np.flatnonzero(excess <= min((GEOMETRIC_LIMIT + 1) * self._denominator, 2**62))
         return excess[places], places
+
+
+def least_users(samples: int, epsilon: Fraction, kind: str) -> int:
+    """The least number of users that a choice says anything for: public, as it follows from public numbers alone."""
+
+    def enough(users: int) -> bool:
+        return not BinomialChoice(samples, users, epsilon, kind).has_too_few_users
+
+    return 1 + bisect.bisect_left(range(1, MOST_USERS), True, key=enough)
 
 
 def rounded_down(epsilon: Fraction) -> Fraction:

@@ -15,6 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.steps import MAX_BOUND
 from headcount.pipelines import options
 from headcount.pipelines.bound_options import add_choice, check_choice
 from headcount.pipelines.command import Command
@@ -70,6 +71,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for-delta", type=options.number, default=0.0, metavar="D", help="the delta of that release (default: 0)"
     )
     add_choice(group)
+    group.add_argument(
+        "--kappa",
+        type=options.number,
+        metavar="K",
+        help="of --bound-method em and gem without --domain: what a lost event weighs, 1 or more (default: 2)",
+    )
+    group.add_argument(
+        "--sparsity",
+        type=options.whole_number(most=MAX_BOUND),
+        metavar="S",
+        help="of Gaussian noise with --domain: how many items the weight of a user may stand for (default: a tenth of them)",
+    )
+    group.add_argument(
+        "--users",
+        type=options.whole_number(most=MAX_BOUND),
+        metavar="N",
+        help="of --bound-method output-perturbation: a public guess of their number (default: 100000)",
+    )
     options.add_output(parser)
     options.add_release(parser)
 
@@ -80,6 +99,14 @@ def check(args: argparse.Namespace) -> None:
     check_choice(args)
     if args.delta and args.bound_method != "dp-gd":
         raise ParameterError(f"--delta {args.delta} is of use to --bound-method dp-gd only: leave it out")
+    uses = {
+        "--kappa": (args.kappa, args.domain is None and args.bound_method in ("em", "gem")),
+        "--sparsity": (args.sparsity, args.domain is not None and args.noise == "gaussian"),
+        "--users": (args.users, args.bound_method == "output-perturbation"),
+    }
+    for flag, (number, is_used) in uses.items():
+        if number is not None and not is_used:
+            raise ParameterError(f"{flag} {number} is of no use here (see --help): leave it out")
     if args.domain is None and not 0 < args.for_delta < 0.5:
         raise ParameterError(
             "--for-delta must be positive, and below 1/2, if the items are not known beforehand, got "
@@ -100,11 +127,17 @@ def make_transform(
         objective=args.objective or "error",
         noise=args.noise,
         max_per_item=args.max_per_item,
+        **{name: value for name, value in _weights(args).items() if value is not None},
         relation=Relation.parse(args.relation),
         release=release,
         item_type=item_type,
         shards=shards,
     )
+
+
+def _weights(args: argparse.Namespace) -> dict[str, Any]:
+    """Parameters of single methods, None where they are not given."""
+    return {"kappa": args.kappa, "sparsity": args.sparsity, "users": args.users}
 
 
 def _for_budget(args: argparse.Namespace) -> Budget:
@@ -125,6 +158,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         "max_per_item": args.max_per_item,
         "noise": args.noise,
         "public_domain": args.domain is not None,
+        **_weights(args),
     }
     return Plan(ChooseRow(transform, args.output_files), transform.guarantee(), parameters, files="bound")
 

@@ -18,7 +18,7 @@ from headcount.mechanisms.chosen import ChosenBound
 from headcount.mechanisms.distribution import DistributionRelease
 from headcount.mechanisms.distribution_plan import METHODS, DistributionPlan
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.hypothesis import MOST_USERS
+from headcount.mechanisms.hypothesis import KINDS, MOST_USERS
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.samples_per_user import RULES
 from headcount.mechanisms.value_counts import MOST_SAMPLES
@@ -59,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto takes the one with the least error to expect (default: %(default)s)",
     )
+    group.add_argument(
+        "--hypothesis",
+        choices=KINDS,
+        default=KINDS[0],
+        help="how dense and sparse choose probabilities: ks by the largest difference of distribution functions, phs by all "
+        "pairs of hypotheses, as in the paper, which needs more users (default: %(default)s)",
+    )
     options.add_output(parser)
     options.add_release(parser)
 
@@ -73,6 +80,8 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.method == "gaussian" and options.make_budget(args).delta == 0:
         raise ParameterError("--method gaussian needs a --delta above 0, got 0.0")
+    if args.method in ("gaussian", "laplace") and args.hypothesis != KINDS[0]:
+        raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 
 
 def make_transform(
@@ -85,6 +94,7 @@ def make_transform(
         args.samples_per_user,
         args.method,
         args.users,
+        args.hypothesis,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -99,9 +109,23 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         "samples_per_user": plan.samples,
         "users": plan.users,
         "method": plan.plans()[0].method if given else plan.method,
+        "hypothesis": plan.hypothesis,
     }
     guarantee = transform.guarantee()
-    return Plan(transform.with_decision() if plan.choice is not None else transform, guarantee, parameters, _FILES)
+    decided = transform.with_decision() if plan.choice is not None else transform
+    return Plan(decided, guarantee, parameters, _FILES, _note(plan))
+
+
+def _note(plan: DistributionRelease) -> str | None:
+    """What a reader must know of the errors where "phs" may have too few users, which the noisy number of them tells."""
+    if plan.hypothesis == "ks" or plan.users is not None:
+        return None
+    if plan.choice is None and all(each.least_users() == 1 for each in plan.plans()):
+        return None
+    return (
+        "--hypothesis phs needs many users (see --explain): where the noisy number of them is too small, the errors are 1 and "
+        "the probabilities say nothing"
+    )
 
 
 def explain(plan: DistributionRelease) -> str:
@@ -128,7 +152,9 @@ def explain(plan: DistributionRelease) -> str:
 def _expected(plan: DistributionPlan) -> str:
     numbers = [plan.users] if isinstance(plan.users, int) else _TYPICAL_USERS
     errors = ", ".join(f"{plan.l1_error(users):.3g} for {users:,} users" for users in numbers)
-    return f"{plan.samples:,} of each user's samples, method {plan.method}: {errors}"
+    least = plan.least_users()
+    needed = f"; by phs, fewer than {least:,} users are too few" if least > 1 else ""
+    return f"{plan.samples:,} of each user's samples, method {plan.method}: {errors}{needed}"
 
 
 def plot(rows: Sequence[tuple[str, float, float]]) -> str:
@@ -142,6 +168,8 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
         low, high = (round(_BAR * max(0.0, end) / most) for end in (probability - error, probability + error))
         lines.append(f"{name:<20} {probability:>9.4%} +- {error:<8.4%} {'#' * low}{'-' * (high - low)}")
     which = "probabilities" if len(rows) <= _SHOWN else f"{_SHOWN} largest of {len(rows):,} probabilities"
+    if all(error >= 1 for _, _, error in rows):
+        lines.append("errors of 1 say that nothing is known: there are too few users")
     return "\n".join([f"the {which}, with the error to expect:", *lines])
 
 

@@ -7,18 +7,26 @@ import datetime
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.sampled_plan import laplace_w50
+from headcount.mechanisms.sampled_quantiles import QuantileSearch
 from headcount.mechanisms.values import Value
 from headcount.pipelines import options, sampled
 from headcount.pipelines.command import Command
 from headcount.pipelines.job import Plan, run_job
 from headcount.pipelines.source_columns import ValueColumn
-from headcount.transforms.sampled import Quantiles
+from headcount.transforms.sampled import Quantile, Quantiles
 
+METHODS = ("tree", "search")
+_OF_ONE_METHOD = {
+    "levels": "tree",
+    "branching": "tree",
+    "rounds": "search",
+}  # flags, which are None if they are not given
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -46,18 +54,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "at --hi or above counts as just below it",
     )
     group.add_argument(
+        "--method",
+        choices=METHODS,
+        default=METHODS[0],
+        help="tree samples a tree over --lo to --hi once, for all that is asked; search halves --lo to --hi again and again, "
+        "with a new sample each time, for one quantile (default: %(default)s)",
+    )
+    group.add_argument(
         "--levels",
         type=options.whole_number(most=20),
-        default=10,
         metavar="L",
-        help="--lo to --hi is divided into branching^L parts (default: %(default)s)",
+        help="of the tree: --lo to --hi is divided into branching^L parts (default: 10)",
     )
     group.add_argument(
         "--branching",
         type=options.whole_number(2, 1 << 20),
-        default=2,
         metavar="B",
-        help="parts of each part on the next level (default: %(default)s)",
+        help="of the tree: parts of each part on the next level (default: 2)",
+    )
+    group.add_argument(
+        "--rounds",
+        type=options.whole_number(most=20),
+        metavar="R",
+        help="of the search: how often --lo to --hi is halved (default: 10)",
     )
     options.add_output(parser)
     options.add_release(parser)
@@ -102,32 +121,41 @@ def check(args: argparse.Namespace) -> None:
             "--quantile and --range give different rows, so that a job takes one of them: a second job on the same input with "
             "the same key, --release-id and other flags reads the other off the same sample, at no further cost"
         )
+    for flag, method in _OF_ONE_METHOD.items():
+        number = getattr(args, flag)
+        if number is not None and args.method != method:
+            raise ParameterError(f"--{flag} {number} is of no use to --method {args.method}: leave it out")
+    if args.method == "search" and (args.range is not None or len(args.quantile) > 1):
+        asked = "--range" if args.range is not None else f"{len(args.quantile)} times --quantile"
+        raise ParameterError(
+            f"--method search finds one --quantile, got {asked}: take --method tree, which reads off any"
+        )
     if args.item_type is not None:
         raise ParameterError(f"--item-type {args.item_type} is of no use: values are what --lo and --hi are")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantiles:
+def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantile | Quantiles:
     """The transform that the flags ask for."""
-    return Quantiles(
-        options.make_budget(args),
-        args.quantile or [],
-        args.lo,
-        args.hi,
-        args.range or [],
-        levels=args.levels,
-        branching=args.branching,
-        relation=args.relation,
-        release=release,
-        shards=shards,
-        partitions=args.output_files,
-        sample=sampled.sample_name(args),
-    )
+    how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
+    how["partitions"] = args.output_files
+    how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
+    budget = options.make_budget(args)
+    if args.method == "search":
+        (quantile,) = args.quantile
+        return Quantile(budget, quantile, args.lo, args.hi, **how)
+    name = sampled.sample_name(args)
+    return Quantiles(budget, args.quantile or [], args.lo, args.hi, args.range or [], sample=name, **how)
 
 
 def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, shards)
     asked = "quantiles" if args.quantile else "ranges"
+    plan = transform.plan
+    if isinstance(plan, QuantileSearch):
+        size = {"rounds": plan.rounds}
+    else:
+        size = {"levels": plan.levels, "branching": plan.branching}
     parameters = options.shared_parameters(args, int) | {
         "item_type": None,
         "max_item_bytes": None,
@@ -135,32 +163,38 @@ def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
         "lo": str(args.lo),
         "hi": str(args.hi),
         asked: len(args.quantile or args.range),
-        "levels": args.levels,
-        "branching": args.branching,
-        "rate": float(transform.plan.plan.rate),
-        "threshold": transform.plan.plan.threshold,
+        "method": args.method,
+        **size,
+        "rate": float(plan.plan.rate),
+        "threshold": plan.plan.threshold,
     }
     return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked)
 
 
-def explain(transform: Quantiles, budget: Budget) -> str:
+def explain(transform: Quantile | Quantiles, budget: Budget) -> str:
     """The promise and what it costs, in words, before anything is read."""
     plan, leaves = transform.plan.plan, transform.plan.leaves
-    noisy = laplace_w50(budget, plan.relation, plan.compositions)
+    found = f"{plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
     of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
-    return "\n".join(
-        [
-            transform.guarantee().words(),
-            "",
+    if isinstance(transform.plan, QuantileSearch):
+        lines = [
+            f"halved {transform.plan.rounds} times, down to one of {leaves.count:,} equal parts",
+            f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
+            f" a half of {found}",
+            f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
+            " at most in each round",
+        ]
+    else:
+        noisy = laplace_w50(budget, plan.relation, plan.compositions)
+        lines = [
             f"{leaves.count:,} equal parts, on {transform.plan.levels} levels",
             f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
-            f" part of {plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %",
+            f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
             " a chance of 50 %",
             f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most",
-            "a user counts with one of its values",
         ]
-    )
+    return "\n".join([transform.guarantee().words(), "", *lines, "a user counts with one of its values"])
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:

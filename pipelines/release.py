@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from headcount.mechanisms.count_release import CountRelease
+from headcount.mechanisms.count_release import FIRST_EPSILON, CountRelease
 from headcount.mechanisms.frames import LARGEST_FRAME
 from headcount.mechanisms.randomness import Release
 from headcount.mechanisms.steps import MAX_BOUND
@@ -46,6 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep to a small --relative-error also where a count then costs more than finding it",
     )
+    group.add_argument(
+        "--start-epsilon",
+        type=options.number,
+        default=FIRST_EPSILON,
+        metavar="E",
+        help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
+    )
     options.add_output(parser)
     options.add_release(parser)
 
@@ -72,6 +79,7 @@ def make_transform(
         args.max_per_item,
         args.noise_reduction,
         args.strict_target,
+        args.start_epsilon,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -86,6 +94,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         "max_per_item": args.max_per_item,
         "noise_reduction": args.noise_reduction,
         "strict_target": args.strict_target,
+        "start_epsilon": args.start_epsilon,
     }
     return Plan(transform.with_decision(), transform.guarantee(), parameters)
 

@@ -27,14 +27,21 @@ from headcount.mechanisms.errors import HeadcountError, InputError, ParameterErr
 from headcount.mechanisms.guarantee import Guarantee, compose
 from headcount.mechanisms.keys import Release, ephemeral_key
 from headcount.mechanisms.relation import Relation
-from headcount.pipelines import failures, options
+from headcount.pipelines import failures, options, yaml_parts
 from headcount.pipelines.command import Command
 from headcount.pipelines.domain import read_domain
 from headcount.transforms.contributions import Contributions
 from headcount.transforms.releases import in_expansion_service
+from headcount.transforms.sampled import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
-_MADE_HERE = ("budget", "release", "partitions")  # parameters of transforms that a pipeline file does not give
+# The budget of the release that a bound is chosen for, in place of `release_budget`.
+_LATER = {
+    "for_epsilon": inspect.Parameter("for_epsilon", inspect.Parameter.KEYWORD_ONLY, annotation="float"),
+    "for_delta": inspect.Parameter("for_delta", inspect.Parameter.KEYWORD_ONLY, annotation="float", default=0.0),
+}
+# Parameters of transforms that a pipeline file does not give.
+_MADE_HERE = ("budget", "release_budget", "release", "partitions")
 _ITEM_TYPES = {"str": str, "int": int}
 _FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
@@ -51,24 +58,28 @@ class Step(beam.PTransform):
     def __init__(self, transform: Callable[..., Any], config: Mapping[str, Any]) -> None:
         super().__init__()
         given = {name: value for name, value in config.items() if value is not None}
-        columns = _parameters(Contributions)
         own = _own_parameters(transform)
+        of_values = "value" in own  # such a transform has its columns itself
+        columns = {} if of_values else _parameters(Contributions)
+        if "ranges" in own and "ranges" in given:
+            given = {"quantiles": []} | given  # ranges alone are enough
         release = [name for name in vars(_release_parser().parse_args([])) if name not in own]
         budget = [*_BUDGET, "rho"] if "Zcdp" in str(_parameters(transform)["budget"].annotation) else [*_BUDGET]
         _refuse_unknown(transform.__name__, given, [*columns, *budget, *own, *release])
         if "rho" in given and "epsilon" in given:
             raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
         _check_missing(given, own)
-        _check_texts(given, ["user", "item", "count", *release])
+        _check_texts(given, ["user", "item", "count", "value", *release])
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
         self._transform = transform
-        self._contributions = Contributions(**_those(given, columns))
-        names = {"user": "user", "item": "item"} | _those(given, ("user", "item", "count"))
+        self._contributions = None if of_values else Contributions(**_those(given, columns))
+        holds = "value" if of_values else "item"
+        names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
         self._columns = list(names.values())
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
-        self._arguments = _arguments(_those(given, own), given.get("max_item_bytes", MAX_ITEM_BYTES))
+        self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in _those(given, release).items()]
         self._release = _in_yaml(_release_parser().parse_args, flags)
         self._guarantee: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
@@ -80,10 +91,13 @@ class Step(beam.PTransform):
         """What is promised, before anything runs."""
         return self._guarantee
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | dict[str, beam.PCollection]:
         _check_columns(rows, self._columns)
         release = self._make_release(rows.pipeline)
-        return rows | "Contributions" >> self._contributions | self._make(release)
+        if self._contributions is not None:
+            rows = rows | "Contributions" >> self._contributions
+        result = rows | self._make(release)
+        return result._asdict() if isinstance(result, QuantilesAndRanges) else result
 
     def _make_release(self, pipeline: beam.Pipeline) -> Release:
         if isinstance(pipeline.runner, _NoRunner):  # the real key may be on the workers alone
@@ -117,16 +131,21 @@ TopItems = _factory(transforms.TopItems)
 Plume = _factory(transforms.Plume)
 SampledHistogram = _factory(transforms.SampledHistogram)
 HeavyHitters = _factory(transforms.HeavyHitters)
+Quantile = _factory(transforms.Quantile)
+Quantiles = _factory(transforms.Quantiles)
 AnonymizedHistogram = _factory(transforms.AnonymizedHistogram)
 Entropy = _factory(transforms.Entropy)
 SupportSize = _factory(transforms.SupportSize)
 SupportCoverage = _factory(transforms.SupportCoverage)
 LearnDistribution = _factory(transforms.LearnDistribution)
+ChooseBound = _factory(transforms.ChooseBound)
+NoisyCounts = _factory(yaml_parts.NoisyCounts)
 
 
 def _own_parameters(transform: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a transform that a pipeline file gives."""
-    return {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
+    own = {name: parameter for name, parameter in _parameters(transform).items() if name not in _MADE_HERE}
+    return own | (_LATER if "release_budget" in _parameters(transform) else {})
 
 
 def _check_missing(given: Mapping[str, Any], own: Mapping[str, inspect.Parameter]) -> None:
@@ -190,12 +209,26 @@ def _number(name: str, value: Any) -> float:
     raise ParameterError(f"{name} must be a number, got {value!r}")
 
 
-def _arguments(given: dict[str, Any], max_item_bytes: int) -> dict[str, Any]:
+def _later_budget(for_epsilon: float, for_delta: float = 0.0) -> Budget:
+    try:
+        return Budget(for_epsilon, for_delta)
+    except ParameterError as error:  # it begins with epsilon or delta
+        raise ParameterError(f"for_{error}") from None
+
+
+def _arguments(
+    given: dict[str, Any], parameters: Mapping[str, inspect.Parameter], max_item_bytes: int
+) -> dict[str, Any]:
     """The transform's own parameters, with types and files for the words that stand for them."""
     item_type = given.get("item_type", "str")
     if item_type not in ("str", "int"):
         raise ParameterError(f"item_type must be str or int, got {item_type!r}")
-    arguments = dict(given)
+    arguments = yaml_parts.read_values(given) if "lo" in parameters else dict(given)
+    for name, value in given.items():
+        if isinstance(value, str) and parameters[name].annotation in ("float", "float | None"):
+            arguments[name] = _number(name, value)
+    if "for_epsilon" in parameters:
+        arguments["release_budget"] = _later_budget(**{name: arguments.pop(name) for name in _LATER if name in given})
     if "item_type" in given:
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")

@@ -64,7 +64,9 @@ class LearnDistribution(beam.PTransform):
     samples are left out, and those with more count with a uniform sample of that many; "auto" and "median" choose the number
     privately, and "buckets" learns from users of all sizes apart. `users` is the number of users with so many samples, if it
     is public. The methods are "dense", "sparse", "gaussian" and "laplace"; "auto" takes the one with the least error to
-    expect, from public numbers alone. All users' samples are taken to be from one distribution: where they are not, the
+    expect, from public numbers alone. `hypothesis` is how "dense" and "sparse" choose probabilities: "ks", or "phs", the
+    paper's own, which needs more users: too few public `users` are refused, and if the noisy number of them is too small, the
+    errors of all rows are 1. All users' samples are taken to be from one distribution: where they are not, the
     result is biased, and as private. It is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), or with
     `partitions=N` one element (k, record batch of item, probability and error) for each k < N, sorted by item.
     """

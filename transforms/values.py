@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches import CONTRIBUTIONS
 from headcount.mechanisms.contributions import MAX_ITEM_BYTES, Place, column_of
@@ -59,6 +60,8 @@ class _ToLeaves(_ToBatches):
     def _flush(self) -> pa.RecordBatch:
         place = self._place({})
         user = column_of(self._users, place.user, place)
+        if any(isinstance(each, Timestamp) for each in self._items):  # as Beam's schemas hold times
+            self._items = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in self._items]
         value = value_column(self._items, place.item, place)
         self._users, self._items, self._counts = [], [], []
         return self._batch(user, value, None, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.external import ExternalTransform
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.yaml import main as beam_yaml
 
 from headcount import transforms
@@ -360,6 +362,21 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
             {"epsilon": 1, "delta": "1e-6", "domain": ["tea"], "samples_per_user": 1},
             {"item", "probability", "error"},
         ),
+        (
+            yaml_provider.LearnDistribution,
+            {"epsilon": 1, "domain": ["tea"], "samples_per_user": 1, "method": "dense", "hypothesis": "phs"},
+            {"item", "probability", "error"},
+        ),
+        (
+            yaml_provider.ChooseBound,
+            {"epsilon": 0.1, "for_epsilon": 0.9, "for_delta": "1e-6"},
+            {"bound", "max_per_item", "noise"},
+        ),
+        (
+            yaml_provider.NoisyCounts,
+            {"epsilon": 1, "delta": "1e-6", "bounding": [{"LimitItems": 2}, {"LimitPerItem": 1}]},
+            {"item", "count", "stddev"},
+        ),
     ],
 )
 def test_the_other_steps_give_rows_with_a_schema(collect, make, config, columns):
@@ -446,6 +463,140 @@ def test_the_models_without_trust_are_steps_without_a_key(tmp_path):
 def test_wrong_parameters_of_the_models_are_refused(make, config, message):
     with pytest.raises(ParameterError, match=message):
         getattr(yaml_models, make)(**config)
+
+
+def _written(directory: Path, name: str) -> list[dict[str, Any]]:
+    (path,) = directory.glob(f"{name}-*")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_quantiles_and_ranges_are_two_outputs_of_one_step_and_a_search_is_another(tmp_path, make_release, collect):
+    """From a file, with the rows of the transforms in Python."""
+    release = make_release("values")
+    key = {"key_file": str(release.key_source.path), "release_id": "values"}
+    age = np.random.default_rng(2).beta(2, 5, 3000) * 100
+    people = pa.table({"who": [f"u{k}" for k in range(3000)], "age": age})
+    pq.write_table(people, tmp_path / "people.parquet")
+    shared = {"user": "who", "value": "age", "epsilon": 2, "delta": "1e-4", "lo": 0, "hi": "100"} | key
+    tree = {"quantiles": [0.5, 0.9], "ranges": [[0, 25], ["25", 100]], "levels": 4}
+    steps = [
+        {"type": "ReadFromParquet", "name": "Read", "config": {"path": str(tmp_path / "people.parquet")}},
+        {"type": "HeadcountQuantiles", "name": "Tree", "input": "Read", "config": shared | tree},
+        {"type": "HeadcountQuantile", "name": "Search", "input": "Read", "config": shared | {"q": 0.5, "rounds": 4}},
+    ]
+    for output in ("Tree.quantiles", "Tree.ranges", "Search"):
+        config = {"path": str(tmp_path / output), "num_shards": 1}
+        steps.append({"type": "WriteToJson", "name": f"Write{output}", "input": output, "config": config})
+    text = _pipeline_yaml(", ".join(map(json.dumps, steps))).replace("type: chain, ", "")
+    beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
+    in_python = {"user": "who", "value": "age", "release": release}
+    budget = Budget(2, 1e-4)
+    made = transforms.Quantiles(budget, [0.5, 0.9], 0, 100, [(0, 25), (25, 100)], levels=4, **in_python)
+    search = transforms.Quantile(budget, 0.5, 0, 100, 4, **in_python)
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create(people.to_batches())
+        results = {**(rows | "Tree" >> _Inside(made))._asdict(), "search": rows | "Search" >> _Inside(search)}
+        named = (result | f"As {name}" >> beam.Map(_named, name) for name, result in results.items())
+        return tuple(named) | beam.Flatten()
+
+    expected: dict[str, list[dict[str, Any]]] = {}
+    for name, row in collect(build):
+        expected.setdefault(name, []).append(row)
+    found = {"quantiles": "Tree.quantiles", "ranges": "Tree.ranges", "search": "Search"}
+    for name, written in found.items():
+        rows = _written(tmp_path, written)
+        assert [list(row) for row in rows] == [list(row) for row in expected[name]]
+        for row, wanted in zip(rows, expected[name], strict=True):
+            assert list(row.values()) == pytest.approx(list(wanted.values()), abs=1e-9)  # JSON has ten decimals
+    assert len(expected["ranges"]) == 2 and abs(expected["search"][0]["value"] - np.median(age)) < 25
+
+
+def _named(row: Any, name: str) -> tuple[str, dict[str, Any]]:
+    return name, row._asdict()
+
+
+def test_numbers_with_an_exponent_are_numbers_in_all_steps():
+    config = yaml.safe_load("{epsilon: 1, delta: 1e-6, q: 5e-1, lo: 0, hi: 1e2}")
+    assert config["q"] == "5e-1" and config["hi"] == "1e2"
+    made = yaml_provider.Quantile(**config)._make(None)
+    assert made.plan.quantile == Fraction(1, 2) and made.plan.leaves.hi == 100
+    assert yaml_provider.HeavyHitters(epsilon=1, delta=1e-6, phi="1e-2", users=10**6)._make(None).plan is not None
+
+
+def test_times_are_texts_in_the_file_and_texts_or_times_in_the_rows(collect):
+    """300 users at noon of the fourth, on a grid of days: all of the levels agree."""
+    config = {"epsilon": 2, "delta": 1e-4, "lo": "2030-01-01", "hi": "2030-01-09", "levels": 3, "quantiles": [0.5]}
+    noon = "2030-01-04T12:00:00"
+    for value in (noon, Timestamp.from_rfc3339(f"{noon}Z")):
+        rows = [beam.Row(user=f"u{k}", value=value) for k in range(300)]
+        (found,) = collect(lambda pipeline, rows=rows: pipeline | beam.Create(rows) | yaml_provider.Quantiles(**config))
+        assert found.value in ("2030-01-04", "2030-01-05") and found.quantile == 0.5
+
+
+VALUES = {"epsilon": 1, "delta": 1e-6, "lo": 0, "hi": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "message"),
+    [
+        (yaml_provider.Quantile, VALUES, "missing q$"),
+        (yaml_provider.Quantile, VALUES | {"q": 0.5, "item": "age"}, "unknown parameter 'item' of Quantile"),
+        (yaml_provider.Quantile, VALUES | {"q": 0.5, "lo": "low"}, "^lo must be a number, or a date or time"),
+        (yaml_provider.Quantile, VALUES | {"q": "half"}, "^q must be a number, got 'half'"),
+        (yaml_provider.Quantile, VALUES | {"q": 0.5, "value": 7}, "^value must be a text"),
+        (yaml_provider.Quantiles, VALUES, "missing quantiles$"),
+        (yaml_provider.Quantiles, VALUES | {"quantiles": 0.5}, "^quantiles must be a list, got 0.5"),
+        (yaml_provider.Quantiles, VALUES | {"ranges": [[0, 1, 2]]}, r"list of pairs .* got \[0, 1, 2\] in it"),
+        (yaml_provider.Quantiles, VALUES | {"ranges": [[0, "x"]]}, "a range must be a number, or a date"),
+        (yaml_provider.ChooseBound, {"epsilon": 0.1}, "missing for_epsilon"),
+        (yaml_provider.ChooseBound, {"epsilon": 0.1, "for_epsilon": -1}, "^for_epsilon must be .* got -1"),
+        (yaml_provider.ChooseBound, {"epsilon": 1, "release_budget": 1}, "unknown parameter 'release_budget'"),
+        (yaml_provider.NoisyCounts, {"epsilon": 1, "delta": 1e-6}, "missing bounding"),
+        (yaml_provider.NoisyCounts, PROMISE | {"bounding": []}, "unknown parameter 'bound'"),
+        (
+            yaml_provider.LearnDistribution,
+            {"epsilon": 1, "domain": ["a"], "hypothesis": "tv"},
+            "hypothesis must be one",
+        ),
+    ],
+)
+def test_wrong_values_and_later_budgets_are_refused(make, config, message):
+    with pytest.raises(ParameterError, match=message):
+        make(**config)
+
+
+@pytest.mark.parametrize(
+    ("bounding", "message"),
+    [
+        ([], r"bounding must be a list such as .* of RandClip, .* got \[\]"),
+        ([{"LimitItem": 5}], "got {'LimitItem': 5} in it"),
+        ([{"LimitItems": 5}], "l1"),  # is no bound for noise
+        ([{"LimitItems": 0}], "bounding: LimitItems: items must be an integer from 1"),
+        ([{"ClipNorm": {"limit": 5}}], "bounding: ClipNorm does not take {'limit': 5}"),
+        ([{"ClipNorm": 5}, {"LimitItems": 5}], "put ClipNorm last"),
+    ],
+)
+def test_wrong_boundings_are_refused(bounding, message):
+    with pytest.raises(ParameterError, match=message):
+        yaml_provider.NoisyCounts(epsilon=1, delta=1e-6, bounding=bounding)
+
+
+def test_counts_bounded_by_hand_promise_what_the_steps_add_up_to(collect, make_release):
+    """The same rows as the parts in Python, for a domain: what lies outside of it does not use up a user's bound."""
+    release = make_release("parts")
+    key = {"key_file": str(release.key_source.path), "release_id": "parts"}
+    config = {"epsilon": 1, "domain": ["tea", "water"], "bounding": [{"ClipNorm": {"bound": 2, "p": 1}}]}
+    step = yaml_provider.NoisyCounts(**config, **key)
+    assert step.guarantee() == transforms.NoisyCounts(Budget(1), transforms.ClipNorm(2).bound, ["tea"]).guarantee()
+    rows = [beam.Row(user=f"u{k}", item=item) for k in range(50) for item in ("tea", "coffee", "cake")]
+    found = dict(row[:2] for row in collect(lambda pipeline: pipeline | beam.Create(rows) | step))
+    assert found.keys() == {"tea", "water"}
+    assert abs(found["tea"] - 50) < 30  # scale 2: more noise has a probability below 1e-6; 33 with coffee and cake
+    with_delta = {"epsilon": 1, "delta": "1e-6", "relation": "replace"}
+    step = yaml_provider.NoisyCounts(**with_delta, bounding=[{"LimitPerItem": 2}, {"LimitItems": 5}])
+    bound = transforms.Bound(l0=5, l1=10, linf=2)
+    assert step.guarantee() == transforms.NoisyCounts(Budget(1, 1e-6), bound, relation="replace").guarantee()
 
 
 def test_rho_is_for_the_steps_that_take_it_and_in_place_of_epsilon():

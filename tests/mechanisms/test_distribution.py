@@ -201,6 +201,30 @@ def test_phs_is_as_good_where_there_are_enough_users():
     assert mean_errors(10, 100, 2000, [("dense", "phs")], 5)["dense", "phs"] < 0.017
 
 
+@pytest.mark.parametrize("method", ["dense", "sparse"])
+def test_phs_tells_where_there_are_too_few_users(method):
+    """The alpha of a quarter is what one user more allows. Below it every error is 1, and "auto" takes another method."""
+    plan = plan_distribution(BUDGET, 10, 100, Relation.ADD_REMOVE, 1000, method, "phs")
+    least = plan.least_users()
+    assert 100 < least < 1000
+    enough, few = plan.choice(least, 1), plan.choice(least - 1, 1)
+    assert not enough.has_too_few_users and few.has_too_few_users
+    size = 1.26 * math.sqrt(100) / 0.125
+    assert 4 * math.log(size / 0.05) / (1.5 * float(enough.epsilon) * least) == pytest.approx(0.25, rel=0.01)
+    p = np.array([0.1] + [0.001] * 9)  # of which "sparse" chooses one
+    assert plan.errors(p, least - 1)[0] == 1 and plan.errors(p, least)[0] < 0.1
+    ks = plan_distribution(BUDGET, 10, 100, Relation.ADD_REMOVE, 1000, method)
+    assert ks.least_users() == 1 and ks.errors(p, least - 1)[0] < 0.1
+
+
+def test_auto_does_not_take_phs_for_too_few_users():
+    """At 1,000 samples choices are the best for 5,000 users, by both; for 300 those of "phs" say nothing."""
+    for users, expected in ((5000, {"ks": "dense", "phs": "dense"}), (300, {"ks": "dense", "phs": "laplace"})):
+        for hypothesis, method in expected.items():
+            plan = plan_distribution(BUDGET, 10, 1000, Relation.ADD_REMOVE, users, "auto", hypothesis)
+            assert plan.method == method
+
+
 def test_the_error_falls_with_the_samples_where_that_of_the_baselines_does_not():
     """From 100 to 1000 samples, with so few users that privacy is what costs: slopes in log-log scale."""
     ways = [("dense", "ks"), ("gaussian", "ks"), ("laplace", "ks")]
@@ -218,14 +242,17 @@ def test_sparse_beats_adding_noise_where_there_are_more_symbols_than_samples():
     assert error["sparse"] < 0.85 * error["laplace"] < 0.5 * error["gaussian"]
 
 
-@pytest.mark.parametrize("method", ["dense", "sparse", "gaussian", "laplace"])
+@pytest.mark.parametrize(
+    ("method", "hypothesis"),
+    [("dense", "ks"), ("dense", "phs"), ("sparse", "ks"), ("sparse", "phs"), ("gaussian", "ks"), ("laplace", "ks")],
+)
 @pytest.mark.parametrize(("k", "samples", "users"), [(30, 60, 5000), (200, 20, 20_000)])
-def test_the_expected_error_is_near_the_true_one(method, k, samples, users):
+def test_the_expected_error_is_near_the_true_one(method, hypothesis, k, samples, users):
     p = np.random.default_rng(6).dirichlet(np.ones(k))
     truth, told = [], []
     for seed in range(4):
         counts = np.random.default_rng([8, seed]).multinomial(samples, p, users)
-        rows = learned(counts, samples, method, Relation.ADD_REMOVE, seed=seed)
+        rows = learned(counts, samples, method, Relation.ADD_REMOVE, seed=seed, hypothesis=hypothesis)
         truth.append(off(rows, p))
         told.append(l1_error(rows))
     assert 0.7 < np.mean(told) / np.mean(truth) < 1.5
@@ -399,7 +426,8 @@ def test_baselines_do_not_pay_for_a_number_of_users_that_they_do_not_need():
         ({"users": 0}, "users must be an integer from 1 to .*, got 0"),
         ({"users": True}, "users must be an integer"),
         ({"users": 10, "samples_per_user": "auto"}, "leave users out"),
-        ({"users": 30, "hypothesis": "phs", "method": "dense"}, "users = 30 are too few"),
+        ({"users": 30, "hypothesis": "phs", "method": "dense"}, "users must be at least 133 for .* 'phs' .* got 30"),
+        ({"users": 30, "hypothesis": "phs", "method": "sparse"}, "users must be at least 274 for .* 'phs' .* got 30"),
         ({"budget": 1.0}, "must be a Budget"),
     ],
 )

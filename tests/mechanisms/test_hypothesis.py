@@ -156,6 +156,18 @@ def test_the_choice_is_near_the_truth(kind):
         assert off < 4 * choice.alpha if kind == "phs" else off < 40 / (0.25 * users) + 5 * 0.5 / math.sqrt(users)
 
 
+def test_phs_takes_what_is_rare_for_its_edge():
+    """Probabilities of a fifth and of a half of the edge: all choices are within a step of the cover of the edge, none is near
+    the truth (others have a probability below 1e-4 by the exact law, and nothing is drawn). "ks" has no edge."""
+    choice = BinomialChoice(20, 20_000, Fraction(1, 10), "phs")
+    for share in (0.2, 0.5):
+        table = binomial_table(share * choice.edge, 20, 20_000)
+        law = probabilities(choice.exponents(table))
+        near = np.abs(choice.candidates - choice.edge) < 0.2 * choice.edge
+        assert near.any() and law[~near].sum() < 1e-4
+    assert BinomialChoice(20, 20_000, Fraction(1, 10)).edge == 0
+
+
 @pytest.mark.parametrize("kind", ["ks", "phs"])
 def test_choices_have_the_stated_law(kind):
     """2500 symbols with one table: the chosen places against the exact probabilities, in ten groups of about equal weight.

@@ -104,6 +104,39 @@ def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):
     assert report["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
 
 
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--for-delta", "1e-6", "--bound-method", "gem", "--kappa", "1.5"], {"kappa": 1.5}),
+        (["--domain", "{}", "--noise", "gaussian", "--for-delta", "1e-6", "--sparsity", "7"], {"sparsity": 7}),
+    ],
+)
+def test_what_single_methods_take_is_handed_on(place, flags, expected):
+    words = ["--epsilon", "0.1", "--for-epsilon", "0.9", *(flag.format(place / "domain.txt") for flag in flags)]
+    args, _ = options.parse(bound.COMMAND, words)
+    bound.check(args)
+    (step,) = bound.make_transform(args, None, str, None).guarantee().mechanisms
+    assert step.details.items() >= expected.items()
+
+
+def test_a_guess_of_the_users_is_handed_on(place):
+    for flags, users in (([], 100_000), (["--users", "5000"], 5000)):
+        words = [
+            "--epsilon",
+            "0.1",
+            "--for-epsilon",
+            "0.9",
+            "--for-delta",
+            "1e-6",
+            "--domain",
+            str(place / "domain.txt"),
+        ]
+        words += ["--noise", "gaussian", "--bound-method", "output-perturbation"]
+        args, _ = options.parse(bound.COMMAND, [*words, *flags])
+        bound.check(args)
+        assert bound.make_transform(args, None, str, None)._choice.users == users
+
+
 def test_the_bound_alone(place, tmp_path, capsys):
     shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
     report = run("bound", place, tmp_path / "out", *shape, "--output-files", 2)
@@ -126,6 +159,9 @@ def test_the_bound_alone(place, tmp_path, capsys):
         (histogram, ["--objective", "fun"], ["--objective", "'fun'"]),
         (histogram, ["--objective", "items", "--domain", "d"], ["--objective items", "--domain"]),
         (bound, [], ["missing --for-epsilon"]),
+        (bound, ["--for-epsilon", "1", "--kappa", "3"], ["--kappa 3.0 is of no use here"]),
+        (bound, ["--for-epsilon", "1", "--domain", "d", "--sparsity", "3"], ["--sparsity 3 is of no use here"]),
+        (bound, ["--for-epsilon", "1", "--users", "3"], ["--users 3 is of no use here"]),
         (bound, ["--for-epsilon", "1"], ["--for-delta must be positive"]),
         (bound, ["--for-epsilon", "1", "--for-delta", "0.6"], ["--for-delta must be", "below 1/2", "got 0.6"]),
         (bound, ["--for-epsilon", "1", "--for-delta", "1e-6", "--delta", "1e-7"], ["--delta 1e-07", "dp-gd"]),

@@ -13,7 +13,9 @@ import pytest
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.distribution import learn_distribution
+from headcount.mechanisms.distribution_plan import plan_distribution
 from headcount.mechanisms.randomness import KeyFile, Release
+from headcount.mechanisms.relation import Relation
 from headcount.pipelines.distribution import plot
 from tests.fixed_key import write_fixed_key
 
@@ -48,6 +50,10 @@ def domain(tmp_path_factory):
             ["--samples-per-user", "20", "--method", "dense", "--users", "1000", "--format", "csv"],
             {"samples_per_user": 20, "method": "dense", "users": 1000},
         ),
+        (
+            ["--samples-per-user", "20", "--method", "dense", "--hypothesis", "phs"],
+            {"samples_per_user": 20, "method": "dense", "hypothesis": "phs"},
+        ),
     ],
 )
 def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, given):
@@ -67,6 +73,8 @@ def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, 
     assert [row["item"] for row in expected] == ITEMS
     report = json.loads((out / "report.json").read_text())
     assert report["guarantee"]["epsilon"] == 1 and report["parameters"]["symbols"] == 25
+    assert report["parameters"]["hypothesis"] == given.get("hypothesis", "ks")
+    assert ("the errors are 1 and the probabilities say nothing" in str(report.get("note"))) == ("phs" in flags)
     if release.choice is not None:
         chosen = report["chosen"]["samples_per_user"]
         assert 5 <= chosen <= 60 and report["parameters"]["samples_per_user"] == "auto"
@@ -112,6 +120,38 @@ def test_explain_tells_the_promise_and_the_errors(run, domain):
     assert "public 700" in said and "50 of each user's samples, method sparse" in said and "for 700 users" in said
     _, said, _ = run(*SHAPE, "--domain", domain, "--samples-per-user", "buckets", "--explain")
     assert "16 of each user's samples" in said and "all of the budget" in said
+
+
+def test_the_papers_hypothesis_selection_is_a_choice_and_says_how_many_users_it_needs(run, domain):
+    """Too few public users are refused by their number; where it is counted with noise, --explain tells how many are needed."""
+    phs = [*SHAPE, "--domain", domain, "--hypothesis", "phs", "--explain"]
+    status, said, _ = run(*phs, "--samples-per-user", "100", "--method", "dense")
+    least = plan_distribution(Budget(1, 1e-6), 25, 100, Relation.ADD_REMOVE, None, "dense", "phs").least_users()
+    assert status == 0 and "by phs, epsilon of each" in said and f"fewer than {least:,} users are too few" in said
+    assert "too few" not in run(*phs, "--samples-per-user", "100", "--method", "auto")[1], (
+        "laplace has less error there"
+    )
+    _, said, _ = run(*phs)
+    assert "method auto, choices by phs" in said and "too few" in said
+    given = ["--samples-per-user", "100", "--method", "dense", "--users"]
+    least = plan_distribution(Budget(1, 1e-6), 25, 100, Relation.ADD_REMOVE, 9, "dense", "phs").least_users()
+    status, _, err = run(*phs, *given, least - 1)
+    assert status == 2 and f"--users must be at least {least} for the hypothesis 'phs'" in err[0]
+    assert run(*phs, *given, least)[0] == 0
+    status, _, err = run(*phs, "--method", "laplace")
+    assert status == 2 and "--hypothesis phs is of no use to --method laplace" in err[0]
+
+
+def test_too_few_users_are_told_by_the_errors(run, events, domain, tmp_path):
+    """1,000 users are too few here: the noisy number of them says so, and no row looks like a result."""
+    words = ["--input", events, "--domain", domain, "--output", tmp_path / "out", "--samples-per-user", "20"]
+    shape = [word if word != "1" else "0.25" for word in SHAPE]
+    status, said, _ = run(*shape, *words, "--method", "dense", "--hypothesis", "phs")
+    plan = plan_distribution(Budget(0.25, 1e-6), 25, 20, Relation.ADD_REMOVE, None, "dense", "phs")
+    assert plan.least_users() > 1000 + 16 * plan.users.stddev  # more noise has a probability below 1e-9
+    assert status == 0 and said.splitlines()[-1] == "errors of 1 say that nothing is known: there are too few users"
+    table = pq.read_table(tmp_path / "out" / "distribution-00000-of-00001.parquet")
+    assert set(table["error"].to_pylist()) == {1.0}
 
 
 @pytest.mark.parametrize(

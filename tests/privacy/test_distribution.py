@@ -16,6 +16,7 @@ import pytest
 
 from headcount.mechanisms.batches import gather, split_by_user
 from headcount.mechanisms.budget import Budget, Zcdp, zcdp_rho
+from headcount.mechanisms.calibration import NoisePlan
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.distribution import BUCKETS, Steps, estimate, learn_distribution
 from headcount.mechanisms.distribution_plan import choice_epsilon, plan_distribution, touched_symbols
@@ -26,6 +27,9 @@ from headcount.mechanisms.samples_per_user import SamplesChoice
 from headcount.mechanisms.selection import em_exponents, gem_exponents, probabilities
 from headcount.mechanisms.thresholds import gaussian_delta
 from headcount.mechanisms.value_counts import ExactSamplesStep, ValueCounts, merge_values, split_values
+from headcount.pipelines import distribution as command
+from headcount.pipelines import options
+from headcount.transforms.distribution import LearnDistribution
 
 ROUNDING = 1 + 1e-9  # of the audit's own floats
 UNIT = 1 << GRID_BITS
@@ -109,6 +113,56 @@ def test_losses_move_by_one_user_at_most_in_integers(kind):
         a, b = (choice.losses(plus(crowd, int(rng.integers(0, samples + 1))))[0] for _ in range(2))
         most = max(most, int(np.abs(a - b).max()))
     assert most == UNIT
+
+
+# --- as the command line asks for it -----------------------------------------------------------------------------------
+
+
+def commanded(tmp_path, kind: str, epsilon: float, symbols: int, relation: Relation, *more: str) -> LearnDistribution:
+    """The transform of a command line, as the job itself makes it."""
+    path = tmp_path / "domain.txt"
+    path.write_text("".join(f"s{i}\n" for i in range(symbols)))
+    flags = ["--domain", str(path), "--epsilon", str(epsilon), "--hypothesis", kind, "--relation", relation.value]
+    flags += ["--method", "dense", "--samples-per-user", "20", *more]
+    args, _ = options.parse(command.COMMAND, flags)
+    command.check(args)
+    return command.make_transform(args, None, str, None)
+
+
+def drawn_law(choice: BinomialChoice, table: ValueCounts) -> np.ndarray:
+    """The probability of each candidate by the very integers that `estimates` draws with."""
+    excess, places = choice._excess(choice.losses(table)[0])
+    law = np.zeros(len(choice.candidates))
+    law[places] = np.exp(-excess / choice._denominator)
+    return law / law.sum()
+
+
+def spent(transform: LearnDistribution, users: int) -> float:
+    """The privacy loss of the worst pair of neighbours: of all choices that one user can move, and of the number of users."""
+    (plan,) = transform.plan.plans()
+    choice = plan.choice(users)
+    worst = max(np.abs(np.log(drawn_law(choice, a)) - np.log(drawn_law(choice, b))).max() for a, b in neighbours())
+    return plan.touched * float(worst) + (plan.users.epsilon if isinstance(plan.users, NoisePlan) else 0.0)
+
+
+@KINDS
+@pytest.mark.parametrize(("epsilon", "symbols"), [(0.1, 1), (0.4, 3)])
+@pytest.mark.parametrize("relation", Relation)
+def test_what_the_command_draws_by_keeps_its_promise_and_the_printed_exponent_is_caught(
+    tmp_path, monkeypatch, kind, epsilon, symbols, relation
+):
+    """m = 20 and s = 40, as a noisy number may say: too few users for "phs", and as private. The mutation is in the integers
+    that are drawn by: S / (2 epsilon) in place of epsilon S / 2."""
+    transform = commanded(tmp_path, kind, epsilon, symbols, relation)
+    assert transform.plan.hypothesis == kind and transform.guarantee().delta == 0
+    assert 0.5 * epsilon < spent(transform, 40) <= transform.guarantee().epsilon * ROUNDING
+
+    def printed(self: BinomialChoice, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (losses - losses.min()) * self.epsilon.denominator, np.arange(len(losses))
+
+    monkeypatch.setattr(BinomialChoice, "_excess", printed)
+    monkeypatch.setattr(BinomialChoice, "_denominator", property(lambda self: 2 * UNIT * self.epsilon.numerator))
+    assert spent(transform, 40) > 50 * transform.guarantee().epsilon
 
 
 # --- zero counts -------------------------------------------------------------------------------------------------------

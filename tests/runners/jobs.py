@@ -28,6 +28,8 @@ JOBS = {
     "sampled, three items each": "sampled --epsilon 1 --delta 1e-6 --items-per-user 3 --relation replace --output-files 2",
     "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000",
     "quantiles": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
+    "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 "
+    "--method search --rounds 6 --relation replace",
     "ranges": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
     "totals of given items": f"count --epsilon 1 --cap 2 {_ITEMS}",
     "totals, Gaussian": f"count --epsilon 1 --delta 1e-6 --cap 2 --noise gaussian --relation replace --users 4000 {_ITEMS}",
@@ -42,6 +44,8 @@ JOBS = {
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
     "a distribution, sparse": "distribution --epsilon 1 --delta 1e-6 --samples-per-user 8 --method sparse --users 500 "
     "--output-files 2 --domain {domain}",
+    "a distribution by the paper's selection": "distribution --epsilon 2 --delta 1e-6 --samples-per-user 5 --method dense "
+    "--hypothesis phs --domain {domain}",
 }
 
 # Jobs of what has its noise already, and so draw none and need no key.
