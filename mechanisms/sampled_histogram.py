@@ -21,10 +21,7 @@ the same key, id and name of the sample gives exactly its rows.
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -168,31 +165,6 @@ def sampled_histogram(
     items = check_bound("items_per_user", items_per_user)
     plan = choose(budget, objective, relation, items)
     return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
-
-
-def heavy_hitters(
-    budget: Budget,
-    phi: float,
-    users: int,
-    items_per_user: int = 1,
-    objective: Objective = "w95",
-    relation: Relation = Relation.ADD_REMOVE,
-    item_type: type = str,
-) -> SampledHistogram:
-    """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
-    `sampled_histogram` has for the same budget, items, objective and relation.
-
-    So they and any number of shares together are one release, if release and sample are the same. `users` must be public, or an
-    estimate with a budget of its own; the number of the data's users is neither.
-    """
-    if isinstance(phi, bool) or not isinstance(phi, numbers.Real) or not 0 < phi < 1:
-        raise ParameterError(f"phi must be a share between 0 and 1, got {phi!r}")
-    if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-        raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
-    histogram = sampled_histogram(budget, items_per_user, objective, relation, item_type)
-    share = phi if isinstance(phi, Fraction) else Fraction(repr(float(phi)))
-    least = max(histogram.plan.threshold, math.ceil(share * histogram.plan.rate * int(users)))
-    return dataclasses.replace(histogram, name="HeavyHitters", least=least)
 
 
 def one_each(items: int) -> tuple[Step, ...]:

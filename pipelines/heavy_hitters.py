@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.heavy_hitters import CountedHitters
 from headcount.mechanisms.randomness import Release
+from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled_histogram import MOST_USERS
 from headcount.pipelines import options, sampled
 from headcount.pipelines.command import Command
@@ -24,7 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--users",
         type=options.whole_number(most=MOST_USERS),
         metavar="N",
-        help="the number of all users: public, or an estimate with a budget of its own",
+        help="the number of all users, if it is public (default: count them, with noise)",
+    )
+    group.add_argument(
+        "--users-share",
+        type=options.number,
+        metavar="S",
+        help="the part of epsilon for counting the users, without --users (default: 0.1)",
     )
     sampled.add_items_per_user(group)
     options.add_output(parser)
@@ -43,20 +52,28 @@ def make_transform(
         args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sampled.sample_name(args),
+        users_share=args.users_share,
     )
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
-    own = {"phi": args.phi, "users": args.users, **sampled.parameters(args, transform)}
+    own = {"phi": args.phi, "users": args.users, "users_share": args.users_share}
+    own |= sampled.parameters(args, transform)
     shared = options.shared_parameters(args, item_type)
     return Plan(transform, transform.guarantee(), shared | own, note=make_note(args, transform))
 
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    note, plan, wanted = options.chosen_items(args.items_per_user), transform.plan.plan, args.phi * args.users
+    note, plan = options.chosen_items(args.items_per_user), transform.plan.plan
+    if isinstance(transform.plan, CountedHitters):
+        return (
+            f"{note}\nusers are counted with noise of standard deviation {transform.plan.users.stddev:,.4g}; items of fewer "
+            f"than {plan.w95:,} users may stay hidden, whatever their share"
+        )
+    wanted = args.phi * args.users
     if wanted >= plan.w95:
         return note
     return (
@@ -67,11 +84,15 @@ def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
-    options.require(args, "--epsilon", "--phi", "--users")
+    options.require(args, "--epsilon", "--phi")
     sampled.check(args)
+    if args.users is None and args.relation == Relation.REPLACE.value:
+        raise ParameterError(f"--relation {args.relation} needs --users, the public number of all users")
+    if args.users is not None and args.users_share is not None:
+        raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
     if args.explain:
         transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(sampled.explain(transform.plan, options.make_budget(args)))
+        print(sampled.explain(transform.plan, options.make_budget(args), make_note(args, transform)))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

@@ -93,7 +93,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
 
 
-def explain(made: SampledHistogramPlan, budget: Budget) -> str:
+def explain(made: SampledHistogramPlan, budget: Budget, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
     plan, items = made.plan, made.items_per_user
     noisy = laplace_w50(budget, plan.relation, items)
@@ -112,7 +112,7 @@ def explain(made: SampledHistogramPlan, budget: Budget) -> str:
         )
     errors = [f"{float(plan.stddev(users)):,.0f} at {users:,} users" for users in _TYPICAL if users >= plan.w50]
     lines.append(f"standard deviation of an estimate: {', '.join(errors)}" if errors else "only large items are shown")
-    return "\n".join([*lines, options.chosen_items(items)])
+    return "\n".join([*lines, note or options.chosen_items(items)])
 
 
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:

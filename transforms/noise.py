@@ -61,6 +61,7 @@ class Noise(beam.PTransform):
         shards: int,
         partitions: int | None,
         named: beam.PCollection | None = None,
+        drawn_as: str | None = None,
     ) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
@@ -68,11 +69,13 @@ class Noise(beam.PTransform):
         self._plan, self._domain, self._item_type = plan, domain, item_type
         self._release, self._partitions, self._named = release, partitions, named
         self._shards = item_shards(shards)
+        # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
+        self._drawn_as = drawn_as
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
         release = release_for(bounded.pipeline, self._release)
-        noise = _NoiseKey(self._domain, release, full_label(bounded))
+        noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded))
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
         partitions = self._partitions or self._shards
         if self._domain is not None:

@@ -23,11 +23,12 @@ import pyarrow as pa
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.guarantee import Guarantee
+from headcount.mechanisms.heavy_hitters import CountedHitters, heavy_hitters
 from headcount.mechanisms.histogram import Origin
 from headcount.mechanisms.keys import Release
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import CHOICES, SampleKey, heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_histogram import CHOICES, SampleKey, sampled_histogram
 from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
 from headcount.mechanisms.sampled_plan import Objective
 from headcount.mechanisms.sampled_quantiles import (
@@ -51,7 +52,7 @@ from headcount.transforms.sampled_rows import (
     SampledCount,
     SampledIntCount,
 )
-from headcount.transforms.sampling import Sampled, SumBatches, check_sample, sample_name
+from headcount.transforms.sampling import NumberOfUsers, Sampled, SumBatches, check_sample, sample_name
 from headcount.transforms.user_shards import check_shards, item_shards
 from headcount.transforms.values import Values
 
@@ -93,17 +94,28 @@ class _Items(_Sampling):
         check_whole(rows)
         release = release_for(rows.pipeline, self._release)  # one for all steps
         key = SampleKey(self.plan, release, sample_name(rows, self._sample))
+        contributions = as_contributions(rows)
         counts = (
-            as_contributions(rows)
+            contributions
             | "Bounded"
             >> Bounded(
                 self.plan.steps, key.choices, self._shards, CHOICES
             )  # record batches, each (user, item) pair once
             | "Sampled" >> Sampled(self.plan, key, self._shards, self._partitions or item_shards(self._shards))
         )
+        if isinstance(self.plan, CountedHitters):  # this works on released numbers only
+            users = contributions | "Users" >> NumberOfUsers(self.plan.users, key, self._shards)
+            counts = counts | "Report" >> beam.Map(
+                _reported, self.plan, beam.pvalue.AsSingleton(users)
+            ).with_output_types(tuple[int, pa.RecordBatch])
         if self._partitions is not None:
             return counts
         return counts | "ToRows" >> ToRows(SampledIntCount if self.plan.item_type is int else SampledCount)
+
+
+def _reported(partition: tuple[int, pa.RecordBatch], plan: CountedHitters, users: int) -> tuple[int, pa.RecordBatch]:
+    number, rows = partition
+    return number, plan.reported(rows, users)
 
 
 class SampledHistogram(_Items):
@@ -138,15 +150,15 @@ class HeavyHitters(_Items):
 
     Guarantee and result are those of `SampledHistogram` with the same budget, `items_per_user`, objective and relation: of the
     same sample less is shown. On the same collection and with the same `release`, both, and any number of shares,
-    together cost no more than one of them. `users` must be public, or a private estimate with a budget of its own; the exact
-    number of the users in the data is neither.
+    together cost no more than one of them. `users` is public (needed under REPLACE), and never the exact number of the data's
+    users; or None: then they are counted, by `users_share` of epsilon (default: a tenth), and the sample is that of the rest.
     """
 
     def __init__(
         self,
         budget: Budget,
         phi: float,
-        users: int,
+        users: int | None = None,
         items_per_user: int = 1,
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
@@ -155,9 +167,12 @@ class HeavyHitters(_Items):
         shards: int | None = None,
         partitions: int | None = None,
         sample: str | None = None,
+        users_share: float | None = None,
     ) -> None:
         super().__init__(release, shards, partitions, sample)
-        self.plan = heavy_hitters(budget, phi, users, items_per_user, objective, Relation.parse(relation), item_type)
+        self.plan = heavy_hitters(
+            budget, phi, users, items_per_user, objective, Relation.parse(relation), item_type, users_share
+        )
 
 
 class _OverValues(_Sampling):

@@ -9,12 +9,18 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.debiased_count import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.domain import arrow_type
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.heavy_hitters import BOUNDED_USERS, NOISY_USERS
 from headcount.mechanisms.histogram import Evidence, Origin, by_partition, merge_sums, sorted_counts, sum_items
 from headcount.mechanisms.packing import from_ipc, to_ipc
 from headcount.mechanisms.sampled_histogram import SampledHistogram, SampleKey, sample_sums, sampled_batch
 from headcount.mechanisms.sampled_quantiles import Hierarchy, QuantileSearch
+from headcount.transforms.bounding import Bounded
+from headcount.transforms.contributions import ContributionBatch
+from headcount.transforms.noise import Noise
 from headcount.transforms.releases import full_label, in_expansion_service
 from headcount.transforms.user_shards import item_shards
 
@@ -87,6 +93,28 @@ class Sampled(beam.PTransform):
             | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
             | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
         )
+
+
+class NumberOfUsers(beam.PTransform):
+    """Contributions -> the noisy number of all users, as one integer, beyond a barrier; drawn from the sample's own key."""
+
+    def __init__(self, plan: NoisePlan, key: SampleKey, shards: int) -> None:
+        super().__init__()
+        self._plan, self._key, self._shards = plan, key, shards
+
+    def expand(self, contributions: beam.PCollection) -> beam.PCollection[int]:
+        return (
+            contributions  # record batches
+            | "OneRowPerUser" >> beam.Map(one_row_per_user).with_output_types(ContributionBatch)
+            | "Bounded" >> Bounded(EVERYBODY_STEPS, self._key.choices, self._shards, BOUNDED_USERS)
+            | "Noise"
+            >> Noise(self._plan, EVERYBODY, str, self._key.choices, 1, 1, drawn_as=NOISY_USERS)  # (0, one count)
+            | "Number" >> beam.MapTuple(_number).with_output_types(int)
+        )
+
+
+def _number(partition: int, counts: pa.RecordBatch) -> int:
+    return number_of_users(counts)
 
 
 class SumBatches(beam.DoFn):

@@ -353,6 +353,11 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users": 2000},
             {"item", "count", "stddev", "sampled"},
         ),
+        (
+            yaml_provider.HeavyHitters,
+            {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users_share": 0.2, "sample": "drinks"},
+            {"item", "count", "stddev", "sampled"},
+        ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
         (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "stddev"}),
         (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "stddev"}),

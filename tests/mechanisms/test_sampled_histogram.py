@@ -11,9 +11,10 @@ import pytest
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.heavy_hitters import heavy_hitters
 from headcount.mechanisms.histogram import Origin, bounded_batches, sum_items
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import SampledHistogram, heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_histogram import SampledHistogram, sampled_histogram
 from headcount.mechanisms.sampled_plan import SamplePlan
 
 BUDGET = Budget(1, 1e-6)

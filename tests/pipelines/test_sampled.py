@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.heavy_hitters import heavy_hitters
 from headcount.mechanisms.randomness import KeyFile, Release
 from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_histogram import sampled_histogram
 from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, quantile_search, share
 from headcount.mechanisms.values import Axis, leaf_column
 from headcount.transforms import Budget
@@ -126,6 +127,23 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
         every.to_pylist()
     ]  # at another share, of the same sample as `headcount sampled` has
     assert [row for row in every.to_pylist() if row["sampled"] >= made.least] == wanted
+
+
+def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
+    """3000 users, counted with a standard deviation of 7: the same items as for the public number, of the rest's sample."""
+    out = tmp_path / "out"
+    words = ["heavy-hitters", *SHAPE, *PROMISE, "--phi", "0.06"]
+    assert run(*words, *job(place, out))[0] == 0
+    made = heavy_hitters(BUDGET, 0.06)
+    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+    assert rows(out) == [wanted] and 1 < len(wanted) < 12
+    report = report_of(out)
+    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (2, 1e-4)
+    assert [step["epsilon"] for step in report["guarantee"]["mechanisms"]] == [0, 1.8, 0.2, 0]
+    assert "users are counted with noise of standard deviation 7.059" in report["note"]
+    assert "users" not in report["parameters"] and "users_share" not in report["parameters"]
+    status, said, _ = run(*words, "--explain", "--users-share", "0.5")
+    assert status == 0 and "number of users: epsilon = 1" in said and "standard deviation 1.35" in said
 
 
 @pytest.mark.parametrize(
@@ -285,7 +303,19 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         ),
         (["sampled", *PROMISE, "--items-per-user", "0"], "--items-per-user must be a whole number from 1"),
         (["sampled", *PROMISE, "--bound", "5"], "unknown flag '--bound'"),
-        (["heavy-hitters", *PROMISE], "missing --phi, --users"),
+        (["heavy-hitters", *PROMISE], "missing --phi"),
+        (
+            ["heavy-hitters", *PROMISE, "--phi", "0.1", "--relation", "replace"],
+            "--relation replace needs --users, the public number of all users",
+        ),
+        (
+            ["heavy-hitters", *PROMISE, "--phi", "0.1", "--users", "9", "--users-share", "0.1"],
+            "--users-share 0.1 is of no use with --users: leave one of them out",
+        ),
+        (
+            ["heavy-hitters", *PROMISE, "--phi", "0.1", "--users-share", "1"],
+            "--users-share must be a share between 0 and 1, got 1.0",
+        ),
         (["heavy-hitters", *PROMISE, "--phi", "2", "--users", "9"], "--phi must be a share between 0 and 1, got 2.0"),
         (["quantiles", *PROMISE, "--quantile", "0.5"], "missing --lo, --hi"),
         (QUANTILES, "missing --quantile or --range"),

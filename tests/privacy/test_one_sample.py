@@ -16,13 +16,14 @@ from scipy import stats
 
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.heavy_hitters import heavy_hitters
 from headcount.mechanisms.histogram import Evidence, merge_sums
 from headcount.mechanisms.keys import subkey
 from headcount.mechanisms.leaves import Leaves
 from headcount.mechanisms.packing import pack
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled import sampled_delta
-from headcount.mechanisms.sampled_histogram import SampledHistogram, heavy_hitters, sample_sums, sampled_histogram
+from headcount.mechanisms.sampled_histogram import SampledHistogram, sample_sums, sampled_histogram
 from headcount.mechanisms.sampled_plan import SamplePlan
 from headcount.mechanisms.sampled_quantiles import Hierarchy, share
 from headcount.mechanisms.sampled_tree import SampledTree

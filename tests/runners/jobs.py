@@ -27,6 +27,7 @@ JOBS = {
     "sampled users": "sampled --epsilon 1 --delta 1e-6",
     "sampled, three items each": "sampled --epsilon 1 --delta 1e-6 --items-per-user 3 --relation replace --output-files 2",
     "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000",
+    "heavy hitters, users counted": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02",
     "quantiles": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
     "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 "
     "--method search --rounds 6 --relation replace",

@@ -13,7 +13,8 @@ import pytest
 
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
+from headcount.mechanisms.heavy_hitters import heavy_hitters
+from headcount.mechanisms.sampled_histogram import sampled_histogram
 from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, quantile_search, share
 from headcount.mechanisms.values import Axis
 from headcount.transforms import Budget, Contributions, LimitItems
@@ -80,6 +81,11 @@ WAYS = {
         lambda **g: HeavyHitters(BUDGET, 0.05, 2000, **g),
         lambda **g: heavy_hitters(BUDGET, 0.05, 2000, **g),
         {},
+    ),
+    "heavy hitters, users counted": (
+        lambda **g: HeavyHitters(BUDGET, 0.05, **g),
+        lambda **g: heavy_hitters(BUDGET, 0.05, **g),
+        {"users_share": 0.02},
     ),
 }
 
