@@ -483,7 +483,7 @@ def test_quantiles_and_ranges_are_two_outputs_of_one_step_and_a_search_is_anothe
     people = pa.table({"who": [f"u{k}" for k in range(3000)], "age": age})
     pq.write_table(people, tmp_path / "people.parquet")
     shared = {"user": "who", "value": "age", "epsilon": 2, "delta": "1e-4", "lo": 0, "hi": "100"} | key
-    tree = {"quantiles": [0.5, 0.9], "ranges": [[0, 25], ["25", 100]], "levels": 4}
+    tree = {"quantiles": [0.5, 0.9], "ranges": [[0, 25], ["25", 100]], "levels": 4, "sample": "ages"}
     steps = [
         {"type": "ReadFromParquet", "name": "Read", "config": {"path": str(tmp_path / "people.parquet")}},
         {"type": "HeadcountQuantiles", "name": "Tree", "input": "Read", "config": shared | tree},
@@ -496,7 +496,7 @@ def test_quantiles_and_ranges_are_two_outputs_of_one_step_and_a_search_is_anothe
     beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
     in_python = {"user": "who", "value": "age", "release": release}
     budget = Budget(2, 1e-4)
-    made = transforms.Quantiles(budget, [0.5, 0.9], 0, 100, [(0, 25), (25, 100)], levels=4, **in_python)
+    made = transforms.Quantiles(budget, [0.5, 0.9], 0, 100, [(0, 25), (25, 100)], levels=4, sample="ages", **in_python)
     search = transforms.Quantile(budget, 0.5, 0, 100, 4, **in_python)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
