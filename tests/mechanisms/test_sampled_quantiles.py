@@ -15,11 +15,12 @@ from headcount.mechanisms import sampled_quantiles
 from headcount.mechanisms.budget import Budget
 from headcount.mechanisms.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.heavy_hitters import heavy_hitters
 from headcount.mechanisms.leaves import Leaves
 from headcount.mechanisms.packing import pack
 from headcount.mechanisms.relation import Relation
 from headcount.mechanisms.sampled import sampled_delta
-from headcount.mechanisms.sampled_histogram import heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled_histogram import sampled_histogram
 from headcount.mechanisms.sampled_plan import SamplePlan, choose, largest_rate
 from headcount.mechanisms.sampled_quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search, share
 from headcount.mechanisms.sampled_tree import SampledTree
