@@ -4,7 +4,8 @@ from pathlib import Path
 
 from setuptools import setup
 
-PACKAGES = ("mechanisms", "transforms", "pipelines")
+TOPS = ("mechanisms", "transforms", "pipelines")
+PACKAGES = [".".join(path.parent.parts) for top in TOPS for path in sorted(Path(top).rglob("__init__.py"))]
 
 setup(
     name="headcount",
@@ -14,9 +15,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    package_dir={f"headcount.{name}": name for name in PACKAGES},
+    package_dir={f"headcount.{name}": name.replace(".", "/") for name in PACKAGES},
     packages=[f"headcount.{name}" for name in PACKAGES],
-    package_data={f"headcount.{name}": ["py.typed"] for name in PACKAGES},
+    package_data={f"headcount.{name}": ["py.typed"] for name in TOPS},
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "numpy>=2.0,<3",

@@ -17,20 +17,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import special
 
-from headcount.mechanisms import thresholds
-from headcount.mechanisms.batches import Shard, gather, split_by_user, sum_by_code
-from headcount.mechanisms.bounding import limit_per_item, rand_clip
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan, calibrate_unknown_domain
-from headcount.mechanisms.chosen import Choice
-from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.histogram import unknown_domain_steps
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.steps import promise_of
+from headcount.mechanisms.accounting import gaussian
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_unknown_domain
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
+from headcount.mechanisms.bounding.clipping import limit_per_item, rand_clip
+from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.choice.protocol import Choice
+from headcount.mechanisms.histogram.fixed import unknown_domain_steps
 
 # Thousands of plans are calibrated here, and a job needs one: SciPy's function is slow to import, and six times faster.
-thresholds._log_normal = special.log_ndtr
+gaussian._log_normal = special.log_ndtr
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,16 +28,16 @@ import pyarrow as pa
 from _quality import Worth, as_shard, bounded_sums, item_totals, plan_for, read_batch, seed, table_of, worth
 from _shared import OUT, write_csv
 
-from headcount.mechanisms.auto_histogram import auto_unbounded_histogram
-from headcount.mechanisms.batches import Shard
-from headcount.mechanisms.bounds import choose_unknown_domain, default_share, split_budget
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.candidates import BOUNDS, CAPS
-from headcount.mechanisms.joint_choice import OBJECTIVES, JointChoice
-from headcount.mechanisms.keys import KeyFile, Release
-from headcount.mechanisms.randomness import write_key_file
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection import probabilities
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS
+from headcount.mechanisms.bound_choice.joint import OBJECTIVES, JointChoice
+from headcount.mechanisms.bound_choice.methods import choose_unknown_domain
+from headcount.mechanisms.choice.exponential import probabilities
+from headcount.mechanisms.choice.run import default_share, split_budget
+from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
+from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

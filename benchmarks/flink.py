@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from _shared import DATA, HERE, OUT, event_log, plain_job, private_job, run, write_csv
 
-from headcount.mechanisms.randomness import write_key_file
+from headcount.mechanisms.randomness.keys import write_key_file
 
 DEPLOY = HERE.parent / "deploy" / "flink"
 sys.path.insert(0, str(DEPLOY))

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from headcount.mechanisms.noise import discrete_gaussian, discrete_laplace
-from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.noise import discrete_gaussian, discrete_laplace
 
 SCALES = (Fraction(1, 100), Fraction(7, 3), Fraction(10), Fraction(1000), Fraction(10**6))
 SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}

@@ -17,15 +17,16 @@ import numpy as np
 from _quality import as_shard, read_batch, table_of
 from _shared import OUT, write_csv
 
-from headcount.mechanisms.batches import Shard, sum_by_code
-from headcount.mechanisms.bounding import limit_per_item
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.histogram import noise_of
-from headcount.mechanisms.partition_choice import ChosenStrategy, auto_partitions
-from headcount.mechanisms.randomness import Lanes
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection import probabilities
-from headcount.mechanisms.selection_rounds import SIPS_ROUNDS, Round, rounds_of
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bounding.clipping import limit_per_item
+from headcount.mechanisms.choice.exponential import probabilities
+from headcount.mechanisms.counting.noisy import noise_of
+from headcount.mechanisms.partitions.auto import ChosenStrategy, auto_partitions
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
+from headcount.mechanisms.randomness.lanes import Lanes
 
 RELATION = Relation.ADD_REMOVE
 BAR = 0.9

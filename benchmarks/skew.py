@@ -32,25 +32,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from _shared import DATA, HERE, OUT, headcount, run, write_csv
 
-from headcount.mechanisms.batches import gather, split_by_user
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contributions import MAX_ITEM_BYTES, contribution_batch
-from headcount.mechanisms.histogram import (
-    Evidence,
-    Origin,
-    add_noise,
-    by_partition,
-    merge_sums,
-    noise_subkey,
-    sum_items,
-    unbounded_histogram,
-)
-from headcount.mechanisms.hot_shards import HotShards
-from headcount.mechanisms.randomness import write_key_file
-from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
-from headcount.pipelines.job import shards_for
-from headcount.pipelines.sources import Columns, column_types, expand_inputs, read_batches, split_file
-from headcount.transforms.user_shards import item_shards
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, contribution_batch
+from headcount.mechanisms.batches.hot_shards import HotShards
+from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
+from headcount.mechanisms.counting.released import by_partition
+from headcount.mechanisms.counting.sums import merge_sums, sum_items
+from headcount.mechanisms.histogram.fixed import unbounded_histogram
+from headcount.mechanisms.randomness.keys import write_key_file
+from headcount.pipelines.jobs.run import shards_for
+from headcount.pipelines.sources.events import Columns, column_types, expand_inputs, read_batches, split_file
+from headcount.transforms.core.user_shards import item_shards
 
 FLINK = HERE.parent / "deploy" / "flink" / "flink.sh"
 MILLION = 1_000_000

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 from noise import rate
 
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.randomness import Lanes
-from headcount.mechanisms.sampled_plan import choose
-from headcount.mechanisms.thinning import binomial
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.sampled.plan import choose
 
 CAP = 10**6
 

@@ -22,28 +22,28 @@ from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
-from headcount.pipelines.signals import Stopped
+from headcount.pipelines.jobs.signals import Stopped
 
 # Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {
-    "histogram": "headcount.pipelines.histogram:COMMAND",
-    "bound": "headcount.pipelines.bound:COMMAND",
-    "count": "headcount.pipelines.count:COMMAND",
-    "plume": "headcount.pipelines.plume:COMMAND",
-    "release": "headcount.pipelines.release:COMMAND",
-    "top": "headcount.pipelines.top:COMMAND",
-    "partitions": "headcount.pipelines.partitions:COMMAND",
-    "shape": "headcount.pipelines.shape:COMMAND",
-    "randomize": "headcount.pipelines.randomize:COMMAND",
-    "counters": "headcount.pipelines.counters:COMMAND",
-    "sampled": "headcount.pipelines.sampled:COMMAND",
-    "heavy-hitters": "headcount.pipelines.heavy_hitters:COMMAND",
-    "quantiles": "headcount.pipelines.quantiles:COMMAND",
-    "distribution": "headcount.pipelines.distribution:COMMAND",
+    "histogram": "headcount.pipelines.commands.histogram:COMMAND",
+    "bound": "headcount.pipelines.commands.choose_bound:COMMAND",
+    "count": "headcount.pipelines.commands.total:COMMAND",
+    "plume": "headcount.pipelines.commands.plume:COMMAND",
+    "release": "headcount.pipelines.commands.count_release:COMMAND",
+    "top": "headcount.pipelines.commands.top:COMMAND",
+    "partitions": "headcount.pipelines.commands.partitions:COMMAND",
+    "shape": "headcount.pipelines.commands.shape.release:COMMAND",
+    "randomize": "headcount.pipelines.commands.shape.randomize:COMMAND",
+    "counters": "headcount.pipelines.commands.shape.counters:COMMAND",
+    "sampled": "headcount.pipelines.commands.sampled:COMMAND",
+    "heavy-hitters": "headcount.pipelines.commands.heavy_hitters:COMMAND",
+    "quantiles": "headcount.pipelines.commands.quantiles:COMMAND",
+    "distribution": "headcount.pipelines.commands.distribution:COMMAND",
     "explain-yaml": "headcount.pipelines.yaml_provider:COMMAND",
-    "generate": "headcount.pipelines.tools:GENERATE",
-    "key": "headcount.pipelines.tools:KEY",
-    "demo": "headcount.pipelines.demo:COMMAND",
+    "generate": "headcount.pipelines.commands.tools:GENERATE",
+    "key": "headcount.pipelines.commands.tools:KEY",
+    "demo": "headcount.pipelines.commands.demo:COMMAND",
 }
 
 
@@ -128,14 +128,14 @@ def _dispatch(argv: list[str]) -> int:
     if argv[0] not in COMMANDS:
         kind = "flag" if argv[0].startswith("-") else "command"
         raise ParameterError(f"unknown {kind} {argv[0]!r}; give one of {', '.join(COMMANDS)}, or --help")
-    from headcount.pipelines import options
+    from headcount.pipelines import options, parser
 
     command = load(argv[0])
-    args, beam_flags = options.parse(command, argv[1:])
+    args, beam_flags = parser.parse(command, argv[1:])
     try:
         status = command.run(args, beam_flags)
     except ParameterError as error:  # of the mechanisms, which have parameters and no flags
-        raise ParameterError(options.in_flags(command, str(error))) from error
+        raise ParameterError(parser.in_flags(command, str(error))) from error
     if getattr(args, "explain", False):
         options.hint_of_flags(args)
     return status

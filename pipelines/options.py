@@ -6,83 +6,24 @@ An error is one line. Values of parameters are echoed; nothing is read here but 
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from headcount.mechanisms.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
-from headcount.mechanisms.relation import Relation
-from headcount.pipelines.command import Command
+from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
+from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 LOCAL_RUNNER = "FnApiRunner"
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
+
 # DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
 _PINNED = {"fnapi", "fnapirunner", "direct", "directrunner", "switchingdirectrunner"}
 _ON_THIS_MACHINE = {*_PINNED, "prism", "prismrunner"}
-_FLAG = re.compile(r"--?[A-Za-z]")
-_PARAMETER = re.compile(r"(?:a )?([a-z_]+)(?= must )")
-_BEAM_HELP = (
-    "Beam's own flags (--runner, --direct_num_workers, --temp_location, ...) are accepted too;\n"
-    "what stands after a bare -- is passed on to Beam as it is."
-)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser without abbreviations, whose errors are one line that names the flag."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        raw = argparse.RawDescriptionHelpFormatter
-        super().__init__(allow_abbrev=False, formatter_class=raw, **kwargs)
-        # Of argparse: what is a value though it begins with a dash. Not -5 alone, but also -5e1 and -5:3.
-        self._negative_number_matcher = re.compile(r"-\.?[0-9]")
-
-    def error(self, message: str) -> NoReturn:
-        message = message.removeprefix("argument ").replace(": must be", " must be", 1)
-        flag, end, _ = message.partition(": expected one argument")
-        if end:
-            message = f"{flag}{end}; a value that begins with a dash is given as {flag}=VALUE"
-        raise ParameterError(message)
-
-
-def whole_number(least: int = 1, most: int = 10**18) -> Callable[[str], int]:
-    """Reads a whole number within these limits, in plain digits."""
-
-    def read(text: str) -> int:
-        return _whole(text, least, most, ())
-
-    return read
-
-
-def whole_number_or(*words: str, most: int) -> Callable[[str], int | str]:
-    """Reads one of these words, or a whole number from 1."""
-
-    def read(text: str) -> int | str:
-        return text if text in words else _whole(text, 1, most, words)
-
-    return read
-
-
-def _whole(text: str, least: int, most: int, words: Sequence[str]) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
-        limits = f"from {least} to {most if most < 10**18 else '10^18'}"
-        allowed = f", or {' or '.join(', '.join(words).rsplit(', ', 1))}" if words else ""
-        raise argparse.ArgumentTypeError(f"must be a whole number {limits}{allowed}, got {text!r}")
-    return int(text)
-
-
-def number(text: str) -> float:
-    """Any number that Python reads, nan and infinity too: `Budget` refuses those with its own words."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
 
 
 def chosen_items(items: int) -> str:
@@ -92,41 +33,6 @@ def chosen_items(items: int) -> str:
         f"each user counts once {each}, chosen at random: all numbers are of these alone, not of all that users have "
         "(see --items-per-user)"
     )
-
-
-def make_parser(command: Command) -> Parser:
-    """The parser of one subcommand, with its example at the end of the help."""
-    prog, epilog, usage = f"headcount {command.name}", f"example:\n  {command.example}", None
-    if command.takes_beam_flags:
-        epilog, usage = f"{_BEAM_HELP}\n\n{epilog}", f"{prog} [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
-    parser = Parser(prog=prog, usage=usage, description=command.help, epilog=epilog)
-    command.add_arguments(parser)
-    parser.add_argument("--verbose", action="store_true", help="show the logs of Beam and other libraries")
-    return parser
-
-
-def parse(command: Command, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Parse the arguments of one subcommand into our own and Beam's flags; an unknown flag is an error."""
-    own, passed_on = list(argv), []
-    if "--" in own and command.takes_beam_flags:
-        at = own.index("--")
-        own, passed_on = own[:at], own[at + 1 :]
-    parser = make_parser(command)
-    args, rest = parser.parse_known_args(own)
-    _refuse_repeated(parser, own)
-    unknown, of_beam = _unknown_to_beam(rest) if command.takes_beam_flags else (rest, [])
-    if unknown:
-        _refuse_unknown(command, [*parser._option_string_actions], of_beam, unknown)
-    return args, rest + passed_on
-
-
-def in_flags(command: Command, message: str) -> str:
-    """A refusal by a mechanism, with the parameter that it begins with spelled as a flag, if the command has such a flag."""
-    found = _PARAMETER.match(message)
-    if found is None:
-        return message
-    flag = f"--{found[1].replace('_', '-')}"
-    return flag + message[found.end() :] if flag in make_parser(command)._option_string_actions else message
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:
@@ -353,41 +259,3 @@ def _key_source(args: argparse.Namespace) -> KeySource | None:
     if args.key_env is not None:
         return KeyEnvironment(args.key_env)
     return KeySecret(args.key_secret) if args.key_secret is not None else None
-
-
-def _refuse_repeated(parser: Parser, argv: Sequence[str]) -> None:
-    """Refuse a flag with one value that is given twice: one of the two would count, in silence."""
-    seen = set()
-    for word in argv[: argv.index("--") if "--" in argv else None]:
-        flag = word.split("=", 1)[0]
-        if isinstance(parser._option_string_actions.get(flag), argparse._StoreAction):
-            if flag in seen:
-                raise ParameterError(f"{flag} is given twice: leave one of them out")
-            seen.add(flag)
-
-
-def _unknown_to_beam(flags: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of these flags (with their values) that no class of Beam's options knows; and all flags that one knows."""
-    if not flags:
-        return [], []
-    from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
-
-    class BeamParser(_BeamArgumentParser):
-        def error(self, message: str) -> NoReturn:
-            raise ParameterError(message.removeprefix("argument "))
-
-    parser = BeamParser(allow_abbrev=False, add_help=False, conflict_handler="resolve")
-    for options in PipelineOptions.__subclasses__():
-        if "_add_argparse_args" in vars(options):
-            options._add_argparse_args(parser)
-    return list(parser.parse_known_args(flags)[1]), list(parser._option_string_actions)
-
-
-def _refuse_unknown(command: Command, own: Sequence[str], of_beam: Sequence[str], unknown: Sequence[str]) -> NoReturn:
-    first = unknown[0]
-    if not _FLAG.match(first):
-        raise ParameterError(f"unexpected argument {first!r}; see headcount {command.name} --help")
-    flag = first.split("=", 1)[0]
-    near = [found for known in (own, of_beam) for found in difflib.get_close_matches(flag, known, n=1, cutoff=0.75)]
-    hint = f"did you mean {near[0]}?" if near else f"see headcount {command.name} --help"
-    raise ParameterError(f"unknown flag {flag!r}; {hint}")

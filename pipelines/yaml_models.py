@@ -12,9 +12,9 @@ from typing import Any
 import apache_beam as beam
 
 from headcount import transforms
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.symmetric import (
+from headcount.mechanisms.shape.estimators import (
     CoverageQuestion,
     DistinctQuestion,
     EntropyQuestion,

@@ -9,17 +9,17 @@ from typing import Any
 import apache_beam as beam
 
 from headcount import transforms
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.domain import public_domain
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import public_domain
+from headcount.mechanisms.bounding.steps import ClipNormStep, LimitItemsStep, LimitPerItemStep, RandClipStep, Step
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.steps import ClipNormStep, LimitItemsStep, LimitPerItemStep, RandClipStep, Step
-from headcount.mechanisms.values import Value
-from headcount.pipelines import quantiles
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.axis import Value
+from headcount.pipelines.commands import quantiles
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.domain import OnlyDomain
+from headcount.transforms.core.domain import OnlyDomain
 
 # By the names of the transforms; ClipNorm has an l1 norm unless it says otherwise, as there.
 _STEPS: Mapping[str, Callable[..., Step]] = {

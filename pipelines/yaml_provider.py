@@ -21,17 +21,19 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.typehints import schemas
 
 from headcount import transforms
-from headcount.mechanisms.budget import Budget, Zcdp
-from headcount.mechanisms.contributions import MAX_ITEM_BYTES
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.guarantee import Guarantee, compose
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.mechanisms.guarantee import Guarantee, compose
-from headcount.mechanisms.keys import Release, ephemeral_key
-from headcount.mechanisms.relation import Relation
-from headcount.pipelines import failures, options, yaml_parts
+from headcount.mechanisms.randomness.keys import Release, ephemeral_key
+from headcount.pipelines import numbers, options, yaml_parts
 from headcount.pipelines.command import Command
-from headcount.pipelines.domain import read_domain
-from headcount.transforms.contributions import Contributions
-from headcount.transforms.releases import in_expansion_service
+from headcount.pipelines.jobs import failures
+from headcount.pipelines.parser import Parser
+from headcount.pipelines.sources.domain import read_domain
+from headcount.transforms.core.contributions import Contributions
+from headcount.transforms.core.release import in_expansion_service
 from headcount.transforms.sampled import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
@@ -167,9 +169,9 @@ def _those(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
-def _release_parser() -> options.Parser:
+def _release_parser() -> Parser:
     """The command line's own parser of key source and release id: what it learns is known here at once."""
-    parser = options.Parser(add_help=False)
+    parser = Parser(add_help=False)
     options.add_release(parser)
     return parser
 
@@ -203,7 +205,7 @@ def _number(name: str, value: Any) -> float:
     """YAML takes 1e-8 for text, as it wants a point in such numbers; people do not."""
     try:
         if not isinstance(value, bool) and isinstance(value, int | float | str):
-            return options.number(str(value))
+            return numbers.number(str(value))
     except argparse.ArgumentTypeError:
         pass
     raise ParameterError(f"{name} must be a number, got {value!r}")

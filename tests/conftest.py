@@ -11,7 +11,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from headcount.mechanisms.keys import KeyFile, Release
+from headcount.mechanisms.randomness.keys import KeyFile, Release
 from tests.fixed_key import write_fixed_key
 
 

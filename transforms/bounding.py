@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches import gather
-from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.steps import (
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.batches.shards import gather
+from headcount.mechanisms.bounding.steps import (
     ClipNormStep,
     LimitItemsStep,
     LimitPerItemStep,
@@ -25,10 +24,11 @@ from headcount.mechanisms.steps import (
     provenance,
     step_subkeys,
 )
-from headcount.transforms.ahead import Ahead
-from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.user_shards import UserShards, check_shards
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.user_shards import UserShards, check_shards
 
 
 class Bounded(beam.PTransform):

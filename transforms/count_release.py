@@ -11,26 +11,25 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget, Zcdp
-from headcount.mechanisms.count_release import FIRST_EPSILON, CountRelease, Released, count_release
-from headcount.mechanisms.domain import arrow_type
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
+from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
+from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
+from headcount.mechanisms.count_release.top_items import ranked, top_items
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.released import by_partition, counts_batch, sorted_counts
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.frames import make_frame, sum_users, top_rows
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.histogram import Evidence, Origin, by_partition, counts_batch, sorted_counts
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.top_items import TopItems as TopItemsPlan
-from headcount.mechanisms.top_items import ranked, top_items
+from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.contributions import as_contributions, check_whole
-from headcount.transforms.counts import count_row
-from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.ranks import RankedIntItem, RankedItem
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.rows import ToRows
-from headcount.transforms.user_shards import check_shards, item_shards
+from headcount.transforms.core.contributions import as_contributions, check_whole
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.rows import RankedIntItem, RankedItem, ToRows, count_row
+from headcount.transforms.core.user_shards import check_shards, item_shards
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
 _TOPS_TOGETHER = 32

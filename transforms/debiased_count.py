@@ -7,27 +7,20 @@ from collections.abc import Iterable
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan
-from headcount.mechanisms.debiased_count import (
-    EVERYBODY,
-    EVERYBODY_STEPS,
-    CountPlan,
-    debiased_count,
-    number_of_users,
-    one_row_per_user,
-)
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.names import Names
-from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
+from headcount.mechanisms.histogram.debiased import CountPlan, debiased_count
+from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.contributions import ContributionBatch, as_contributions
-from headcount.transforms.counts import count_row
-from headcount.transforms.domain import OnlyDomain
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions
+from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.rows import ToRows, count_row
+from headcount.transforms.core.user_shards import check_shards
 from headcount.transforms.histogram import NoisyCounts
-from headcount.transforms.rows import ToRows
-from headcount.transforms.user_shards import check_shards
 
 
 class DebiasedCount(beam.PTransform):

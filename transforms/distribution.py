@@ -16,9 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches import Shard, gather, unpack_shard
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.distribution import (
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import in_shard
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.released import by_partition, sorted_counts
+from headcount.mechanisms.distribution.learn import (
     BUCKETS,
     DecidedDistribution,
     DistributionRelease,
@@ -28,26 +36,18 @@ from headcount.mechanisms.distribution import (
     large_symbols,
     learn_distribution,
 )
-from headcount.mechanisms.distribution_plan import DistributionPlan
-from headcount.mechanisms.domain import in_shard
+from headcount.mechanisms.distribution.plan import DistributionPlan
+from headcount.mechanisms.distribution.tables import merge_values, pack_values, split_values, unpack_values
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.histogram import Evidence, Origin, by_partition, sorted_counts
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.names import Names
-from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
-from headcount.mechanisms.value_counts import merge_values, pack_values, split_values, unpack_values
-from headcount.transforms.ahead import Ahead
-from headcount.transforms.bounds import choose
-from headcount.transforms.contributions import as_contributions, check_whole
-from headcount.transforms.domain import OnlyDomain
-from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.probabilities import IntItemProbability, ItemProbability
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.rows import ToRows
-from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.choice import choose
+from headcount.transforms.core.contributions import as_contributions, check_whole
+from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.rows import IntItemProbability, ItemProbability, ToRows
+from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
 
 # The laws that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
 _LEAST_SYMBOLS = 32

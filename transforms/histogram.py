@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.auto_histogram import (
-    AutoHistogram,
-    Decided,
-    auto_bounded_histogram,
-    auto_unbounded_histogram,
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import (
+    NoisePlan,
+    calibrate_public_domain,
+    calibrate_unknown_domain,
+    public_noise,
 )
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain, public_noise
-from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.domain import public_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import public_domain
+from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.histogram import (
-    Histogram,
-    bounded_histogram,
-    check_bounded,
-    unbounded_histogram,
-)
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.histogram.auto import AutoHistogram, Decided, auto_bounded_histogram, auto_unbounded_histogram
+from headcount.mechanisms.histogram.fixed import Histogram, bounded_histogram, unbounded_histogram
+from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.bounds import BoundAsDecided, choose
-from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
-from headcount.transforms.domain import OnlyDomain
-from headcount.transforms.noise import Noise
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.user_shards import UserShards, check_shards
+from headcount.transforms.core.choice import BoundAsDecided, choose
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import UserShards, check_shards
 
 
 class NoisyCounts(beam.PTransform):
@@ -126,13 +123,6 @@ class _PrivateHistogram(beam.PTransform):
     def _noise(self, plan: NoisePlan | beam.PCollection[Decided], release: Release) -> Noise:
         h = self._histogram
         return Noise(plan, h.domain, h.item_type, release, self._shards, self._partitions)
-
-
-class CountsAndDecision(NamedTuple):
-    """The result of a histogram whose bound was chosen."""
-
-    counts: beam.PCollection
-    decision: beam.PCollection[Decided]
 
 
 class UnboundedHistogram(_PrivateHistogram):

@@ -25,20 +25,20 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from headcount.mechanisms.anonymized import Estimate
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.hashed import BucketMode
-from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.pan_private import PanPrivateCounts as PlannedCounts
-from headcount.mechanisms.pan_private import PanPrivateState, pan_private_counts
-from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.symmetric import Question
-from headcount.transforms.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
-from headcount.transforms.contributions import check_whole
+from headcount.mechanisms.shape.anonymized import Estimate
+from headcount.mechanisms.shape.estimators import Question
+from headcount.mechanisms.shape.hashed import BucketMode
+from headcount.mechanisms.shape.pan_private import PanPrivateCounts as PlannedCounts
+from headcount.mechanisms.shape.pan_private import PanPrivateState, pan_private_counts
+from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties
+from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
+from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.shape_answers import check_questions
 
 _MARK = b"headcount.pan_private"

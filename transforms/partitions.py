@@ -17,28 +17,27 @@ from collections.abc import Iterable, Iterator, Sequence
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches import gather, pack_shard, unpack_shard
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.histogram import sorted_counts
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.packing import to_ipc
-from headcount.mechanisms.partition_choice import AutoSelection, ChosenStrategy, DecidedSelection, auto_partitions
-from headcount.mechanisms.partitions import Selection, select_partitions
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection_rounds import SIPS_ROUNDS, Round
-from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
-from headcount.transforms.ahead import Ahead
-from headcount.transforms.bounds import choose
-from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
-from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.items import NamedIntItem, NamedItem
-from headcount.transforms.noise import Noise
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.rows import ToRows
-from headcount.transforms.user_shards import UserShards, check_shards, item_shards
+from headcount.mechanisms.partitions.auto import AutoSelection, ChosenStrategy, DecidedSelection, auto_partitions
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
+from headcount.mechanisms.partitions.select import Selection, select_partitions
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.choice import choose
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.rows import NamedIntItem, NamedItem, ToRows
+from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per partition
 

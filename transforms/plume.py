@@ -8,23 +8,23 @@ from typing import Literal
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches import unpack_shard
-from headcount.mechanisms.budget import Budget, Zcdp
-from headcount.mechanisms.calibration import NoisePlan
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import unpack_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.count_release.plume import PlumePlan, plume
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.plume import PlumePlan, plume
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection_rounds import Round
-from headcount.mechanisms.steps import bound_shard, provenance, step_subkeys
-from headcount.transforms.bounds import choose
-from headcount.transforms.contributions import ContributionBatch, as_contributions, check_whole
-from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.noise import Noise
+from headcount.mechanisms.partitions.rounds import Round
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.choice import choose
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
 from headcount.transforms.partitions import NamedItems, PackShards
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.user_shards import UserShards, check_shards, item_shards
 
 
 class Plume(beam.PTransform):

@@ -20,18 +20,19 @@ from typing import NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.heavy_hitters import CountedHitters, heavy_hitters
-from headcount.mechanisms.histogram import Origin
-from headcount.mechanisms.keys import Release
-from headcount.mechanisms.packing import from_ipc, to_ipc
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled_histogram import CHOICES, SampleKey, sampled_histogram
-from headcount.mechanisms.sampled_histogram import SampledHistogram as SampledHistogramPlan
-from headcount.mechanisms.sampled_plan import Objective
-from headcount.mechanisms.sampled_quantiles import (
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.axis import Axis, Value
+from headcount.mechanisms.sampled.heavy_hitters import CountedHitters, heavy_hitters
+from headcount.mechanisms.sampled.histogram import CHOICES, SampleKey, sampled_histogram
+from headcount.mechanisms.sampled.histogram import SampledHistogram as SampledHistogramPlan
+from headcount.mechanisms.sampled.plan import Objective
+from headcount.mechanisms.sampled.quantiles import (
     Hierarchy,
     QuantileSearch,
     add_leaves,
@@ -39,22 +40,21 @@ from headcount.mechanisms.sampled_quantiles import (
     quantile_search,
     share,
 )
-from headcount.mechanisms.values import Axis, Value
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.contributions import as_contributions, check_whole
-from headcount.transforms.releases import full_label, release_for
-from headcount.transforms.rows import ToRows
-from headcount.transforms.sampled_rows import (
+from headcount.transforms.core.contributions import as_contributions, check_whole
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.rows import (
     QuantileTime,
     QuantileValue,
     RangeCount,
     RangeTimeCount,
     SampledCount,
     SampledIntCount,
+    ToRows,
 )
-from headcount.transforms.sampling import NumberOfUsers, Sampled, SumBatches, check_sample, sample_name
-from headcount.transforms.user_shards import check_shards, item_shards
-from headcount.transforms.values import Values
+from headcount.transforms.core.sampling import NumberOfUsers, Sampled, SumBatches, check_sample, sample_name
+from headcount.transforms.core.user_shards import check_shards, item_shards
+from headcount.transforms.core.values import Values
 
 Range = tuple[Value, Value]
 

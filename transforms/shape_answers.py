@@ -11,11 +11,11 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties, ShapeSource, shape_properties
-from headcount.mechanisms.symmetric import Question
-from headcount.transforms.contributions import check_whole
-from headcount.transforms.histogram import CountsAndDecision
-from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty, ToShapeRows
+from headcount.mechanisms.shape.estimators import Question
+from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, ShapeSource, shape_properties
+from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty, ToShapeRows
 
 _ROWS = {"count": pa.int64(), "items": pa.int64(), "error": pa.float64()}
 

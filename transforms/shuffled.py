@@ -15,21 +15,21 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.anonymized import Estimate
-from headcount.mechanisms.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.guarantee import Guarantee
-from headcount.mechanisms.hashed import BucketMode
-from headcount.mechanisms.properties import ShapeProperties
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.shuffled import Shuffled, shuffled
-from headcount.mechanisms.symmetric import Question
-from headcount.mechanisms.tallies import add_tallies, check_cells, make_tally, pack_tally
-from headcount.transforms.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
-from headcount.transforms.contributions import check_whole
-from headcount.transforms.histogram import CountsAndDecision
+from headcount.mechanisms.shape.anonymized import Estimate
+from headcount.mechanisms.shape.estimators import Question
+from headcount.mechanisms.shape.hashed import BucketMode
+from headcount.mechanisms.shape.properties import ShapeProperties
+from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
+from headcount.mechanisms.shape.tallies import add_tallies, check_cells, make_tally, pack_tally
+from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
+from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import check_shards, item_shards
 from headcount.transforms.shape_answers import check_questions, rows_and_answers
-from headcount.transforms.user_shards import check_shards, item_shards
 
 #: The columns of a file of messages.
 MESSAGE = ("bucket", "sign")

@@ -10,8 +10,9 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches import Shard, sum_by_code
-from headcount.mechanisms.names import canonical_order, hash64
+from headcount.mechanisms.batches.names import canonical_order, hash64
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.batches.shards import Shard
 
 USERS_AT_A_TIME = 50_000
 

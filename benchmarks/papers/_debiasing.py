@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.debiased_count import debiased_count
-from headcount.mechanisms.histogram import bounded_histogram
-from headcount.mechanisms.keys import Release
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.fixed import bounded_histogram
+from headcount.mechanisms.randomness.keys import Release
 
 ITEM = "item"
 

@@ -9,18 +9,19 @@ from functools import cached_property
 import numpy as np
 from _quality import noise_error
 
-from headcount.mechanisms.batches import Shard
-from headcount.mechanisms.bounding import squared_norms
-from headcount.mechanisms.bounds import choose_public_domain, decide, split_budget
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import calibrate_public_domain
-from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.histogram import public_domain_steps
-from headcount.mechanisms.norm_bins import GRID
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection import probabilities
-from headcount.mechanisms.steps import promise_of
-from headcount.mechanisms.tail_choice import TailChoice
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.l2_tail import TailChoice
+from headcount.mechanisms.bound_choice.methods import choose_public_domain
+from headcount.mechanisms.bounding.clipping import squared_norms
+from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.choice.exponential import probabilities
+from headcount.mechanisms.choice.norm_bins import GRID
+from headcount.mechanisms.choice.run import decide, split_budget
+from headcount.mechanisms.histogram.fixed import public_domain_steps
 
 RELATION = Relation.ADD_REMOVE
 DRAWS = 200  # of the methods whose law has no closed form

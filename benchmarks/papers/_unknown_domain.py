@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 from _quality import bounded_sums, item_totals, plan_for, seed, table_of, worth
 
-from headcount.mechanisms.batches import Shard
-from headcount.mechanisms.bounds import choose_unknown_domain
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.item_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.selection import probabilities
-from headcount.mechanisms.volume_choice import VolumeChoice
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
+from headcount.mechanisms.bound_choice.methods import choose_unknown_domain
+from headcount.mechanisms.bound_choice.volume import VolumeChoice
+from headcount.mechanisms.choice.exponential import probabilities
 
 GRID = tuple(range(10, 1501, 10))
 CHOICE = Budget(0.1)

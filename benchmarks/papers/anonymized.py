@@ -29,17 +29,17 @@ import pyarrow as pa
 from _quality import as_shard, read_batch
 from _shared import OUT, write_csv
 
-from headcount.mechanisms import hashed
-from headcount.mechanisms.anonymized import anonymized_histogram, noise_parameter
-from headcount.mechanisms.bounding import limit_items, limit_per_item
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.hashed import bucket_shape, hashed_histogram
-from headcount.mechanisms.isotonic import nearest_shape
-from headcount.mechanisms.properties import ShapeProperties, central_property
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.splitting import noisy_tally
-from headcount.mechanisms.symmetric import CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
-from headcount.mechanisms.tallies import Tally, l1_distance, make_tally, of_cells
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bounding.clipping import limit_items, limit_per_item
+from headcount.mechanisms.shape import hashed
+from headcount.mechanisms.shape.anonymized import anonymized_histogram, noise_parameter
+from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
+from headcount.mechanisms.shape.hashed import bucket_shape, hashed_histogram
+from headcount.mechanisms.shape.isotonic import nearest_shape
+from headcount.mechanisms.shape.properties import ShapeProperties, central_property
+from headcount.mechanisms.shape.tallies import Tally, l1_distance, make_tally, of_cells
+from headcount.mechanisms.shape.tally_noise import noisy_tally
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

@@ -32,9 +32,8 @@ from _quality import as_shard, read_batch
 from _shared import OUT, write_csv
 from _unknown_domain import Curve, Row, measure
 
-from headcount.mechanisms.batches import Shard
-from headcount.mechanisms.keys import KeyFile, Release
-from headcount.mechanisms.randomness import write_key_file
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

@@ -29,17 +29,16 @@ import pyarrow as pa
 from _quality import as_shard, read_batch
 from _shared import OUT, write_csv
 
-from headcount.mechanisms.auto_histogram import auto_unbounded_histogram
-from headcount.mechanisms.batches import Shard
-from headcount.mechanisms.bounding import limit_per_item
-from headcount.mechanisms.bounds import choose_bound
-from headcount.mechanisms.budget import Zcdp
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.count_release import count_release
-from headcount.mechanisms.frames import make_frame, sum_users
-from headcount.mechanisms.keys import KeyFile, Release
-from headcount.mechanisms.plume import PlumePlan, PlumeRelease, plume
-from headcount.mechanisms.randomness import write_key_file
+from headcount.mechanisms.accounting.budget import Zcdp
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bounding.clipping import limit_per_item
+from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.count_release.frames import make_frame, sum_users
+from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
+from headcount.mechanisms.count_release.release import count_release
+from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
+from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

@@ -28,12 +28,12 @@ import pyarrow.parquet as pq
 from _quality import seed
 from _shared import DATA, OUT, headcount, run, write_csv
 
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.distribution import Steps, combined, estimate
-from headcount.mechanisms.distribution_plan import plan_distribution
-from headcount.mechanisms.histogram import Evidence
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.value_counts import ValueCounts
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.counting.evidence import Evidence
+from headcount.mechanisms.distribution.learn import Steps, combined, estimate
+from headcount.mechanisms.distribution.plan import plan_distribution
+from headcount.mechanisms.distribution.tables import ValueCounts
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

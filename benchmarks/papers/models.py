@@ -21,15 +21,15 @@ import numpy as np
 from _shared import OUT, write_csv
 from anonymized import LAWS
 
-from headcount.mechanisms.anonymized import ESTIMATES
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.hashed import summed_shape
-from headcount.mechanisms.pan_private import pan_private_counts
-from headcount.mechanisms.properties import shape_properties
-from headcount.mechanisms.shuffled import shuffled
-from headcount.mechanisms.splitting import noisy_tally
-from headcount.mechanisms.symmetric import CoverageQuestion, DistinctQuestion, EntropyQuestion
-from headcount.mechanisms.tallies import Tally, make_tally
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.shape.anonymized import ESTIMATES
+from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion
+from headcount.mechanisms.shape.hashed import summed_shape
+from headcount.mechanisms.shape.pan_private import pan_private_counts
+from headcount.mechanisms.shape.properties import shape_properties
+from headcount.mechanisms.shape.shuffled import shuffled
+from headcount.mechanisms.shape.tallies import Tally, make_tally
+from headcount.mechanisms.shape.tally_noise import noisy_tally
 
 QUESTIONS = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion())
 

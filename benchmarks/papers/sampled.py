@@ -34,18 +34,18 @@ from _quality import as_shard, item_totals, read_batch, seed, worth
 from _shared import OUT, write_csv
 from scipy import stats
 
-from headcount.mechanisms.bounding import limit_items, limit_per_item
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.calibration import calibrate_unknown_domain
-from headcount.mechanisms.contribution_bound import Bound
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.keys import KeyFile, Release
-from headcount.mechanisms.randomness import Lanes, write_key_file
-from headcount.mechanisms.relation import Relation
-from headcount.mechanisms.sampled import sampled_delta
-from headcount.mechanisms.sampled_plan import SamplePlan, choose, laplace_w50, paper_parameters
-from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, quantile_search, share
-from headcount.mechanisms.thinning import binomial
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.bounding.clipping import limit_items, limit_per_item
+from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.sampled.divergence import sampled_delta
+from headcount.mechanisms.sampled.plan import SamplePlan, choose, laplace_w50, paper_parameters
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402

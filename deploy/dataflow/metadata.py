@@ -12,7 +12,7 @@ from typing import Any
 
 from parameters import COMMAND, LEFT_OUT, beam_commands, flags, is_repeated, is_switch
 
-from headcount.pipelines import options
+from headcount.pipelines import parser
 
 FILE = Path(__file__).with_name("metadata.json")
 
@@ -77,7 +77,7 @@ def _help(by_command: dict[str, argparse.Action]) -> str:
     commands = {command.name: command for command in beam_commands()}
     texts: dict[str, list[str]] = {}
     for name, action in by_command.items():
-        text = options.make_parser(commands[name])._get_formatter()._expand_help(action)
+        text = parser.make_parser(commands[name])._get_formatter()._expand_help(action)
         texts.setdefault(text, []).append(name)
     help = " ".join(f"{', '.join(names)}: {text}." for text, names in texts.items())
     if len(texts) == 1:

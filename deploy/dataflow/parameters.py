@@ -20,6 +20,7 @@ from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import options
 from headcount.pipelines.command import Command
 from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.parser import make_parser, parse
 
 COMMAND = "command"
 
@@ -40,7 +41,7 @@ def beam_commands() -> list[Command]:
 
 def flags(command: Command) -> dict[str, argparse.Action]:
     """The flags of a subcommand, by the names of their parameters."""
-    actions = options.make_parser(command)._actions
+    actions = make_parser(command)._actions
     return {_parameter(action): action for action in actions if action.option_strings}
 
 
@@ -71,11 +72,11 @@ def to_command_line(words: Sequence[str]) -> list[str]:
 def to_parameters(line: Sequence[str]) -> dict[str, str]:
     """The parameters that stand for a headcount command line, which is checked as `headcount` checks it."""
     command = _find(line[:1])
-    args, beam_flags = options.parse(command, line[1:])
+    args, beam_flags = parse(command, line[1:])
     if beam_flags:
         raise ParameterError(f"{beam_flags[0]!r} is a flag of Beam: use the ones of gcloud, after a bare --")
     options.make_release(args, "DataflowRunner")  # without a good name of the key the launcher would only refuse later
-    parser = options.make_parser(command)
+    parser = make_parser(command)
     for action in parser._actions:  # the same, but as it was typed
         action.type, action.default = None, argparse.SUPPRESS
     actions = flags(command)

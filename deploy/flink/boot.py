@@ -34,7 +34,7 @@ def main() -> None:
     # Imported only now, so that the log tells if that fails.
     from apache_beam.runners.worker import sdk_worker_main
 
-    from headcount.pipelines import memory
+    from headcount.pipelines.jobs import memory
 
     given = {"logging": args.logging_endpoint, "control": args.control_endpoint}
     os.environ.update(worker_environment(provision_info(args.provision_endpoint, args.id), args.id, given))

@@ -28,8 +28,8 @@ from google.cloud.dataflow_v1beta3.types import TemplateMetadata
 from google.protobuf import json_format
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import KeyFile, Release, write_key_file
-from headcount.pipelines import options
+from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
+from headcount.pipelines import parser
 from headcount.pipelines.main import load, main
 from headcount.transforms import Budget, UnboundedHistogram
 from tests.key_search import Careless, found_in_graph
@@ -223,7 +223,7 @@ def test_a_command_line_survives_as_parameters(template, data, tmp_path, job):
 
 
 def parse(command, flags):
-    return vars(options.parse(load(command), flags)[0])
+    return vars(parser.parse(load(command), flags)[0])
 
 
 def test_false_and_empty_parameters_are_not_given(template):

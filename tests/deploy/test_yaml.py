@@ -23,9 +23,9 @@ from apache_beam.yaml import main as beam_yaml
 
 from headcount import transforms
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.mechanisms.properties import shape_properties
-from headcount.mechanisms.symmetric import DistinctQuestion, EntropyQuestion
-from headcount.pipelines import options, yaml_models, yaml_provider
+from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
+from headcount.mechanisms.shape.properties import shape_properties
+from headcount.pipelines import parser, yaml_models, yaml_provider
 from headcount.transforms import Budget, Release
 from tests.key_search import Careless, found_in_graph
 
@@ -272,7 +272,7 @@ def test_the_key_is_neither_in_the_graph_nor_in_the_file(make_release):
 
 
 def _explain(*argv: str) -> int:
-    args, beam_flags = options.parse(yaml_provider.COMMAND, argv)
+    args, beam_flags = parser.parse(yaml_provider.COMMAND, argv)
     return yaml_provider.COMMAND.run(args, beam_flags)
 
 

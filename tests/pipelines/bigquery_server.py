@@ -20,7 +20,7 @@ import pytest
 from google.api_core.exceptions import NotFound
 from google.cloud.bigquery_storage_v1 import types as messages
 
-from headcount.pipelines import storage
+from headcount.pipelines.storage import stores
 
 ROWS_PER_MESSAGE = 100
 MOST_STREAMS = 3
@@ -133,7 +133,7 @@ class Warehouse:
         if load["createDisposition"] != "CREATE_NEVER" or load["writeDisposition"] != "WRITE_TRUNCATE":
             return "notImplemented"
         try:
-            files = [pq.read_table(io.BytesIO(storage.read(uri))) for uri in load["sourceUris"]]
+            files = [pq.read_table(io.BytesIO(stores.read(uri))) for uri in load["sourceUris"]]
         except NotFound:
             return "notFound"
         if name not in self.tables:

@@ -175,7 +175,7 @@ def test_a_connection_of_the_job_that_breaks_is_a_failure(run, monkeypatch):
     def broken(*arguments):
         raise BrokenPipeError
 
-    monkeypatch.setattr("headcount.pipelines.options.parse", broken)
+    monkeypatch.setattr("headcount.pipelines.parser.parse", broken)
     status, _, err = run("plume")
     assert status == 1 and "Traceback" in err[0]
 
@@ -243,7 +243,7 @@ def test_what_was_not_expected_has_a_traceback_and_no_output(run, events, tmp_pa
     def fail(*arguments):
         raise RuntimeError("disk on fire")
 
-    monkeypatch.setattr("headcount.pipelines.sinks.encode", fail)
+    monkeypatch.setattr("headcount.pipelines.sinks.formats.encode", fail)
     status, out, err = run("histogram", "--input", events, *SHAPE, "--output", tmp_path / "out")
     assert (status, out) == (1, "")
     assert "Traceback" in err[0] and "disk on fire" in err[-1]

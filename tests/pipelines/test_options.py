@@ -5,16 +5,17 @@ import itertools
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness import KeyEnvironment, KeyFile, write_key_file
-from headcount.pipelines import distribution, histogram, options, plume, quantiles, tools
-from headcount.pipelines.domain import parse_domain
-from headcount.pipelines.job import pipeline_options, shards_for
+from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
+from headcount.pipelines import options, parser
+from headcount.pipelines.commands import distribution, histogram, plume, quantiles, tools
+from headcount.pipelines.jobs.run import pipeline_options, shards_for
+from headcount.pipelines.sources.domain import parse_domain
 
 BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]
 
 
 def parse(*flags):
-    return options.parse(histogram.COMMAND, flags)
+    return parser.parse(histogram.COMMAND, flags)
 
 
 def refused(*flags):
@@ -105,7 +106,7 @@ def test_flags_that_may_be_given_twice():
 
 
 def test_values_that_begin_with_a_dash():
-    args, _ = options.parse(quantiles.COMMAND, ["--range", "-5:3", "--range=-.5:3", "--lo", "-5e1", "--hi", "-.5"])
+    args, _ = parser.parse(quantiles.COMMAND, ["--range", "-5:3", "--range=-.5:3", "--lo", "-5e1", "--hi", "-.5"])
     assert (args.range, args.lo, args.hi) == ([(-5, 3), (-0.5, 3)], -50.0, -0.5)
     with pytest.raises(ParameterError, match="^--item: expected one argument; .* begins with a dash .* --item=VALUE$"):
         parse("--item", "-x")
@@ -125,7 +126,7 @@ def test_values_that_begin_with_a_dash():
 )
 def test_words_beside_numbers_are_listed(command, flags, words):
     with pytest.raises(ParameterError) as error:
-        options.parse(command.COMMAND, flags)
+        parser.parse(command.COMMAND, flags)
     assert words in str(error.value)
 
 
@@ -141,7 +142,7 @@ def test_words_beside_numbers_are_listed(command, flags, words):
     ],
 )
 def test_parameters_are_told_as_flags_of_the_command(command, message, said):
-    assert options.in_flags(command.COMMAND, message) == said
+    assert parser.in_flags(command.COMMAND, message) == said
 
 
 def test_missing_flags_are_named():
@@ -173,7 +174,7 @@ def test_what_stands_after_two_dashes_is_passed_on_as_it_is():
 
 def test_commands_without_a_pipeline_take_no_flag_of_beam():
     with pytest.raises(ParameterError, match="unknown flag '--runner'"):
-        options.parse(tools.KEY, ["file", "--runner=FlinkRunner"])
+        parser.parse(tools.KEY, ["file", "--runner=FlinkRunner"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import apache_beam as beam
 import pytest
 
 from headcount import transforms
-from headcount.pipelines import options, yaml_provider
+from headcount.pipelines import parser, yaml_provider
 from headcount.pipelines.main import load
 
 # What the driver makes by itself, from other flags.
@@ -58,7 +58,7 @@ def test_every_transform_is_somewhere():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_parameter_is_a_flag(name):
-    flags = options.make_parser(load(COMMANDS[name]))._option_string_actions
+    flags = parser.make_parser(load(COMMANDS[name]))._option_string_actions
     renamed = RENAMED.get(name, {})
     missing = [each for each in own(name) if f"--{renamed.get(each, each).replace('_', '-')}" not in flags]
     assert missing == []

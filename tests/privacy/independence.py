@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from headcount.mechanisms.randomness import Lanes
+from headcount.mechanisms.randomness.lanes import Lanes
 
 #: The false-alarm rate of one test of independence over the choice of the key (the chi-square law at classes of 25 and more).
 ALARM = 1e-8

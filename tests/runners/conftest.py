@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headcount.mechanisms.buckets import cells_of
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.shuffled import shuffled
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.shape.buckets import cells_of
+from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key

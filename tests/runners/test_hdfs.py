@@ -19,8 +19,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import sinks, storage
 from headcount.pipelines.main import main
+from headcount.pipelines.sinks import output
+from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 
 HADOOP = "3.4.1"
@@ -126,7 +127,7 @@ def flags(tmp_path_factory):
 
 
 def contents(directory):
-    return {name: storage.read(storage.join(directory, name)) for name in storage.names(directory)}
+    return {name: stores.read(stores.join(directory, name)) for name in stores.names(directory)}
 
 
 def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
@@ -136,7 +137,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
         user = [f"u{u}" for u in generator.integers(0, 900, 3_000)]
         table = pa.table({"user": user, "item": [f"i{i}" for i in generator.geometric(0.4, 3_000)]})
         pq.write_table(table, tmp_path / f"events-{part}.parquet")
-        storage.write(f"hdfs://data/events-{part}.parquet", (tmp_path / f"events-{part}.parquet").read_bytes())
+        stores.write(f"hdfs://data/events-{part}.parquet", (tmp_path / f"events-{part}.parquet").read_bytes())
     write_fixed_key(str(tmp_path / "key"))
     release = ["--key-file", str(tmp_path / "key"), "--release-id", "r1", "--output-files", "2", *flags]
     here, there = str(tmp_path / "out"), "hdfs://data/results/out"
@@ -144,7 +145,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
     words = ["histogram", *SHAPE, "--input", "hdfs://data/events-*.parquet", "--output", there, *release]
     assert main(words) == 0
     assert len(contents(there)) == 3 and contents(there) == contents(here)
-    assert storage.siblings(there, ".tmp-") == []
+    assert stores.siblings(there, ".tmp-") == []
     assert main(words) == 2
     assert main([*words, "--overwrite"]) == 0  # HDFS itself does not replace a file by a move
     assert contents(there) == contents(here)
@@ -152,21 +153,21 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
 
 def test_leftovers_and_other_files(flags):
     FileSystems.set_options(PipelineOptions(flags))
-    target = sinks.Target("hdfs://data/more/out", "r1", files=1, format="jsonl", overwrite=False)
+    target = output.Target("hdfs://data/more/out", "r1", files=1, format="jsonl", overwrite=False)
     rows = pa.RecordBatch.from_pydict({"item": pa.array([], pa.string())})
-    [(_, file)] = sinks._WriteFile(target).process((0, rows))
-    storage.write("hdfs://data/more/out/counts-00000-of-00003.jsonl", b"of a commit that was killed")
-    sinks.prepare(target)
-    assert storage.names("hdfs://data/more") == []
-    [(_, file)] = sinks._WriteFile(target).process((0, rows))
-    sinks.commit(target, [sinks.Written(*file)], b'{"headcount": "0"}')
+    [(_, file)] = output._WriteFile(target).process((0, rows))
+    stores.write("hdfs://data/more/out/counts-00000-of-00003.jsonl", b"of a commit that was killed")
+    output.prepare(target)
+    assert stores.names("hdfs://data/more") == []
+    [(_, file)] = output._WriteFile(target).process((0, rows))
+    output.commit(target, [output.Written(*file)], b'{"headcount": "0"}')
     assert contents(target.directory) == {"counts-00000-of-00001.jsonl": b"", "report.json": b'{"headcount": "0"}'}
-    storage.write("hdfs://data/more/out/thesis.txt", b"x")
+    stores.write("hdfs://data/more/out/thesis.txt", b"x")
     with pytest.raises(ParameterError, match="other files"):
-        sinks.prepare(target)
+        output.prepare(target)
 
 
 def test_a_flag_that_is_missing():
     FileSystems.set_options(PipelineOptions([]))
     with pytest.raises(ParameterError, match="hdfs_host is not set"):
-        storage.normal("hdfs://data/out")
+        stores.normal("hdfs://data/out")

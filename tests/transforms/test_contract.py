@@ -20,9 +20,9 @@ import apache_beam as beam
 import pytest
 
 import headcount.transforms
-from headcount.mechanisms import sampled_plan
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.symmetric import DistinctQuestion, EntropyQuestion
+from headcount.mechanisms.sampled import plan
+from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
@@ -227,14 +227,14 @@ def made(make_release, monkeypatch):
     def plan_of(*arguments: object) -> tuple[Fraction, int]:
         return Fraction(1, 100), 100 + zlib.crc32(repr(arguments).encode()) % 10_000
 
-    monkeypatch.setattr(sampled_plan, "_search_walk", plan_of)
-    sampled_plan.choose.cache_clear()
+    monkeypatch.setattr(plan, "_search_walk", plan_of)
+    plan.choose.cache_clear()
 
     def make(transform: type[beam.PTransform], given: dict[str, Any]) -> beam.PTransform:
         return transform(**{name: make_release(value) if name == "release" else value for name, value in given.items()})
 
     yield make
-    sampled_plan.choose.cache_clear()
+    plan.choose.cache_clear()
 
 
 def test_the_table_has_every_parameter_of_every_public_transform():

@@ -10,7 +10,7 @@ import pytest
 
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.transforms import Contributions
-from headcount.transforms.contributions import _Columns, _ToBatches, as_contributions
+from headcount.transforms.core.contributions import _Columns, _ToBatches, as_contributions
 
 
 def _run(elements: list[Any], **columns: Any) -> list[tuple]:

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.count_release import Released, count_release
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.count_release.release import Released, count_release
+from headcount.mechanisms.count_release.top_items import top_items
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.top_items import top_items
 from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCount, RandClip, Zcdp
 from headcount.transforms import count_release as module
+from headcount.transforms.core.rows import RankedIntItem, RankedItem
 from headcount.transforms.count_release import PrivateCountRelease, TopItems
-from headcount.transforms.ranks import RankedIntItem, RankedItem
 from tests.key_search import found_in_graph
 
 ZCDP = Zcdp(2, 1e-4)
@@ -157,8 +157,8 @@ def test_what_was_bounded_before_is_taken(collect, make_release):
 @pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
 def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
     """The check of what bounds the batches: it must see steps that do not keep each user to one on an item."""
-    from headcount.mechanisms.count_release import CountRelease
-    from headcount.mechanisms.steps import LimitItemsStep, LimitPerItemStep
+    from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
+    from headcount.mechanisms.count_release.release import CountRelease
 
     steps = (LimitItemsStep(3),) if mutation == "bounded by nothing" else (LimitPerItemStep(2),)
     monkeypatch.setattr(CountRelease, "steps", steps)

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.debiased_count import debiased_count
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.relation import Relation
+from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCount, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
 from tests.key_search import found_in_graph

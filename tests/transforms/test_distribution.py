@@ -7,16 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.budget import Budget
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.distribution import large_symbols, learn_distribution
-from headcount.mechanisms.domain import only_domain
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.domain import only_domain
+from headcount.mechanisms.counting.evidence import Evidence
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.distribution.learn import large_symbols, learn_distribution
+from headcount.mechanisms.distribution.tables import merge_values, split_values
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram import Evidence, bounded_batches
-from headcount.mechanisms.value_counts import merge_values, split_values
 from headcount.transforms import Contributions, Relation
+from headcount.transforms.core.rows import IntItemProbability, ItemProbability
 from headcount.transforms.distribution import LearnDistribution
-from headcount.transforms.probabilities import IntItemProbability, ItemProbability
 from tests.key_search import found_in_graph
 
 BUDGET = Budget(1, 1e-6)

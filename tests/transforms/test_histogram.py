@@ -11,11 +11,11 @@ import pytest
 from apache_beam.transforms import trigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
-from headcount.mechanisms.batches import gather, split_by_user
-from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.bounding.steps import RandClipStep, bound_shard, provenance
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram import bounded_histogram, unbounded_histogram
-from headcount.mechanisms.steps import RandClipStep, bound_shard, provenance
+from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.transforms import (
     Bound,
     BoundedHistogram,

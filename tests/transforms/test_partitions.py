@@ -7,15 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partition_choice import auto_partitions
-from headcount.mechanisms.partitions import named_in_rounds, one_shard, select_partitions, zcdp_rounds
-from headcount.mechanisms.selection_rounds import STRATEGIES
+from headcount.mechanisms.partitions.auto import auto_partitions
+from headcount.mechanisms.partitions.rounds import STRATEGIES
+from headcount.mechanisms.partitions.select import named_in_rounds, select_partitions, zcdp_rounds
 from headcount.transforms import Budget, Relation
-from headcount.transforms.items import NamedIntItem, NamedItem
+from headcount.transforms.core.rows import NamedIntItem, NamedItem
+from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.partitions import NamedItems, PackShards, SelectPartitions
-from headcount.transforms.user_shards import UserShards
 from tests.key_search import found_in_graph
 
 BUDGET = Budget(1, 1e-5)

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.budget import Zcdp
-from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.accounting.budget import Zcdp
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.plume import plume
 from headcount.transforms import Contributions, Relation
 from headcount.transforms.plume import Plume
 from tests.key_search import found_in_graph

@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.batches import sum_by_code
-from headcount.mechanisms.contributions import contribution_batch
-from headcount.mechanisms.histogram import bounded_batches, unbounded_histogram
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.histogram.fixed import unbounded_histogram
 from headcount.transforms import Budget, Contributions, UnboundedHistogram
-from headcount.transforms.coders import RecordBatchCoder
+from headcount.transforms.core.coders import RecordBatchCoder
 
 BUDGET = Budget(2, 1e-4)
 BOUND = 5
@@ -30,8 +31,8 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        histogram = UnboundedHistogram(BUDGET, BOUND, release=release, shards=shards, partitions=1)
-        return pipeline | beam.Create(batches) | Contributions() | "UnboundedHistogram" >> histogram
+        fixed = UnboundedHistogram(BUDGET, BOUND, release=release, shards=shards, partitions=1)
+        return pipeline | beam.Create(batches) | Contributions() | "UnboundedHistogram" >> fixed
 
     ((_, counts),) = collect(build, *options)
     return counts.to_pylist()
@@ -51,12 +52,12 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
 
 def _noise(table: pa.Table, release, label: str = "UnboundedHistogram", bound: int = BOUND) -> dict[str, float]:
     """The noise of every item that is released: the count less the exact bounded sum."""
-    histogram = unbounded_histogram(BUDGET, bound)
-    (bounded,) = bounded_batches([_batch(table)], histogram.steps, release, f"{label}/Bounded")
+    fixed = unbounded_histogram(BUDGET, bound)
+    (bounded,) = bounded_batches([_batch(table)], fixed.steps, release, f"{label}/Bounded")
     item = bounded.column("item")
     sums = sum_by_code(np.asarray(item.indices).astype(int), np.asarray(bounded.column("count")), len(item.dictionary))
     exact = dict(zip(item.dictionary.to_pylist(), sums.tolist(), strict=True))
-    counts = histogram.run([_batch(table)], release, label)
+    counts = fixed.run([_batch(table)], release, label)
     return {row["item"]: row["count"] - exact[row["item"]] for row in counts.to_pylist()}
 
 
@@ -83,9 +84,9 @@ def test_anything_else_draws_independent_noise_on_every_item(make_release):
 
 def test_noise_that_hangs_on_the_item_alone_would_be_caught(monkeypatch, make_release):
     """The mutation: without the digest of the whole histogram, one changed row leaves the noise of other items as it was."""
-    from headcount.mechanisms import histogram
+    from headcount.mechanisms.counting import noisy
 
-    monkeypatch.setattr(histogram, "block_key", lambda subkey, digest=b"": subkey)
+    monkeypatch.setattr(noisy, "block_key", lambda subkey, digest=b"": subkey)
     table, release = _table(), make_release()
     changed = pa.concat_tables([table.slice(0, table.num_rows - 1), pa.table({"user": ["newcomer"], "item": ["i0"]})])
     base, noise = _noise(table, release), _noise(changed, release)

@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.contributions import contribution_batch
+from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled_histogram import sampled_histogram
-from headcount.mechanisms.sampled_quantiles import quantile_hierarchy, quantile_search, share
-from headcount.mechanisms.values import Axis
+from headcount.mechanisms.sampled.axis import Axis
+from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
+from headcount.mechanisms.sampled.histogram import sampled_histogram
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
 from headcount.transforms import Budget, Contributions, LimitItems
-from headcount.transforms.sampled import HeavyHitters, Quantile, Quantiles, SampledHistogram
-from headcount.transforms.sampled_rows import (
+from headcount.transforms.core.rows import (
     QuantileTime,
     QuantileValue,
     RangeCount,
@@ -27,6 +26,7 @@ from headcount.transforms.sampled_rows import (
     SampledCount,
     SampledIntCount,
 )
+from headcount.transforms.sampled import HeavyHitters, Quantile, Quantiles, SampledHistogram
 from tests.key_search import found_in_graph
 
 BUDGET = Budget(2, 1e-4)
@@ -284,8 +284,8 @@ def test_null_and_unclear_values_can_be_dropped(collect, make_release):
 @pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
 def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
     """The check of what bounds the batches sees steps that do not keep each user to one of one item."""
-    from headcount.mechanisms import sampled_histogram as module
-    from headcount.mechanisms.steps import LimitItemsStep, LimitPerItemStep
+    from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
+    from headcount.mechanisms.sampled import histogram as module
 
     steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
     transform = SampledHistogram(BUDGET, release=make_release())

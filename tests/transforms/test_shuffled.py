@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.buckets import buckets_of, release_salt
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.properties import ShapeAnswers, ShapeProperties, shape_properties
-from headcount.mechanisms.shuffled import shuffled
-from headcount.mechanisms.splitting import noisy_tally
-from headcount.mechanisms.symmetric import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
-from headcount.mechanisms.tallies import Tally
+from headcount.mechanisms.shape.buckets import buckets_of, release_salt
+from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
+from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, shape_properties
+from headcount.mechanisms.shape.shuffled import shuffled
+from headcount.mechanisms.shape.tallies import Tally
+from headcount.mechanisms.shape.tally_noise import noisy_tally
 from headcount.transforms import Budget, Entropy, PropertiesOfShape, SupportCoverage, SupportSize
+from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
 from headcount.transforms.pan_private import PanPrivateCounts, _AddToState
-from headcount.transforms.shape_rows import ItemsWithCount, ShapeProperty
 from headcount.transforms.shuffled import ShuffledReports, _SumMessages
 
 LOUD = Budget(3, 1e-2)
@@ -71,7 +71,7 @@ def test_properties_are_those_of_the_released_rows_and_draw_nothing(collect, mon
     columns = reports.plan.report(np.arange(400) % 40)
     batch = pa.RecordBatch.from_pydict({"bucket": columns[0], "sign": pa.array(columns[1], pa.int8())})
     expected = reports.plan.shape(reports.plan.sums(*columns), hashed=False)
-    monkeypatch.setattr("headcount.mechanisms.system_random._fresh", _no_draw)
+    monkeypatch.setattr("headcount.mechanisms.randomness.system._fresh", _no_draw)
     questions = (EntropyQuestion(), DistinctQuestion(), CoverageQuestion(), SupportQuestion(100, 0.3))
 
     def build(pipeline):
@@ -243,7 +243,7 @@ def test_a_step_that_forgets_the_batch_is_caught(collect, tmp_path, monkeypatch)
 
     def forgetful(self, group):
         stored = self._file.read()
-        from headcount.transforms.bucket_sums import read_sums
+        from headcount.transforms.core.bucket_sums import read_sums
 
         for chunk in filter(None, group[1]):
             stored.state.count(*read_sums(chunk))
@@ -281,7 +281,7 @@ def test_answers_come_from_released_rows_alone(tmp_path, monkeypatch):
     with pytest.raises(ParameterError, match="holds counters yet, which no answer may come from"):
         counts.answers(EntropyQuestion())
     rows = counts.release()
-    monkeypatch.setattr("headcount.mechanisms.system_random._fresh", _no_draw)
+    monkeypatch.setattr("headcount.mechanisms.randomness.system._fresh", _no_draw)
     questions = (EntropyQuestion(), DistinctQuestion())
     assert counts.answers(*questions) == ShapeProperties(counts.plan, questions).answers(rows)
     assert counts.answers(*questions).guarantee.unit == "event"

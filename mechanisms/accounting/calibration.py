@@ -1,0 +1,280 @@
+"""How much noise, and which threshold: from a budget and a bound to the integers that the sampler works with.
+
+Calibration runs once, in the driver. Its result holds for every data set whose users keep within the bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import math
+from fractions import Fraction
+from typing import Literal
+
+from headcount.mechanisms.accounting import gaussian, thresholds
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.thresholds import Spread
+from headcount.mechanisms.errors import ParameterError
+
+# Gaussian noise is sampled on a grid of at most sigma / 2^10: on a coarse one the continuous formulas
+# understate delta (by up to 2 on the integers).
+_GAUSSIAN_STEPS = 2**10
+
+# Numerators and denominators below this keep the sampler's products, and noisy sums, within its integers.
+_LARGEST_SCALE = 2**40
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisePlan:
+    """The noise, and for an unknown domain the threshold, that make one histogram (epsilon, delta) private.
+
+    A sum, as an integer in units of 2**-grid, gets discrete `kind` noise of `scale` in the same units; it is
+    released iff the noisy value is at least `threshold` (None: the domain is public, and all is released).
+    `stddev` is the noise's standard deviation in counts. The kind "truncated-geometric" is Laplace noise that
+    stays below the threshold in size, so that an item without a user never reaches it.
+    """
+
+    kind: Literal["laplace", "gaussian", "truncated-geometric"]
+    grid: int
+    scale: Fraction
+    threshold: int | None
+    stddev: float
+    epsilon: float
+    delta: float
+    relation: Relation
+    bound: Bound
+
+    @property
+    def threshold_in_counts(self) -> Fraction | None:
+        """The threshold in the units of the counts."""
+        return None if self.threshold is None else Fraction(self.threshold, 2**self.grid)
+
+    def to_json(self) -> dict[str, str | int]:
+        """What defines the mechanism, exactly and in one form only: two plans that differ in it differ here.
+        (The standard deviation is left out, as it follows from the scale.)"""
+        return {
+            "kind": self.kind,
+            "grid": self.grid,
+            "scale": f"{self.scale.numerator}/{self.scale.denominator}",
+            "threshold": "none" if self.threshold is None else self.threshold,
+            "epsilon": repr(self.epsilon),
+            "delta": repr(self.delta),
+            "relation": self.relation.value,
+            "bound": self.bound.to_json(),
+        }
+
+
+def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | str, noise: str = "auto") -> NoisePlan:
+    """Noise and threshold for a histogram whose items come from the data.
+
+    Private for noise on the items with a positive bounded sum, and only if every contribution to an item is
+    an integer of at least 1. `bound` must limit l1, or l0 and linf.
+    """
+    relation = Relation.parse(relation)
+    check_budget(budget)
+    spread = _spread(bound)
+    if not 0 < budget.delta < 0.5:
+        raise ParameterError(
+            f"a histogram of an unknown domain needs a delta above 0 and below 1/2, got {budget.delta}: "
+            "which items there are cannot be hidden with certainty; with a given domain delta may be 0"
+        )
+    if noise == "auto":
+        return choose_noise(budget, bound, relation)
+    if noise == "laplace":
+        scale = laplace_scale(budget, spread.l1, bound, relation)
+        tau = thresholds.laplace_threshold(spread, scale, budget.delta)
+        return make_plan("laplace", bound.grid, scale, tau, budget, relation, bound)
+    if noise == "gaussian":
+        share = thresholds.GAUSSIAN_SHARE
+        grid, scale = gaussian_scale(budget, share, spread.shared_l2_squared(0), bound, relation)
+        sigma = float(scale / 2**grid)
+        real = thresholds.gaussian_threshold(spread, budget.epsilon, budget.delta, sigma, relation)
+        return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
+    raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+
+
+def choose_noise(budget: Budget, bound: Bound, relation: Relation | str) -> NoisePlan:
+    """Of the Laplace and the Gaussian plan for an unknown domain, the one with the lower threshold in counts,
+    which releases more items; if these are equal, the one with the lower standard deviation."""
+    plans = [calibrate_unknown_domain(budget, bound, relation, noise) for noise in ("laplace", "gaussian")]
+    return min(plans, key=lambda plan: (plan.threshold_in_counts, plan.stddev))
+
+
+def calibrate_public_domain(
+    budget: Budget, bound: Bound, relation: Relation | str, noise: str = "laplace"
+) -> NoisePlan:
+    """Noise for a histogram over a domain that is public, with every item of it released.
+
+    Laplace noise needs `bound` to limit l1 (or l0 and linf) and makes delta 0; Gaussian noise needs a limit
+    on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0.
+    """
+    relation = Relation.parse(relation)
+    check_budget(budget)
+    _check(bound)
+    if noise == "laplace":
+        l1 = _l1(bound)
+        if l1 is None:
+            raise ParameterError(
+                f"Laplace noise needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: bound it "
+                "with RandClip or ClipNorm(p=1), or take Gaussian noise"
+            )
+        scale = laplace_scale(budget, l1, bound, relation)
+        return make_plan("laplace", bound.grid, scale, None, Budget(budget.epsilon), relation, bound)
+    if noise == "gaussian":
+        if budget.delta == 0:
+            raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
+        squared = _l2_squared(bound)
+        if squared is None:
+            raise ParameterError(
+                f"Gaussian noise needs a limit on a user's l2 norm, but a bound of {bound.describe()} has none: bound it "
+                "with ClipNorm(p=2) or RandClip"
+            )
+        grid, scale = gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
+        return make_plan("gaussian", grid, scale, None, budget, relation, bound)
+    raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+
+
+def public_noise(noise: str) -> str:
+    """The noise that a public domain gets: for 'auto' Laplace, which needs no delta."""
+    if noise not in ("auto", "laplace", "gaussian"):
+        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    return "laplace" if noise == "auto" else noise
+
+
+def make_plan(
+    kind: Literal["laplace", "gaussian", "truncated-geometric"],
+    grid: int,
+    scale: Fraction,
+    threshold: int | None,
+    budget: Budget,
+    relation: Relation,
+    bound: Bound,
+) -> NoisePlan:
+    """The plan of this noise and threshold, unless they are too large to compute with."""
+    if threshold is not None and threshold >= 2**62:
+        raise ParameterError(
+            f"epsilon = {budget.epsilon} with a bound of {bound.describe()} gives a threshold beyond 64 bits: raise "
+            "epsilon or lower the bound"
+        )
+    if kind == "truncated-geometric" and threshold is not None:
+        steps = _truncated_stddev(scale, threshold - 1)
+    else:
+        steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
+    stddev = steps / 2**grid
+    return NoisePlan(kind, grid, scale, threshold, stddev, budget.epsilon, budget.delta, relation, bound)
+
+
+def laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) -> Fraction:
+    """At least (l1 distance of neighbours) / epsilon in grid units; exact if that is a small fraction."""
+    exact = relation.users * l1 * 2**bound.grid / budget.epsilon_fraction
+    if max(exact.numerator, exact.denominator) < _LARGEST_SCALE:
+        return exact
+    if exact >= _LARGEST_SCALE - 1:
+        raise _too_much_noise(budget, bound)
+    denominator = _LARGEST_SCALE // 2
+    while (numerator := math.ceil(exact * denominator)) >= _LARGEST_SCALE:
+        denominator //= 2
+    return Fraction(numerator, denominator)
+
+
+def gaussian_scale(
+    budget: Budget, share: float, l2_squared: float, bound: Bound, relation: Relation
+) -> tuple[int, Fraction]:
+    """The grid and, in its units, a whole sigma that keeps (epsilon, share * delta) if continuous."""
+    distance = math.sqrt(relation.users * l2_squared)
+    sigma = distance * gaussian.gaussian_sigma(budget.epsilon, share * budget.delta)
+    grid, scale = whole_sigma(sigma, bound.grid)
+    if scale >= _LARGEST_SCALE:
+        raise _too_much_noise(budget, bound)
+    return grid, scale
+
+
+def whole_sigma(sigma: float, grid: int) -> tuple[int, Fraction]:
+    """A grid, the given one or finer, on which `sigma` is so large that formulas of the continuous Gaussian hold; and sigma,
+    rounded up, in its units."""
+    while sigma * 2**grid < _GAUSSIAN_STEPS:
+        grid += 1
+    return grid, Fraction(math.ceil(sigma * 2**grid))
+
+
+def _laplace_stddev(scale: Fraction) -> float:
+    """sqrt(2q) / (1-q) with q = exp(-1/scale), in a form that keeps its digits for large scales."""
+    half = 1 / (2 * float(scale))
+    return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
+
+
+def _truncated_stddev(scale: Fraction, most: int) -> float:
+    """The standard deviation of discrete Laplace noise that is at most `most` in size.
+
+    Sums of q^x and x^2 q^x for x = 1 .. most in closed form, with more digits than their cancellation takes.
+    """
+    digits = 40 + 4 * len(str(math.ceil(scale) + most)) + len(str(scale.denominator))
+    with decimal.localcontext(decimal.Context(prec=digits)):
+        q = (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
+        last, rest = q**most, 1 - q
+        sizes = q * (1 - last) / rest
+        tail = last * ((most + 1) ** 2 - (2 * most * (most + 1) - 1) * q + most**2 * q**2)
+        squares = q * (1 + q - tail) / rest**3
+        return float((2 * squares / (1 + 2 * sizes)).sqrt())
+
+
+def _spread(bound: Bound) -> Spread:
+    """What one user can do to the histogram of an unknown domain."""
+    _check(bound)
+    if bound.scaled:
+        raise ParameterError(
+            f"an unknown domain takes whole counts only, but a bound of {bound.describe()} is one of counts that were "
+            "scaled, as ClipNorm leaves them: a user could have any number of own items, each just "
+            "above 0 and each with a chance to be shown (116 times the claimed delta at a bound of 10); use "
+            "RandClip, or LimitItems with LimitPerItem"
+        )
+    if bound.l0 is not None and bound.linf is not None:
+        if bound.l1 is None or bound.l0 * bound.linf <= bound.l1:
+            return Spread.of_items(bound.l0, bound.linf)
+    if bound.l1 is None:
+        raise ParameterError(
+            f"an unknown domain needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: use "
+            "RandClip, or LimitItems with LimitPerItem"
+        )
+    return Spread.of_mass(bound.l1, bound.l1 if bound.linf is None else bound.linf)
+
+
+def _l1(bound: Bound) -> int | None:
+    limits = [] if bound.l1 is None else [bound.l1]
+    if bound.l0 is not None and bound.linf is not None:
+        limits.append(bound.l0 * bound.linf)
+    return min(limits, default=None)
+
+
+def _l2_squared(bound: Bound) -> int | None:
+    limits = [] if bound.l2 is None else [bound.l2**2]
+    if bound.l1 is not None:  # the norm is convex: largest with all mass on as few items as the cap allows
+        cap = bound.l1 if bound.linf is None else bound.linf
+        limits.append(Spread.of_mass(bound.l1, cap).shared_l2_squared(0))
+    if bound.l0 is not None and bound.linf is not None:
+        limits.append(bound.l0 * bound.linf**2)
+    return min(limits, default=None)
+
+
+def _check(bound: Bound) -> None:
+    if not isinstance(bound, Bound):
+        raise ParameterError(f"the bound must be a Bound, such as RandClip(10).bound, got {bound!r}")
+    for name in ("l0", "l1", "l2", "linf"):
+        limit = getattr(bound, name)
+        if limit is not None and not _whole(limit, 1, _LARGEST_SCALE):
+            raise ParameterError(f"the bound's {name} must be a whole number from 1 to 2^40, got {limit!r}")
+    if not _whole(bound.grid, 0, 40):
+        raise ParameterError(f"the bound's grid must be a whole number from 0 to 40, got {bound.grid!r}")
+
+
+def _whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _too_much_noise(budget: Budget, bound: Bound) -> ParameterError:
+    return ParameterError(
+        f"epsilon = {budget.epsilon} with delta = {budget.delta} and a bound of {bound.describe()} needs more noise than "
+        "can be sampled: raise epsilon or lower the bound"
+    )

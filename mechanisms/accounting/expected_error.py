@@ -1,0 +1,57 @@
+"""How far noisy counts will be from what they count, before there are any."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+
+from headcount.mechanisms.accounting.calibration import NoisePlan
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpectedError:
+    """How far a noisy count is from the bounded count under it, in counts.
+
+    `half_width` of the interval that holds 95 % of the noise; `even_count` and `sure_count`, the rarest
+    bounded counts that are released with a chance of 50 % and 99.9 % (None where every item is released).
+    """
+
+    stddev: float
+    half_width: float
+    threshold: float | None
+    even_count: int | None
+    sure_count: int | None
+
+
+def expected_error(plan: NoisePlan) -> ExpectedError:
+    """The error of a noise plan: exact for Laplace, by the continuous law (the grid is fine) for Gaussian."""
+    unit = 2.0**-plan.grid
+    threshold = even = sure = None
+    if plan.threshold is not None:
+        threshold = plan.threshold * unit
+        even = _rarest(plan, plan.threshold, 0.5)
+        sure = _rarest(plan, plan.threshold, 0.999)
+    return ExpectedError(plan.stddev, _half_width(plan) * unit, threshold, even, sure)
+
+
+def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
+    """The smallest whole count v with P(v + noise >= threshold) >= chance >= 1/2."""
+    scale = float(plan.scale)
+    if plan.kind == "laplace":
+        # P(Z >= k) = 1 - q**(1 - k) / (1 + q) for k <= 0: the largest k for which that is the chance or more.
+        q = math.exp(-1 / scale)
+        noise = math.floor(1 + scale * math.log((1 - chance) * (1 + q)) + 1e-9)
+    else:
+        noise = math.floor(-scale * statistics.NormalDist().inv_cdf(chance))
+    return max(1, math.ceil((threshold - noise) / 2**plan.grid))
+
+
+def _half_width(plan: NoisePlan) -> float:
+    """The smallest h, in units of the grid, with P(|noise| <= h) >= 95 %."""
+    scale = float(plan.scale)
+    if plan.kind == "laplace":
+        # P(|Z| > h) = 2 q**(h + 1) / (1 + q).
+        q = math.exp(-1 / scale)
+        return max(0, math.ceil(-scale * math.log(0.025 * (1 + q)) - 1 - 1e-9))
+    return statistics.NormalDist().inv_cdf(0.975) * scale

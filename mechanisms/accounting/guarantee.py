@@ -1,0 +1,120 @@
+"""What is promised, in numbers and in words, before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headcount.mechanisms.accounting.budget import sum_up
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.errors import ParameterError
+
+
+@dataclasses.dataclass(frozen=True)
+class MechanismStep:
+    """One mechanism's share of the budget, and the public numbers that define it."""
+
+    name: str
+    epsilon: float
+    delta: float
+    details: Mapping[str, str | int | float]
+
+    @classmethod
+    def of_plan(cls, name: str, plan: NoisePlan) -> MechanismStep:
+        """The step that adds the noise of `plan`; scale and threshold are given in counts."""
+        details: dict[str, str | int | float] = {
+            "noise": f"discrete {plan.kind.capitalize()}",
+            "scale": float(plan.scale / 2**plan.grid),
+            "grid": f"2^-{plan.grid}" if plan.grid else "1",
+            "stddev": plan.stddev,
+        }
+        if plan.threshold_in_counts is not None:
+            details["threshold"] = float(plan.threshold_in_counts)
+        return cls(name, plan.epsilon, plan.delta, details)
+
+    def words(self) -> str:
+        """One line: the share of the budget, then the details, rounded to 8 digits."""
+        details = ", ".join(f"{key} {_text(value, 8)}" for key, value in self.details.items())
+        share = f"{self.name}: epsilon = {_text(self.epsilon)}, delta = {_text(self.delta)}"
+        return f"{share}; {details}." if details else f"{share}."
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarantee:
+    """An (epsilon, delta) promise to each `unit` under `relation`, and the mechanisms that together keep
+    it."""
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    mechanisms: tuple[MechanismStep, ...]
+    unit: str = "user"
+
+    def words(self) -> str:
+        """The promise as plain lines: the whole, then each mechanism with its share, noise and threshold."""
+        promise = _promise(self.unit, _text(self.epsilon), _text(self.delta), self.relation)
+        return "\n".join([promise, *(step.words() for step in self.mechanisms)])
+
+    def total_words(self) -> str:
+        """The promise alone, in one line with its numbers rounded upwards: for one that `compose` has made."""
+        return _promise(self.unit, _text_up(self.epsilon), _text_up(self.delta), self.relation)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "relation": self.relation.value,
+            "unit": self.unit,
+            "mechanisms": [
+                {"name": s.name, "epsilon": s.epsilon, "delta": s.delta, "details": dict(s.details)}
+                for s in self.mechanisms
+            ],
+        }
+
+
+def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """What several releases of the same data promise together, by basic composition: epsilons and deltas add up.
+
+    All must have one relation and one unit: under another one, the same numbers are another promise. The sums are exact in
+    the decimals that the parts print as, and then rounded upwards. A release may have been planned after a look at an earlier
+    one, if its budget was fixed before that.
+    """
+    parts = list(guarantees)
+    if not parts:
+        raise ParameterError("compose needs at least one guarantee, got none")
+    for part in parts:
+        if not isinstance(part, Guarantee):
+            raise ParameterError(f"compose takes guarantees, such as that of transform.guarantee(), got {part!r}")
+    for name, found in (
+        ("relation", {part.relation.value for part in parts}),
+        ("unit", {part.unit for part in parts}),
+    ):
+        if len(found) > 1:
+            raise ParameterError(
+                f"guarantees add up under one {name} only, got {' and '.join(sorted(found))}: compose those of each apart"
+            )
+    return Guarantee(
+        sum_up(part.epsilon for part in parts),
+        sum_up(part.delta for part in parts),
+        parts[0].relation,
+        tuple(step for part in parts for step in part.mechanisms),
+        parts[0].unit,
+    )
+
+
+def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:
+    promise = f"{unit.capitalize()}-level (epsilon = {epsilon}, delta = {delta}) differential privacy"
+    return f"{promise} under {relation.words}."
+
+
+def _text_up(value: float) -> str:
+    up = decimal.Context(prec=15, rounding=decimal.ROUND_CEILING)
+    return f"{float(up.create_decimal(repr(value))):.15g}"
+
+
+def _text(value: str | int | float, digits: int = 15) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,80 @@
+"""Columns of a chunk in few bytes, as an Arrow stream: bytes are what a shuffle costs.
+
+A batch of one row holds each column as one list. Strings go as their lengths, in one byte each where that is enough, and
+their text, in place of four bytes of offset; integers and codes in as few bytes as hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.batches.names import string_buffers
+
+
+def to_ipc(batch: pa.RecordBatch, compress: bool = False) -> bytes:
+    """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent).
+
+    `compress` is for what would make one large group; elsewhere it costs more time than the bytes that it saves.
+    """
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if compress else None)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_ipc(data: bytes) -> pa.RecordBatch:
+    """Inverse of `to_ipc`."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_next_batch()
+
+
+def pack(columns: Mapping[str, pa.Array], metadata: Mapping[bytes, bytes] | None = None) -> bytes:
+    """Columns of strings, int64 or dictionaries of these, without nulls, and metadata, as bytes."""
+    parts: dict[str, pa.Array] = {}
+    for name, column in columns.items():
+        if isinstance(column, pa.DictionaryArray):
+            parts[f"{name}/codes"] = _listed(_narrow(np.asarray(column.indices)))
+            column = column.dictionary
+            name = f"{name}/names"
+        if pa.types.is_string(column.type):
+            ends, text = string_buffers(column)
+            parts[f"{name}/sizes"] = _listed(_narrow(np.diff(ends)))
+            parts[f"{name}/text"] = _listed(text[ends[0] : ends[-1]])
+        else:
+            parts[name] = _listed(_narrow(np.asarray(column)))
+    return to_ipc(pa.RecordBatch.from_pydict(parts, metadata=metadata))
+
+
+def unpack(data: bytes) -> tuple[dict[str, pa.Array], dict[bytes, bytes]]:
+    """Inverse of `pack`: the columns, and the metadata."""
+    batch = from_ipc(data)
+    parts = {name: batch.column(name).values for name in batch.schema.names}
+    names = dict.fromkeys(name.split("/")[0] for name in parts)
+    return {name: _unpacked(parts, name) for name in names}, batch.schema.metadata or {}
+
+
+def _unpacked(parts: Mapping[str, pa.Array], name: str) -> pa.Array:
+    if f"{name}/codes" in parts:
+        return pa.DictionaryArray.from_arrays(parts[f"{name}/codes"], _unpacked(parts, f"{name}/names"))
+    if name in parts:
+        return parts[name].cast(pa.int64())
+    sizes, text = parts[f"{name}/sizes"], parts[f"{name}/text"]
+    ends = np.zeros(len(sizes) + 1, dtype=np.int32)
+    np.cumsum(np.asarray(sizes), out=ends[1:])
+    return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(ends), text.buffers()[1] or pa.py_buffer(b""))
+
+
+def _listed(values: np.ndarray) -> pa.Array:
+    """The values as one list, which shares their memory."""
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Integers in as few bytes as hold them."""
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    kinds = (np.uint8, np.uint16, np.int32, np.int64)
+    return values.astype(next(kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max))

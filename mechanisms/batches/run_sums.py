@@ -1,0 +1,36 @@
+"""Sums over runs and codes, in 64-bit integers that never wrap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+INT64_MAX = 2**63 - 1
+
+
+def run_sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Sums of consecutive runs, in the type of the values, which must hold them. A run may be empty."""
+    if len(starts) == 0:
+        return values[:0]
+    sums = np.add.reduceat(np.append(values, values.dtype.type(0)), starts)
+    sums[starts == np.append(starts[1:], len(values))] = 0  # reduceat gives an empty run the value at its start
+    return sums
+
+
+def sum_by_code(codes: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+    """Exact int64 sum of the non-negative values of each code 0 .. size - 1; a sum beyond int64 stays at INT64_MAX.
+
+    It neither fails nor wraps: values are those of many users. The cut sum moves by no more than the sum does, so that no
+    sensitivity grows, and sums of such sums are the same in any order.
+    """
+    total = float(values.sum(dtype=np.float64))
+    if total == len(values) and (len(values) == 0 or int(values.min()) == 1):
+        return np.bincount(codes, minlength=size).astype(np.int64, copy=False)
+    if total < 2**53:  # every partial sum is an integer that a float64 holds exactly
+        return np.bincount(codes, weights=values, minlength=size).astype(np.int64)
+    if total >= 2**62:  # and if not, all of them fit int64, however the float was rounded
+        exact = np.zeros(size, dtype=object)  # Python's integers: slower, and they never wrap
+        np.add.at(exact, codes, values.astype(object))
+        return np.minimum(exact, INT64_MAX).astype(np.int64)
+    sums = np.zeros(size, dtype=np.int64)
+    np.add.at(sums, codes, values)
+    return sums

@@ -1,0 +1,305 @@
+"""Batches of contributions on their way to the shard of their user, and the shard that they become.
+
+A contribution batch has the columns `user`, `item` (string or int64, plain or dictionary-encoded) and, unless every
+count is one, `count` (int64, at least one); once bounded, its schema says by what. Rows are regrouped and equal (user, item)
+pairs added up, and nothing is lost but what a user has beyond MOST_COUNT on one item; so a shard depends on the rows alone, not
+on how they were batched.
+
+No count makes a job fail, since a failure would tell. A row counts MOST_COUNT times at most, and so does a user on one item.
+Cutting commutes with adding up (of non-negative numbers, the cut sum of cut sums is the cut sum of all), so it matters neither
+where rows meet first nor in which order. And 2**33 such counts add up to less than 2**63. So sums of the pairs of one shard,
+which leave int64 with 64 GB of counts and no less, are made without a look at what they hold; and the sum of an item over all
+shards, which leaves it with 2**33 users, more than there are people, stops at INT64_MAX (`sum_by_code`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.batches.names import Names, canonical_order, hash64, shard_of
+from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.threads import in_threads
+from headcount.mechanisms.errors import InputError
+
+#: What a row counts at most, and what a user counts on one item: a public ceiling, at which numbers are cut in silence.
+MOST_COUNT = 10**9
+_HASHED = 1 << 18  # rows whose users are hashed at a time
+
+
+# Marks in a batch's schema: that it is checked; what bounds it; and which part of the bounded collection it is.
+CONTRIBUTIONS, BOUND, PART = b"headcount.contributions", b"headcount.bound", b"headcount.part"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """All rows of some users, each (user, item) pair once: user u has the rows offsets[u] .. offsets[u + 1] - 1.
+
+    `items` are distinct and in canonical order, `item` indexes them, and each user's rows ascend in it. So a user's rows
+    have one order, whatever order they came in. No count exceeds MOST_COUNT: what is made of a shard relies on it.
+    """
+
+    users: Names
+    items: Names
+    offsets: np.ndarray  # int64, one more than users
+    item: np.ndarray  # int64, one per row
+    count: np.ndarray  # int64, one per row
+    bound: Bound = Bound()  # what earlier steps promise of every user's rows
+
+    def totals(self) -> np.ndarray:
+        """The number of events of each user."""
+        return run_sums(self.count, self.offsets[:-1])
+
+    def rows_per_user(self) -> np.ndarray:
+        """The number of distinct items of each user."""
+        return np.diff(self.offsets)
+
+    def keep(self, rows: np.ndarray, count: np.ndarray) -> Shard:
+        """The same users with only the given rows (ascending) and their new counts; a user may be left with none."""
+        offsets = np.searchsorted(rows, self.offsets).astype(np.int64)
+        return dataclasses.replace(self, offsets=offsets, item=self.item[rows], count=count)
+
+    def with_items(self, names: Names) -> Shard:
+        """The same users with their rows of these items only."""
+        return self._rows_where(pc.is_in(self.items, value_set=names.cast(self.items.type)))
+
+    def without_items(self, names: Names) -> Shard:
+        """The same users without their rows of these items."""
+        return self._rows_where(pc.invert(pc.is_in(self.items, value_set=names.cast(self.items.type))))
+
+    def _rows_where(self, kept: pa.BooleanArray) -> Shard:
+        rows = np.flatnonzero(np.asarray(kept)[self.item])
+        return self.keep(rows, self.count[rows])
+
+    def to_batch(self, part: int = 0) -> pa.RecordBatch:
+        """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""
+        user = np.repeat(np.arange(len(self.users), dtype=np.int32), self.rows_per_user())
+        columns = {
+            "user": pa.DictionaryArray.from_arrays(pa.array(user), self.users),
+            "item": pa.DictionaryArray.from_arrays(pa.array(self.item.astype(np.int32)), self.items),
+            "count": pa.array(self.count),
+        }
+        marks = {CONTRIBUTIONS: b"1", BOUND: self.bound.to_json().encode(), PART: str(part).encode()}
+        return pa.RecordBatch.from_pydict(columns, metadata=marks)
+
+
+def bound_of(batch: pa.RecordBatch) -> Bound:
+    """What the batch promises of every user's contribution: nothing, unless a bounding step made it."""
+    return bound_in(batch.schema.metadata or {})
+
+
+def bound_in(metadata: Mapping[bytes, bytes]) -> Bound:
+    """The bound in a batch's or chunk's metadata."""
+    return Bound.from_json(metadata[BOUND]) if BOUND in metadata else Bound()
+
+
+def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts a contribution batch into (shard, Arrow stream) chunks by a hash of the user.
+
+    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that
+    the chunk needs; where they do not, names travel as they are, since encoding them would cost more than it saves.
+    """
+    if batch.num_rows == 0:
+        return
+    user, item = batch.column("user"), batch.column("item")
+    counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
+    if counts is not None and int(counts.min()) < 1:
+        raise InputError("a contribution batch holds a count below 1; make such batches with Contributions")
+    hashes = _row_hashes(user)
+    encode_user = _users_repeat(hashes)
+    encode_item = _items_repeat(item, -(-batch.num_rows // shards))
+    home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
+    by_shard = np.argsort(home, kind="stable")
+    cuts = np.searchsorted(home[by_shard], np.arange(shards + 1))
+
+    def chunk(shard: int) -> tuple[int, bytes]:
+        rows = by_shard[cuts[shard] : cuts[shard + 1]]
+        crowded = stands_out(len(rows), batch.num_rows, shards)  # by few users with very many rows, maybe the same
+        columns = {
+            "user": _take(user, rows, encode_user or crowded),
+            "item": _take(item, rows, encode_item or crowded),
+        }
+        count = None if counts is None else counts[rows]
+        if (encode_user and encode_item) or crowded:
+            *codes, count = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
+            columns = {
+                name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
+                for name, code in zip(columns, codes, strict=True)
+            }
+        if count is not None:
+            columns["count"] = pa.array(count)
+        bound = {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
+        return shard, pack(columns, bound)
+
+    yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
+
+
+def stands_out(part: int, whole: int, shards: int) -> bool:
+    """Whether one shard has much more than its share of a whole: four times that, or half of what belongs elsewhere."""
+    return part * shards > min(4 * whole, whole + (shards - 1) * whole / 2)
+
+
+def gather(chunks: Iterable[bytes]) -> Shard:
+    """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
+    rows = _united(chunks)
+    order = canonical_order(rows.items, hash64(rows.items))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    user, item, count = _consolidate(rows.user, rank[rows.item], rows.count)
+    return Shard(
+        users=rows.users,
+        items=rows.items.take(pa.array(order)),
+        offsets=np.searchsorted(user, np.arange(len(rows.users) + 1)).astype(np.int64),
+        item=item,
+        count=np.ones(len(user), dtype=np.int64) if count is None else count,
+        bound=bound_in(rows.bound),
+    )
+
+
+def pack_shard(shard: Shard) -> bytes:
+    """The whole shard in few bytes, for a step that comes later."""
+    columns = {"users": shard.users, "items": shard.items, "rows": pa.array(shard.rows_per_user())}
+    columns |= {"item": pa.array(shard.item), "count": pa.array(shard.count)}
+    return pack(columns, {BOUND: shard.bound.to_json().encode()})
+
+
+def unpack_shard(data: bytes) -> Shard:
+    """Inverse of `pack_shard`."""
+    columns, metadata = unpack(data)
+    rows, item, count = (np.asarray(columns[name]) for name in ("rows", "item", "count"))
+    return Shard(columns["users"], columns["items"], np.append(0, np.cumsum(rows)), item, count, bound_in(metadata))
+
+
+def repack(chunks: Iterable[bytes]) -> bytes:
+    """The chunks of one shard as one: each pair once, and names that repeat themselves as codes.
+
+    It costs what `gather` costs, so it is for shards whose group would else be too large.
+    """
+    rows = _united(chunks)
+    user, item, count = _consolidate(rows.user, rows.item, rows.count)
+    columns = {"user": pa.DictionaryArray.from_arrays(pa.array(user), rows.users)}
+    if 2 * len(rows.items) <= len(item):
+        columns["item"] = pa.DictionaryArray.from_arrays(pa.array(item), rows.items)
+    else:
+        columns["item"] = rows.items.take(pa.array(item))
+    if count is not None:
+        columns["count"] = pa.array(count)
+    return pack(columns, rows.bound)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The rows of several chunks: distinct names, and the index of each row's name among them."""
+
+    users: Names
+    user: np.ndarray
+    items: Names
+    item: np.ndarray
+    count: np.ndarray | None  # None: one each
+    bound: dict[bytes, bytes]
+
+
+def _united(chunks: Iterable[bytes]) -> _Rows:
+    """The rows of the chunks in their order, and the bound that they all carry, as metadata."""
+    parts = [unpack(chunk) for chunk in chunks]
+    if len({bound_in(metadata) for _, metadata in parts}) > 1:
+        raise InputError(
+            "contributions that were bounded by different steps were flattened into one collection; "
+            "flatten first, then bound"
+        )
+    columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
+    (users, user), (items, item) = in_threads(unite, columns)
+    count = None
+    if any("count" in held for held, _ in parts):
+        count = np.concatenate([_counts(held) for held, _ in parts])
+    return _Rows(users, user, items, item, count, parts[0][1])
+
+
+def _consolidate(
+    user: np.ndarray, item: np.ndarray, count: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Sorts rows by (user, item) and adds up the counts of equal pairs, at most MOST_COUNT; None stands for counts of one."""
+    packed = (user << 32) | item  # codes are below 2**31
+    if count is None:
+        packed.sort()
+    else:
+        order = np.argsort(packed)
+        packed, count = packed[order], count[order]
+        np.minimum(count, MOST_COUNT, out=count)  # a batch may come from other hands than those of Contributions
+    first = np.empty(len(packed), dtype=bool)
+    first[:1] = True
+    np.not_equal(packed[1:], packed[:-1], out=first[1:])
+    if not first.all():
+        starts = np.flatnonzero(first)
+        cut = count is not None or len(packed) > MOST_COUNT  # rows of one each are no more than all rows
+        count = np.diff(np.append(starts, len(packed))) if count is None else run_sums(count, starts)
+        packed, count = packed[starts], np.minimum(count, MOST_COUNT, out=count) if cut else count
+    return packed >> 32, packed & 0xFFFFFFFF, count
+
+
+def _row_hashes(user: pa.Array) -> np.ndarray:
+    """The hash of each row's user."""
+    if isinstance(user, pa.DictionaryArray):
+        return hash64(user.dictionary)[_codes(user)]
+    parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
+    return np.concatenate(in_threads(hash64, parts))
+
+
+def _users_repeat(hashes: np.ndarray) -> bool:
+    """Whether users have four rows or more, on average: told from a sixteenth of all users."""
+    sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
+    return bool(4 * np.count_nonzero(np.diff(sample)) <= len(sample))
+
+
+def _items_repeat(item: pa.Array, rows: int) -> bool:
+    """Whether items occur twice or more, on average, in so many rows: what a chunk holds."""
+    sample = item[:rows]
+    return isinstance(item, pa.DictionaryArray) or 2 * len(sample.unique()) <= len(sample)
+
+
+def unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
+    """The distinct names of several columns, and the index of each row's name among them."""
+    values = [column.dictionary if isinstance(column, pa.DictionaryArray) else column for column in columns]
+    if len({value.type for value in values}) > 1:
+        raise InputError("users or items are strings in some rows and integers in others; give them one type")
+    united = pa.concat_arrays(values).dictionary_encode()
+    code = np.asarray(united.indices).astype(np.int64)
+    parts, start = [], 0
+    for column, value in zip(columns, values, strict=True):
+        known = code[start : start + len(value)]
+        parts.append(known[_codes(column)] if isinstance(column, pa.DictionaryArray) else known)
+        start += len(value)
+    return united.dictionary, np.concatenate(parts)
+
+
+def _codes(column: pa.DictionaryArray) -> np.ndarray:
+    return np.asarray(column.indices).astype(np.int64)
+
+
+def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
+    return np.asarray(columns["count"]) if "count" in columns else np.ones(len(columns["user"]), dtype=np.int64)
+
+
+def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
+    """Some rows of a column, dictionary-encoded or not, with no more names than they use."""
+    if not isinstance(column, pa.DictionaryArray):
+        plain = column.take(pa.array(rows))
+        return plain.dictionary_encode() if encode else plain
+    codes = _codes(column)[rows]
+    used = np.zeros(len(column.dictionary), dtype=bool)
+    used[codes] = True
+    names = column.dictionary.take(pa.array(np.flatnonzero(used)))
+    codes = (np.cumsum(used) - 1)[codes]
+    return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))
+
+
+def one_shard(batches: Iterable[pa.RecordBatch]) -> Shard | None:
+    """All users of contribution batches as one shard; None without a row."""
+    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
+    return gather(chunks) if chunks else None

@@ -1,0 +1,106 @@
+"""Candidate bounds for a histogram of an unknown domain, with the threshold and noise that each would bring.
+
+Threshold and noise are public functions of the candidate. Here they are estimates, to within a few percent, so that all
+candidates are known at once; a choice is private whatever they are, and the noise of the chosen one is calibrated exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from headcount.mechanisms.accounting import gaussian, thresholds
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.thresholds import Spread
+from headcount.mechanisms.bound_choice.expected_sums import ItemSums, Ladder, merged_sums
+from headcount.mechanisms.choice.protocol import ChosenBound
+
+# No part of any proof, and chosen on data of many kinds: bounds to 10^4 in equal ratios, and caps on one item.
+BOUNDS = tuple(sorted({round(10 ** (step / 6)) for step in range(25)}))
+CAPS = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One way to release the histogram: its bounds, its noise, its threshold, and its mean absolute noise in whole counts."""
+
+    bound: int
+    cap: int | None
+    noise: str
+    threshold: int
+    mean_noise: int
+
+    def chosen(self) -> ChosenBound:
+        """The candidate as the result of a choice."""
+        return ChosenBound(self.bound, self.cap or 0, self.noise)
+
+
+def make_candidates(
+    budget: Budget, relation: Relation, ladder: Ladder, noise: str, always_capped: bool = False
+) -> tuple[Candidate, ...]:
+    """All (bound, cap, noise): each cap up to the bound, and no cap (unless `always_capped`, if there is a cap).
+
+    A cap of the bound itself brings no lower noise, but keeps one item from crowding others out of the sample.
+    """
+    found = []
+    for bound in ladder.bounds:
+        caps: list[int | None] = [cap for cap in ladder.caps if cap <= bound]
+        if not (always_capped and caps):
+            caps.append(None)
+        for cap in caps:
+            for kind in ("laplace", "gaussian") if noise == "auto" else (noise,):
+                found.append(_candidate(bound, cap, kind, budget, relation))
+    return tuple(found)
+
+
+def score_items(
+    chunks: Iterable[bytes],
+    ladder: Ladder,
+    candidates: Sequence[Candidate],
+    least: Callable[[Candidate], int],
+    score: Callable[[Candidate, np.ndarray, np.ndarray], int],
+) -> list[int]:
+    """For each candidate, the sum of `score` over the items of one item shard.
+
+    `score` gets the sums (whole, fraction * 2**-30) of some items; it must be zero for sums below `least`, since items
+    that stay there may be left out.
+    """
+    place = {bound: k for k, bound in enumerate(ladder.bounds)}
+    scores = [0] * len(candidates)
+    for sums in merged_sums(chunks, ladder, min(map(least, candidates))):
+        for number, candidate in enumerate(candidates):
+            if candidate.cap == sums.cap:
+                scores[number] += _score_of(sums, place[candidate.bound], candidate, least(candidate), score)
+    return scores
+
+
+def _score_of(
+    sums: ItemSums,
+    column: int,
+    candidate: Candidate,
+    least: int,
+    score: Callable[[Candidate, np.ndarray, np.ndarray], int],
+) -> int:
+    reached = int(np.searchsorted(-sums.most, 1 - least, side="right"))
+    return score(candidate, sums.whole[:reached, column], sums.fraction[:reached, column])
+
+
+def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation: Relation) -> Candidate:
+    """The candidate with its threshold: the one that hides a user with ones, or with as much as can be, on own items."""
+    spread = Spread.of_mass(bound, bound if cap is None else cap)
+    shares = [(count, -math.expm1(math.log1p(-budget.delta) * count / bound)) for count in (1, spread.cap)]
+    if noise == "laplace":
+        mean = relation.users * bound / budget.epsilon
+        threshold = max(count + mean * -math.log((1 + math.exp(-1 / mean)) * share) for count, share in shares)
+    else:
+        unit = gaussian.gaussian_sigma(budget.epsilon, thresholds.GAUSSIAN_SHARE * budget.delta)
+        sigma = unit * math.sqrt(relation.users * spread.shared_l2_squared(0))
+        mean = math.sqrt(2 / math.pi) * sigma
+        normal = statistics.NormalDist()
+        threshold = max(count - sigma * normal.inv_cdf(share) for count, share in shares)
+    return Candidate(bound, cap, noise, max(1, math.ceil(threshold)), math.ceil(mean))

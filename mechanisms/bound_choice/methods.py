@@ -1,0 +1,105 @@
+"""Which private choice of a bound: all methods of paper 000 by name, and the one that goes beyond it.
+
+`choose_unknown_domain` and `choose_public_domain` make the choice as a value; `decide` runs it. The budget of a choice and
+that of the release which uses it add up, as both look at the same data.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.calibration import public_noise
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
+from headcount.mechanisms.bound_choice.joint import JointChoice
+from headcount.mechanisms.bound_choice.volume import VolumeChoice
+from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.choice.norm_bins import GRID, grid_to
+from headcount.mechanisms.choice.protocol import Choice
+from headcount.mechanisms.errors import ParameterError
+
+UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
+METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *l2_tail.METHODS)))
+
+
+def choose_unknown_domain(
+    budget: Budget,
+    release_budget: Budget,
+    relation: Relation,
+    method: str = "auto",
+    objective: str = "error",
+    noise: str = "auto",
+    max_per_item: int | None = None,
+    kappa: float = 2,
+) -> Choice:
+    """The choice for a histogram whose items come from the data: "joint" (the default), or Algorithm 4 by "em" or "gem"."""
+    _check_budgets(budget, release_budget)
+    if not 0 < release_budget.delta < 0.5:
+        raise ParameterError(
+            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or take "
+            f"BoundedHistogram with a domain, got {release_budget.delta}"
+        )
+    if method in ("auto", "joint"):
+        if noise not in ("auto", "laplace", "gaussian"):
+            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+        cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
+        return JointChoice(budget, release_budget, relation, objective, noise, cap)
+    if method not in UNKNOWN_DOMAIN_METHODS:
+        raise ParameterError(
+            f"the method for an unknown domain must be 'auto' or one of {UNKNOWN_DOMAIN_METHODS}, got {method!r}"
+        )
+    if noise == "gaussian" or max_per_item is not None or objective != "error":
+        raise ParameterError(
+            f"the method {method!r} is the paper's: Laplace noise, no max_per_item, objective 'error'; take the method "
+            "'joint' for anything else"
+        )
+    return VolumeChoice(budget, release_budget, relation, method, Fraction(str(kappa)))
+
+
+def choose_public_domain(
+    budget: Budget,
+    release_budget: Budget,
+    relation: Relation,
+    domain_size: int,
+    noise: str = "laplace",
+    method: str = "auto",
+    sparsity: int | None = None,
+    users: int = 100_000,
+    max_per_item: int | None = None,
+) -> Choice:
+    """The choice for a histogram over `domain_size` public items; "auto" takes the method that public numbers favour.
+
+    With `max_per_item` it is made on counts that are cut to so much, as those of the release then must be; their norm is
+    limited by the size of the domain, and so is the bound.
+    `sparsity` (Gaussian noise) is how many items a user's weight may stand for: any number keeps the guarantee. By default
+    a tenth of the domain, as in the paper, but ten at least.
+    """
+    _check_budgets(budget, release_budget)
+    cap, grid = None, GRID
+    if max_per_item is not None:
+        cap = check_bound("max_per_item", max_per_item)
+        grid = grid_to(cap * domain_size if public_noise(noise) == "laplace" else _root(cap**2 * domain_size))
+    if public_noise(noise) == "laplace":
+        if method == "auto":
+            method = l1_quantile.favoured(budget, release_budget, relation, domain_size, grid)
+        return l1_quantile.QuantileChoice(budget, release_budget, relation, domain_size, method, grid, cap)
+    if release_budget.delta == 0:
+        raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
+    if sparsity is None:
+        sparsity = min(domain_size, max(10, -(-domain_size // 10)))
+    sparsity, users = check_bound("sparsity", sparsity), check_bound("users", users)
+    if method == "auto":
+        method = l2_tail.favoured(budget, release_budget, relation, domain_size, sparsity, grid)
+    return l2_tail.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
+
+
+def _root(square: int) -> int:
+    """The square root, rounded up."""
+    return math.isqrt(square - 1) + 1
+
+
+def _check_budgets(budget: Budget, release_budget: Budget) -> None:
+    check_budget(budget)
+    check_budget(release_budget, "the budget of the release")

@@ -1,0 +1,160 @@
+"""Bounding what one user contributes (paper 000, Algorithms 1 and 3), vectorised over a shard of many users.
+
+Each function takes all rows of its users and returns rows whose norm, per user, keeps the bound that it names, whatever
+the data. `rand_clip` and `limit_items` draw a uniform sample; their randomness comes from one lane per user above
+the bound, bound to that user's rows, so that a repeated run draws the same sample and changed rows draw a new one.
+`clip_norm` scales instead, on an integer grid and rounding down, so that no float can push a norm above its bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.batches.run_sums import INT64_MAX, run_sums
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.randomness.lane_ids import user_lane_ids
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key
+
+
+def rand_clip(shard: Shard, bound: int, subkey: bytes) -> Shard:
+    """At most `bound` events of each user, a uniform sample without replacement: l1 <= bound, counts >= 1."""
+    kept = _sampled(shard, shard.count, bound, subkey)
+    rows = np.flatnonzero(kept)
+    clipped = shard.keep(rows, kept[rows])
+    if kept is shard.count:  # nobody was above the bound, which took the same sums to see
+        return clipped
+    return _checked(clipped, run_sums(np.abs(clipped.count), clipped.offsets[:-1]), bound)
+
+
+def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
+    """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
+    rows = np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
+    limited = shard.keep(rows, shard.count[rows])
+    return _checked(limited, limited.rows_per_user(), items)
+
+
+def limit_per_item(shard: Shard, count: int) -> Shard:
+    """At most `count` events of each user on each item: linf <= count. Draws nothing."""
+    return dataclasses.replace(shard, count=np.minimum(shard.count, count))
+
+
+def clip_grid(bound: int) -> int:
+    """The smallest q >= 0 with 2**-q <= bound / 2**10: fine enough that rounding down costs under a thousandth."""
+    return max(0, 10 - int(math.floor(math.log2(bound))))
+
+
+def clip_norm(shard: Shard, bound: int, p: int) -> Shard:
+    """Scales each user's counts by min(1, bound / norm) for the l1 (p = 1) or l2 (p = 2) norm.
+
+    Counts come out in units of 2**-clip_grid(bound), rounded down; so the norm keeps the bound exactly, in integers.
+    """
+    limit = bound << clip_grid(bound)
+    value = _scaled_l1(shard, bound, limit) if p == 1 else _scaled_l2(shard, bound, limit)
+    norms = run_sums(value if p == 1 else value * value, shard.offsets[:-1])
+    rows = np.flatnonzero(value)
+    return _checked(shard.keep(rows, value[rows]), norms, limit if p == 1 else limit * limit)
+
+
+def _checked(bounded: Shard, norms: np.ndarray, limit: int) -> Shard:
+    """The shard, if no user's norm exceeds the limit."""
+    if len(norms) and norms.max() > limit:
+        raise RuntimeError("bounding did not keep its bound")  # a bug, and never to be released
+    return bounded
+
+
+def _sampled(shard: Shard, units: np.ndarray, wanted: int, subkey: bytes) -> np.ndarray:
+    """The units of each row that stay, when each user keeps a uniform sample of at most `wanted` units.
+
+    A user who has no more than that keeps all and needs no lane.
+    """
+    above = run_sums(units, shard.offsets[:-1]) > wanted
+    if not above.any():
+        return units
+    who = np.flatnonzero(above)
+    rows = np.flatnonzero(np.repeat(above, shard.rows_per_user()))
+    offsets = np.append(0, np.cumsum(shard.rows_per_user()[who]))
+    ids = user_lane_ids(
+        lane_key(subkey),
+        shard.users.take(pa.array(who)),
+        offsets,
+        shard.items.take(pa.array(shard.item[rows])),
+        shard.count[rows],
+    )
+    kept = units.copy()
+    kept[rows] = sample_units(Lanes(block_key(subkey), ids), units[rows], offsets, wanted)
+    return kept
+
+
+def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: int) -> np.ndarray:
+    """How many units of each row are in a uniform sample without replacement of `wanted` units per lane.
+
+    Lane i has the rows offsets[i] .. offsets[i + 1] - 1 and more units than wanted: exactly multivariate hypergeometric.
+    Positions are drawn with replacement and repeated ones drawn again until enough are distinct, which leaves every
+    set of that size equally likely; where the sample is more than half, the units to leave out are drawn instead.
+    """
+    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `batches` says
+    start = np.append(0, ends)[offsets]
+    have = np.diff(start)
+    leave_out = 2 * wanted > have
+    need = np.where(leave_out, have - wanted, wanted)
+    chosen = np.zeros(0, dtype=np.int64)
+    missing = need
+    while True:
+        active = np.flatnonzero(missing)
+        if len(active) == 0:
+            break
+        each = missing[active]
+        drawn = lanes.uniform_below_each(have[active], active, each) + np.repeat(start[:-1][active], each)
+        chosen = np.sort(np.concatenate([chosen, drawn]))  # numpy's unique hashes, ten times slower
+        chosen = chosen[np.diff(chosen, prepend=-1) > 0]
+        missing = need - np.diff(np.searchsorted(chosen, start))
+    hits = np.bincount(np.searchsorted(ends, chosen, side="right"), minlength=len(units))
+    return np.where(np.repeat(leave_out, np.diff(offsets)), units - hits, hits)
+
+
+def squared_norms(shard: Shard) -> np.ndarray:
+    """The squared l2 norm of each user's counts, exactly."""
+    wide = len(shard.count) > 0 and int(shard.count.max()) ** 2 * len(shard.count) > INT64_MAX
+    count = shard.count.astype(object) if wide else shard.count  # Python's integers: slower, and they never wrap
+    return run_sums(count * count, shard.offsets[:-1])
+
+
+def _scaled_l1(shard: Shard, bound: int, limit: int) -> np.ndarray:
+    norm = np.repeat(shard.totals(), shard.rows_per_user())
+
+    def exactly(row: int) -> int:
+        return int(shard.count[row]) * limit // int(norm[row])
+
+    return _scaled(shard.count, norm > bound, limit // bound, shard.count * (limit / norm), exactly)
+
+
+def _scaled_l2(shard: Shard, bound: int, limit: int) -> np.ndarray:
+    square = np.repeat(squared_norms(shard), shard.rows_per_user())
+
+    def exactly(row: int) -> int:
+        return math.isqrt((int(shard.count[row]) * limit) ** 2 // int(square[row]))
+
+    estimate = shard.count * (limit / np.sqrt(square.astype(np.float64)))
+    return _scaled(shard.count, (square > bound * bound).astype(bool), limit // bound, estimate, exactly)
+
+
+def _scaled(
+    count: np.ndarray, above: np.ndarray, unit: int, estimate: np.ndarray, exactly: Callable[[int], int]
+) -> np.ndarray:
+    """The estimate rounded down for rows of users above the bound, the count in grid units for the others.
+
+    The estimate is off by less than 2**-48 of itself; where it lies closer than that to an integer, `exactly` decides.
+    """
+    value = np.where(above, 0, count) * unit
+    rows = np.flatnonzero(above)
+    near = estimate[rows]
+    value[rows] = np.floor(near).astype(np.int64)
+    for row in rows[np.abs(near - np.rint(near)) <= near * 2.0**-48]:
+        value[row] = exactly(int(row))
+    return value

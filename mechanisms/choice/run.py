@@ -1,0 +1,76 @@
+"""Runs a private choice: its share of the budget, its tables, its randomness, and the decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+
+
+def default_share(objective: str) -> Fraction:
+    """The share of the budget that a choice takes unless another is given."""
+    return Fraction(1, 20) if objective == "items" else Fraction(1, 10)
+
+
+def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[Budget, Budget]:
+    """What the choice may cost, and what is left for the release. Only the method "dp-gd" takes a part of delta."""
+    check_budget(budget)
+    if isinstance(share, bool) or not 0 < share < 1:
+        raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}")
+    weights = (float(share), float(1 - Fraction(str(share))))
+    if budget.delta == 0:
+        choice, release = budget.split(*weights)
+    else:
+        choice, release = budget.split(*weights, delta=weights if method == "dp-gd" else (0, 1))
+    return choice, release
+
+
+def encode_table(table: Sequence[int]) -> bytes:
+    """A table of integers of any size as bytes, in one form only."""
+    return json.dumps(list(table), separators=(",", ":")).encode()
+
+
+def add_tables(tables: Iterable[bytes]) -> list[int]:
+    """The sum of encoded tables, entry by entry."""
+    return [sum(entries) for entries in zip(*map(json.loads, tables), strict=True)]
+
+
+def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice) -> bytes:
+    """The subkey of a choice, from its label and all that defines it."""
+    budgets = [choice.budget, choice.release_budget]
+    shared = {
+        "name": choice.name,
+        "relation": choice.relation.value,
+        "budgets": [[repr(budget.epsilon), repr(budget.delta)] for budget in budgets],
+    }
+    return subkey(key, release_id, label, {"choice": choice.parameters(), **shared})
+
+
+def decide(choice: Choice, table: Sequence[int], subkey: bytes) -> ChosenBound:
+    """The private choice, with randomness that hangs on the whole table: another table, other bits."""
+    ids = decision_lane_ids(lane_key(subkey), encode_table(table), choice.draws)
+    return choice.choose(table, Lanes(block_key(subkey), ids))
+
+
+def choose_bound(batches: Iterable[pa.RecordBatch], choice: Choice, release: Release, label: str) -> ChosenBound:
+    """The choice on contribution batches, without Beam: what `ChooseBound` gives."""
+    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
+    tables = [encode_table([0] * choice.entries)]
+    if chunks:
+        shard = gather(chunks)
+        tables.append(encode_table(choice.user_table(shard)))
+        by_item = [chunk for _, chunk in choice.item_chunks(shard, 1)]
+        if by_item:
+            tables.append(encode_table(choice.item_table(by_item)))
+    return decide(choice, add_tables(tables), choice_subkey(release.key_source.fetch(), release.id, label, choice))

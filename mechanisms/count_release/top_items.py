@@ -1,0 +1,174 @@
+"""The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (paper 003, Theorem 4).
+
+Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k: this has the law
+of ranking all scores with one Gumbel noise each, and reading the ranking down to bot (`selection.gumbel_top`). So the delta of
+the threshold is paid once, and not for every draw.
+
+Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
+
+Proof. Let u be 1, or 2 if a user is replaced; D and D' neighbours; the bad items those in the frame of D alone, and B the sum
+of their weights e^(eps1 * users) relative to that of bot; B' alike for D'. By the proof in `frames`, both are at most d, the
+delta that T is made with. Write P for the law of the result on D, Q on D', and P', Q' for the laws if bad items were left
+out beforehand. For every result y of common items alone
+
+    P'(y) (1 + d)^-k <= P(y) <= P'(y),
+
+as in each of at most k draws the bad items add to the denominator, which holds bot, at most d of it; alike for Q. A bad item
+is in the result only if its noisy score is above that of bot, which has probability at most B / (B + 1) <= d. Each draw of P'
+is from candidates whose scores have a range of u eps1 between neighbours: it is (u eps1)-differentially private, and
+(u eps1)^2 / 8-zCDP. So if k such draws together are (e, d2)-differentially private, then for every set S of results
+
+    P(S) <= d + P'(S common) <= d + d2 + e^e Q'(S common) <= d + d2 + e^e (1 + d)^k Q(S),
+
+which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers: e is
+k u eps1 with d2 = 0 and all of delta as d; or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for either.
+
+(The paper pays no k d. It is tiny, and here the proof has it.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget, check_budget, zcdp_rho
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
+from headcount.mechanisms.choice.exponential import select_by_excess
+from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_excess, frame_of, on_grid, threshold
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+
+
+@dataclasses.dataclass(frozen=True)
+class TopItems:
+    """A whole private top k as a value: `top_items` makes and checks one.
+
+    `epsilon` is that of one draw, `threshold` how far bot is above the base, and `accounting` how the draws add up.
+    """
+
+    budget: Budget
+    k: int
+    k_bar: int
+    epsilon: Fraction
+    threshold: Fraction
+    accounting: str
+    relation: Relation
+    item_type: type
+    name = "TopItems"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution to one item; that to all of them has no bound."""
+        return (LimitPerItemStep(1),)
+
+    @property
+    def bound(self) -> Bound:
+        """What the input must be bounded by."""
+        return Bound(linf=1)
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        details: dict[str, str | int | float] = {
+            "draws": self.k,
+            "candidates": self.k_bar,
+            "epsilon of a draw": float(self.epsilon),
+            "threshold": float(self.threshold),
+            "accounting": self.accounting,
+        }
+        steps = (
+            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": "1 to each of any number of items"}),
+            MechanismStep("draws", self.budget.epsilon, self.budget.delta, details),
+        )
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps)
+
+    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
+        """The subkey of the draws, from their label and all public parameters."""
+        parameters = {
+            "epsilon": repr(self.budget.epsilon),
+            "delta": repr(self.budget.delta),
+            "k": self.k,
+            "k_bar": self.k_bar,
+            "draw": [self.epsilon, self.threshold],
+            "relation": self.relation.value,
+        }
+        return subkey(key, release_id, label, parameters)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows rank, item of contribution batches."""
+        label = self.name if label is None else label
+        bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")
+        frame = frame_of(bounded, self.bound, self.k_bar, self.item_type)
+        return self.release(frame, self.subkey(release.key_source.fetch(), release.id, label))
+
+    def release(self, frame: Frame, subkey: bytes) -> pa.RecordBatch:
+        """The items that are drawn before bot, with their ranks from 1."""
+        digest = frame.digest(lane_key(subkey))
+        lane = Lanes(block_key(subkey, digest), decision_lane_ids(lane_key(subkey), digest, 1))
+        alive = np.arange(len(frame.items))
+        rows: list[int] = []
+        while len(rows) < self.k:
+            place = select_by_excess(*draw_excess(frame.users[alive], frame.base, self.epsilon, self.threshold), lane)
+            if place == len(alive):
+                break
+            rows.append(int(alive[place]))
+            alive = np.delete(alive, place)
+        return ranked(frame.items.take(pa.array(rows, pa.int64())))
+
+
+def ranked(items: pa.Array) -> pa.RecordBatch:
+    """Items in their order as released rows rank, item."""
+    return pa.RecordBatch.from_pydict({"rank": pa.array(np.arange(1, len(items) + 1)), "item": items})
+
+
+def top_items(
+    budget: Budget,
+    k: int,
+    k_bar: int = 10_000,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> TopItems:
+    """The k items with the most users, or fewer: those that too few users have stay hidden. `k_bar` are looked at."""
+    check_budget(budget)
+    if not 0 < budget.delta < 0.5:
+        raise ParameterError(
+            f"the top of items that are not known needs a delta above 0 and below 1/2, got {budget.delta!r}: "
+            "which items there are cannot be hidden with certainty"
+        )
+    k_bar, relation = check_frame(k_bar), Relation.parse(relation)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= k_bar:
+        raise ParameterError(f"k must be an integer from 1 to k_bar = {k_bar}, got {k!r}")
+    arrow_type(item_type)
+    ways = {"pure": Fraction(repr(budget.delta)), "zCDP": Fraction(repr(budget.delta)) / 2}
+    found = {name: _draw_epsilon(budget, int(k), delta, relation) for name, delta in ways.items()}
+    name = max(found, key=lambda name: found[name])
+    if found[name] <= 0:
+        raise ParameterError(
+            f"epsilon = {budget.epsilon} is too little for k = {k} with delta = {budget.delta}: k times delta must be below it"
+        )
+    far = threshold(found[name], k_bar, ways[name], relation)
+    return TopItems(budget, int(k), k_bar, found[name], far, name, relation, item_type)
+
+
+def _draw_epsilon(budget: Budget, k: int, delta: Fraction, relation: Relation) -> Fraction:
+    """The epsilon of each of k draws if this delta is for the threshold: by zCDP if some of the budget's is left."""
+    room = Fraction(repr(budget.epsilon)) - k * delta
+    if room <= 0:
+        return Fraction(0)
+    rest = Fraction(repr(budget.delta)) - delta
+    if rest == 0:
+        return on_grid(room / (k * relation.users))
+    rho = zcdp_rho(math.nextafter(float(room), 0), math.nextafter(float(rest), 0))
+    return on_grid(Fraction(math.sqrt(8 * rho / k) * (1 - 2**-40)) / relation.users)

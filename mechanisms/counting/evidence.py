@@ -1,0 +1,88 @@
+"""What a step must know of the whole bounded data before it draws: where it comes from, and a digest of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.batches.shards import MOST_COUNT, PART, bound_of, gather, split_by_user
+from headcount.mechanisms.bounding.steps import (
+    check_kept,
+    not_kept,
+)
+from headcount.mechanisms.errors import InputError
+
+MIXED_USERS = "users are strings in some rows and integers in others; give them one type"
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """One bounded batch: what bounds it, which part of the bounded collection it is, and the type of its users."""
+
+    bound: Bound
+    part: str
+    users: str
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Origin:
+        """The origin of a batch that a bounding step made."""
+        bound = bound_of(batch)
+        if bound == Bound():
+            raise InputError(
+                "contributions reached the noise bounded by nothing; put RandClip, or LimitItems and LimitPerItem, "
+                "before it"
+            )
+        user = batch.schema.field("user").type
+        users = str(user.value_type if pa.types.is_dictionary(user) else user)
+        return cls(bound, (batch.schema.metadata or {})[PART].decode(), users)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What the noise step must know of the whole bounded histogram before it draws.
+
+    `digest` stands for the histogram: the sum of all lane ids mod 2**128, the same however items are sharded. `origins`
+    are those of all batches in it.
+    """
+
+    digest: int
+    origins: tuple[Origin, ...]
+
+    @classmethod
+    def of(cls, digests: Iterable[int], origins: Iterable[Origin]) -> Evidence:
+        """The evidence of all item shards and all batches together."""
+        return cls(sum(digests) % 2**128, tuple(origins))
+
+    def check(self, bound: Bound) -> None:
+        """Refuses a histogram in which a user may count more than the `bound` that the mechanism was calibrated for."""
+        if len({origin.bound.label for origin in self.origins}) > 1:
+            raise InputError(
+                "contributions that were bounded separately reached one noise step, where a user may count twice; "
+                "flatten first, then bound"
+            )
+        if len({origin.part for origin in self.origins}) < len(self.origins):
+            raise InputError("a bounded collection arrives twice, so that every user would count twice; use it once")
+        if len({origin.users for origin in self.origins}) > 1:
+            raise InputError(MIXED_USERS)
+        for origin in self.origins:
+            if not origin.bound.within(bound):
+                raise InputError(
+                    f"the noise was calibrated for contributions bounded by {bound.describe()}, but they are "
+                    f"bounded by {origin.bound.describe()}; give the noise step the bound of the step before it"
+                )
+
+
+def check_bounded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, if every user in it keeps the bound that it carries; for batches that passed through other hands."""
+    Origin.of(batch)
+    if batch.num_rows:
+        shard, count = gather(chunk for _, chunk in split_by_user(batch, 1)), np.asarray(batch.column("count"))
+        check_kept(shard)
+        # No bounding step leaves a user more than MOST_COUNT on an item: what `gather` has cut, it must not have promised.
+        if int(count.max()) > MOST_COUNT or int(count.sum()) != int(shard.count.sum()):
+            raise not_kept(shard.bound)
+    return batch

@@ -1,0 +1,120 @@
+"""Noise and threshold on sums by item, and the steps of a histogram in a row, without Beam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.calibration import (
+    NoisePlan,
+)
+from headcount.mechanisms.accounting.guarantee import MechanismStep
+from headcount.mechanisms.batches.domain import arrow_type, domain_digest, only_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.bounding.steps import (
+    Step,
+    bound_shard,
+    promise_of,
+    provenance,
+    step_subkeys,
+)
+from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
+from headcount.mechanisms.counting.released import counts_batch, sorted_counts
+from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.noise import discrete_gaussian, discrete_laplace, truncated_laplace
+from headcount.mechanisms.randomness.subkeys import block_key, subkey
+
+
+def promised(steps: tuple[Step, ...]) -> Bound:
+    """What the steps promise, labelled by what they are: noise after other steps is other noise, even for an equal bound."""
+    return promise_of(steps, Bound(), repr(steps))
+
+
+def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:
+    """The parts of the guarantee of a histogram with this plan."""
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
+    return bounding, MechanismStep.of_plan("noise" if plan.threshold is None else "noise and threshold", plan)
+
+
+def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Names | None) -> bytes:
+    """The subkey of a noise step, from its label, its plan and a digest of the public domain."""
+    return subkey(key, release_id, label, {"plan": plan.to_json(), "domain": domain_digest(domain)})
+
+
+def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, evidence: Evidence) -> pa.RecordBatch:
+    """The released rows item, count, stddev of one item shard: noise on every row, then the plan's threshold.
+
+    Sum and noise are integers on the plan's grid. Without a public domain the count is rounded to an integer, after the
+    threshold, which is post-processing.
+    """
+    shift = plan.grid - plan.bound.grid
+    # Cut, not refused: a failure would tell of many users, and a cut sum moves by no more than the sum does. It takes 2**40
+    # users even at an epsilon of 1000: each adds C at most, sigma is C/50 or more, and a step of the grid sigma/2**11 or more.
+    sums = np.minimum(np.asarray(histogram.column("sum")), 2**61 >> shift)
+    ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
+    lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
+    value = (sums << shift) + noise_of(plan, lanes)
+    item = histogram.column("item")
+    if plan.threshold is None:
+        count = value * 2.0**-plan.grid
+    else:
+        released = np.flatnonzero(value >= plan.threshold)
+        item, value = item.take(pa.array(released)), value[released]
+        half = (1 << plan.grid) >> 1
+        count = ((value + half) >> plan.grid).astype(np.float64)
+    return counts_batch(item, count, plan.stddev)
+
+
+def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
+    """The noise of a plan for each lane, in units of its grid."""
+    if plan.kind == "truncated-geometric" and plan.threshold is not None:
+        return truncated_laplace(lanes, plan.scale, plan.threshold - 1)
+    return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
+
+
+def noisy_counts(
+    batches: Iterable[pa.RecordBatch],
+    plan: NoisePlan,
+    release: Release,
+    label: str,
+    domain: Names | None = None,
+    item_type: type = str,
+    named: Names | None = None,
+) -> pa.RecordBatch:
+    """Sum by item, noise and threshold of bounded batches, sorted by item: what `NoisyCounts` releases.
+
+    `named` are items that an earlier step has made public, each of which gets a noisy count; no others may be in the batches.
+    """
+    key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
+    if domain is not None:
+        batches = [only_domain(batch, domain) for batch in batches]
+    batches = [check_bounded(batch) for batch in batches]
+    chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
+    if named is not None:
+        chunks += [chunk for _, chunk in zero_sums(named, 1)]
+    histogram, digest = merge_sums(chunks, key, item_type) if chunks else (None, 0)
+    evidence = Evidence.of([digest], map(Origin.of, batches))
+    evidence.check(plan.bound)
+    if domain is not None:
+        histogram = with_absent(histogram, domain, key)
+    if histogram is None:
+        return counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), plan.stddev)
+    return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])
+
+
+def bounded_batches(
+    batches: Iterable[pa.RecordBatch], steps: Sequence[Step], release: Release, label: str
+) -> list[pa.RecordBatch]:
+    """The contributions with the steps applied to every user: what a bounding transform gives."""
+    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
+    if not chunks:
+        return []
+    subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)
+    return [bound_shard(gather(chunks), steps, subkeys, provenance(label, release.id, 1)).to_batch()]

@@ -1,0 +1,35 @@
+"""Released counts: their columns, how they are cut into output files, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches.names import Names, hash64, shard_of
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+
+# From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
+_MANY_ROWS = 4096
+
+
+def counts_batch(item: Names, count: np.ndarray, stddev: float) -> pa.RecordBatch:
+    """Released counts as a batch item, count, stddev."""
+    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(np.full(len(count), stddev))}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def by_partition(counts: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts released rows into output partitions by a hash of the item: public, and the same for any sharding."""
+    home = shard_of(hash64(counts.column("item")), partitions)
+    for partition in range(partitions):
+        rows = counts.filter(pa.array(home == partition))
+        yield partition, to_ipc(rows, compress=rows.num_rows > _MANY_ROWS)
+
+
+def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:
+    """The rows of one output partition, sorted by item: in this order nothing shows how they were sharded."""
+    counts = pa.concat_batches([from_ipc(chunk) for chunk in chunks])
+    return counts.take(pc.sort_indices(counts.column("item")))

@@ -1,0 +1,77 @@
+"""Sums by item: partial sums of bounded batches, cut by a hash of the item, and merged with the lanes of their noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.names import Names, hash64, shard_of
+from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.batches.shards import unite
+from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.randomness.lane_ids import item_lane_ids, lane_sum
+from headcount.mechanisms.randomness.subkeys import lane_key
+
+
+def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Sums a bounded batch by item and cuts the positive sums into (shard, Arrow stream) chunks by a hash of the item."""
+    item = batch.column("item")
+    if not isinstance(item, pa.DictionaryArray):
+        item = item.dictionary_encode()
+    codes = np.asarray(item.indices).astype(np.int64)
+    sums = sum_by_code(codes, np.asarray(batch.column("count")), len(item.dictionary))
+    present = np.flatnonzero(sums)
+    return split_sums(item.dictionary.take(pa.array(present)), {"sum": sums[present]}, shards)
+
+
+def split_sums(items: Names, sums: Mapping[str, np.ndarray], shards: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts columns of numbers, one row per item, into (shard, Arrow stream) chunks by a hash of the item."""
+    home = shard_of(hash64(items), shards)
+    order = np.argsort(home, kind="stable")
+    items, columns = items.take(pa.array(order)), {name: values[order] for name, values in sums.items()}
+    cuts = np.searchsorted(home[order], np.arange(shards + 1))
+    for shard in np.flatnonzero(np.diff(cuts)):
+        rows = slice(cuts[shard], cuts[shard + 1])
+        numbers = {name: pa.array(values[rows]) for name, values in columns.items()}
+        yield int(shard), pack({"item": items[rows], **numbers})
+
+
+def zero_sums(items: Names, shards: int) -> Iterator[tuple[int, bytes]]:
+    """Chunks that name items and add nothing: items that are public by now are released also if nobody's sample has them."""
+    return split_sums(items, {"sum": np.zeros(len(items), dtype=np.int64)}, shards)
+
+
+def add_sums(chunks: Iterable[bytes]) -> tuple[Names, np.ndarray]:
+    """The items (or buckets) of one shard and their sums, from chunks as `split_sums` made them."""
+    parts = [unpack(chunk)[0] for chunk in chunks]
+    items, code = unite([part["item"] for part in parts])
+    return items, sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items))
+
+
+def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
+    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
+    items, sums = add_sums(chunks)
+    if items.type != arrow_type(item_type):
+        raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
+    ids = item_lane_ids(lane_key(noise_subkey), items, sums)
+    return _with_lanes(items, sums, ids), lane_sum(ids)
+
+
+def with_absent(histogram: pa.RecordBatch | None, domain: Names, noise_subkey: bytes) -> pa.RecordBatch:
+    """Adds the domain's items that nobody holds, with a sum of zero and lanes of their own."""
+    absent = domain
+    if histogram is not None:
+        absent = domain.filter(pc.invert(pc.is_in(domain, value_set=histogram.column("item"))))
+    zero = np.zeros(len(absent), dtype=np.int64)
+    extra = _with_lanes(absent, zero, item_lane_ids(lane_key(noise_subkey), absent, zero))
+    return extra if histogram is None else pa.concat_batches([histogram, extra])
+
+
+def _with_lanes(items: Names, sums: np.ndarray, ids: np.ndarray) -> pa.RecordBatch:
+    lanes = {"lane_hi": pa.array(ids[:, 0]), "lane_lo": pa.array(ids[:, 1])}
+    return pa.RecordBatch.from_pydict({"item": items, "sum": pa.array(sums)} | lanes)

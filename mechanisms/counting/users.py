@@ -1,0 +1,24 @@
+"""The number of users, counted as the total of one item that everybody has once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
+
+EVERYBODY = pa.array(["everybody"])
+EVERYBODY_STEPS: tuple[Step, ...] = (LimitItemsStep(1), LimitPerItemStep(1))
+
+
+def one_row_per_user(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The users of a contribution batch, each with one event of the item that everybody has."""
+    user = batch.column("user").unique()
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(user), dtype=np.int32)), EVERYBODY)
+    return pa.RecordBatch.from_pydict({"user": user, "item": item}, metadata=batch.schema.metadata)
+
+
+def number_of_users(counts: pa.RecordBatch) -> int:
+    """The noisy number of users in the released counts of the item that everybody has; it may be below 1."""
+    (count,) = counts.column("count").to_pylist()
+    return int(count)

@@ -1,0 +1,150 @@
+"""A private histogram whose bound is chosen privately first: the user gives a budget, and nothing else.
+
+Guarantee: user-level (epsilon, delta)-differential privacy for the whole budget. The choice takes a stated share of it, and
+the release gets the rest; both look at the same data, so their costs add up (basic composition).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget, check_parts
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type, only_domain, public_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bounding.steps import Step
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation
+from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
+from headcount.mechanisms.counting.noisy import mechanism_steps, promised
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.fixed import Histogram, public_domain_steps, unknown_domain_steps
+from headcount.mechanisms.randomness.keys import Release
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """What was chosen, the noise that it leads to, and the whole guarantee in its numbers. All of it is public."""
+
+    chosen: ChosenBound
+    plan: NoisePlan
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        return self.chosen.sections()
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoRelease:
+    """A choice, and the release that follows it: both under one relation, and together for no more than the budget."""
+
+    budget: Budget
+    choice: Choice
+    release_budget: Budget
+    relation: Relation
+    public: bool
+
+    def __post_init__(self) -> None:
+        check_relation(self.choice, self.relation)
+        check_parts(self.budget, self.choice.budget, self.release_budget)
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        what = "noise" if self.public else "noise and threshold"
+        details = {"calibrated for": "the bound that is chosen"}
+        return self._whole(MechanismStep(what, self.release_budget.epsilon, self.release_budget.delta, details))
+
+    def steps(self, chosen: ChosenBound) -> tuple[Step, ...]:
+        """The bounding at the chosen bound."""
+        if self.public:
+            return public_domain_steps(chosen.bound, chosen.noise, chosen.max_per_item or None)
+        return unknown_domain_steps(chosen.bound, chosen.max_per_item or None)
+
+    def decided(self, chosen: ChosenBound) -> Decided:
+        """All that follows from the choice."""
+        bound = promised(self.steps(chosen))
+        calibrate = calibrate_public_domain if self.public else calibrate_unknown_domain
+        plan = calibrate(self.release_budget, bound, self.relation, chosen.noise)
+        return Decided(chosen, plan, self._whole(*mechanism_steps(plan)))
+
+    def _whole(self, *steps: MechanismStep) -> Guarantee:
+        choice = self.choice
+        first = MechanismStep("choice of the bound", choice.budget.epsilon, choice.budget.delta, choice.details())
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, (first, *steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoHistogram:
+    """A whole private histogram as a value, like `Histogram`, with a choice in place of the bound."""
+
+    name: str
+    auto: AutoRelease
+    domain: Names | None
+    item_type: type
+
+    def __post_init__(self) -> None:
+        if self.auto.public != (self.domain is not None):
+            raise ParameterError(
+                "noise without a threshold is for a public domain, and with one for items that come from the data: got "
+                f"public = {self.auto.public} {'without' if self.domain is None else 'with'} a domain"
+            )
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.auto.guarantee()
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        label, batches = self.name if label is None else label, list(batches)
+        held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
+        chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")
+        plan = self.auto.decided(chosen).plan
+        return Histogram(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
+            batches, release, label
+        )
+
+
+def auto_unbounded_histogram(
+    budget: Budget,
+    objective: str = "error",
+    method: str = "auto",
+    share: float | Fraction | None = None,
+    max_per_item: int | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> AutoHistogram:
+    """Algorithm 3 with a bound, and unless given a cap on one item and the noise, that are chosen for the objective."""
+    costs, rest = split_budget(budget, default_share(objective) if share is None else share, method)
+    choice = choose_unknown_domain(costs, rest, relation, method, objective, noise, max_per_item)
+    arrow_type(item_type)
+    return AutoHistogram("UnboundedHistogram", AutoRelease(budget, choice, rest, relation, False), None, item_type)
+
+
+def auto_bounded_histogram(
+    budget: Budget,
+    domain: Iterable[str] | Iterable[int],
+    method: str = "auto",
+    share: float | Fraction | None = None,
+    noise: str = "laplace",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+    max_per_item: int | None = None,
+) -> AutoHistogram:
+    """Algorithm 1 with a bound that is chosen for the lowest error, for counts that are cut to `max_per_item` first."""
+    names = public_domain(domain, item_type)
+    costs, rest = split_budget(budget, default_share("error") if share is None else share, method)
+    choice = choose_public_domain(costs, rest, relation, len(names), noise, method, max_per_item=max_per_item)
+    return AutoHistogram("BoundedHistogram", AutoRelease(budget, choice, rest, relation, True), names, item_type)

@@ -1,0 +1,223 @@
+"""Totals of given items with the bias of the cap taken out (paper 000, Algorithm 5 and its extension to several items).
+
+Each user counts with at most `cap` events of an item, and the capped total S gets noise. If users' counts are Poisson of
+mean l, then S is about n h(l), where n is the number of *all* users and h(l) = E min(Poisson(l), cap); so n h^-1(S / n)
+estimates the total without the cap. This is post-processing, and costs no privacy.
+
+Guarantee: the results are (epsilon, delta)-differentially private for the relation, per user. Where n is not given it is
+counted with noise, by a stated share of epsilon: that one user more also makes n larger by one.
+
+What differs from the paper: n is private where users are added or removed (and never the number of users who have the
+item, for which S / n would always be near the cap); the result is limited to 0 .. n * largest_mean, where the paper's is
+not defined for S < 0 or S >= n * cap; and several items share one budget by the distance of the whole vector, in place of
+a budget for each. Between neighbours at most min(users * max_items, items) totals differ, each by at most the cap (users
+is 1, or 2 if one is replaced): hence one item needs no more noise for replacement.
+
+`CountPlan.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import only_domain, public_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.bounding.steps import (
+    MAX_BOUND,
+    LimitItemsStep,
+    LimitPerItemStep,
+    Step,
+    check_bound,
+    promise_of,
+)
+from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
+from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+
+MOST_USERS = 10**18
+_HALVINGS = 100  # of an interval of floats: after these it has no inside
+
+
+@dataclasses.dataclass(frozen=True)
+class CountPlan:
+    """A whole debiased count as a value: what is counted, the noise, and how the cap is taken out again.
+
+    `noise` is for the capped totals. Its bound limits the difference of two neighbours' totals under `relation`, so that
+    it is calibrated as if a user with that contribution were added. `users` is the number of users, if it is public, or
+    the noise with which it is counted.
+    """
+
+    items: Names
+    item_type: type
+    cap: int
+    max_items: int
+    largest_mean: float
+    noise: NoisePlan
+    users: int | NoisePlan
+    epsilon: float
+    relation: Relation
+    name = "DebiasedCount"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution to the capped totals."""
+        return (LimitItemsStep(self.max_items), LimitPerItemStep(self.cap))
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        where = "on one item" if self.max_items == 1 else f"on each of {self.max_items} items"
+        if isinstance(self.users, NoisePlan):
+            users = MechanismStep.of_plan("number of users", self.users)
+        else:
+            users = MechanismStep("number of users", 0.0, 0.0, {"public": self.users})
+        steps = (
+            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": f"{self.cap} events {where}"}),
+            MechanismStep.of_plan("noise", self.noise),
+            users,
+            MechanismStep("debiasing", 0.0, 0.0, {"by": "Poisson counts", "largest mean per user": self.largest_mean}),
+        )
+        return Guarantee(self.epsilon, self.noise.delta, self.relation, steps)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sorted by item, of contribution batches of all items."""
+        label, batches = label or self.name, list(batches)
+        held = [only_domain(batch, self.items) for batch in batches]
+        bounded = bounded_batches(held, self.steps, release, f"{label}/Bounded")
+        where = f"{label}/NoisyCounts/NoisyCounts"
+        counts = noisy_counts(bounded, self.noise, release, where, self.items, self.item_type)
+        users = self.users
+        if isinstance(users, NoisePlan):
+            everybody = [one_row_per_user(batch) for batch in batches]
+            bounded = bounded_batches(everybody, EVERYBODY_STEPS, release, f"{label}/BoundedUsers")
+            where = f"{label}/NoisyUsers/NoisyCounts"
+            users = number_of_users(noisy_counts(bounded, users, release, where, EVERYBODY))
+        return self.debiased(counts, users)
+
+    def debiased(self, counts: pa.RecordBatch, users: int) -> pa.RecordBatch:
+        """Noisy capped totals, and a number of users that may be noisy, as estimates of the totals without the cap.
+
+        `stddev` becomes that of the estimate, to first order in the noise of both (delta method): with total N(S, n) and
+        mean l, dN/dS = 1 / h'(l) and dN/dn = l - h(l) / h'(l). As N lies in 0 .. n * largest_mean, its standard deviation
+        is at most half of that, which limits it where the slope h'(l) vanishes.
+        """
+        users = max(users, 1)
+        capped = np.asarray(counts.column("count")) / users
+        mean = uncapped_mean(capped, self.cap, self.largest_mean)
+        slope = np.maximum(capped_slope(mean, self.cap), 1e-100)  # never 0; so small, the limit holds anyway
+        users_stddev = self.users.stddev if isinstance(self.users, NoisePlan) else 0.0
+        by_total = np.asarray(counts.column("stddev")) / slope
+        by_users = users_stddev * (mean - capped_mean(mean, self.cap) / slope)
+        stddev = np.minimum(np.hypot(by_total, by_users), users * self.largest_mean / 2)
+        columns = {"item": counts.column("item"), "count": pa.array(users * mean), "stddev": pa.array(stddev)}
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def debiased_count(
+    budget: Budget,
+    items: str | int | Iterable[str] | Iterable[int],
+    cap: int,
+    users: int | None = None,
+    users_share: float | None = None,
+    max_items: int | None = None,
+    largest_mean: float | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> CountPlan:
+    """Algorithm 5: the totals of one or more given items, with the bias of the cap taken out.
+
+    Each user counts with at most `cap` events of an item, and with `max_items` of the items (default: all of them), a
+    uniform choice. `users` is the number of all users if it is public; else it is counted, by `users_share` of epsilon. An
+    estimated mean per user is at most `largest_mean` (default: twice the cap). 'auto' takes the noise of lower stddev.
+    """
+    check_budget(budget)
+    names = public_domain([items] if isinstance(items, str | int) else items, item_type)
+    cap = check_bound("cap", cap)
+    max_items = len(names) if max_items is None else min(check_bound("max_items", max_items), len(names))
+    number: int | NoisePlan
+    if users is None:
+        if relation is Relation.REPLACE:
+            raise ParameterError(
+                "replacing a user leaves the number of users as it is, so that it must be public: give users, the number "
+                "of all users, also of those without the item"
+            )
+        share = _share(USERS_SHARE if users_share is None else users_share)
+        weights = (share.numerator, share.denominator - share.numerator)
+        users_part, part = budget.split(*weights, delta=(0, 1))
+        users_bound = promise_of(EVERYBODY_STEPS, Bound(), "")
+        number = calibrate_public_domain(users_part, users_bound, relation, "laplace")
+    else:
+        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
+            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+        if users_share is not None:
+            raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
+        number, part = int(users), budget
+    distance = Bound(l0=min(relation.users * max_items, len(names)), linf=cap)
+    mean = 2.0 * cap if largest_mean is None else _largest_mean(largest_mean)
+    plan = _quietest(part, distance, noise)
+    return CountPlan(names, item_type, cap, max_items, mean, plan, number, budget.epsilon, relation)
+
+
+def capped_mean(mean: np.ndarray, cap: int) -> np.ndarray:
+    """h(l) = E min(X, cap) for X Poisson of mean l, which is l P[X <= cap - 2] + cap P[X >= cap]."""
+    from scipy import special  # slow to import, and only needed at the very end of a job
+
+    below = special.gammaincc(cap - 1, mean) if cap > 1 else 0.0  # P[X <= k] is gammaincc(k + 1, l)
+    return mean * below + cap * special.gammainc(cap, mean)
+
+
+def capped_slope(mean: np.ndarray, cap: int) -> np.ndarray:
+    """h'(l) = P[X < cap] for X Poisson of mean l: positive and falling, so that h increases and is concave."""
+    from scipy import special
+
+    return special.gammaincc(cap, mean)
+
+
+def uncapped_mean(capped: np.ndarray, cap: int, largest: float) -> np.ndarray:
+    """The l in 0 .. largest with h(l) = capped, or the nearer end where there is none; finite for whatever is given."""
+    top = capped_mean(np.array([largest]), cap)[0]
+    low = np.clip(capped, 0.0, largest)  # h(l) <= l
+    high = np.full(len(capped), largest)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        beyond = capped_mean(middle, cap) > capped
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    return np.where(capped >= top, largest, low)
+
+
+def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
+    """The noise for a vector whose neighbours differ by `distance`: the given one, or that of the lower stddev."""
+    if noise not in ("auto", "laplace", "gaussian"):
+        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    kinds = [noise]
+    if noise == "auto":
+        kinds = ["laplace", "gaussian"] if budget.delta > 0 else ["laplace"]
+    plans = [calibrate_public_domain(budget, distance, Relation.ADD_REMOVE, kind) for kind in kinds]
+    return min(plans, key=lambda plan: plan.stddev)
+
+
+def _share(share: float) -> Fraction:
+    """The share as the exact decimal that it prints as."""
+    if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 < share < 1:
+        raise ParameterError(f"users_share must be a number between 0 and 1, got {share!r}")
+    return Fraction(repr(float(share)))
+
+
+def _largest_mean(mean: float) -> float:
+    real = isinstance(mean, numbers.Real) and not isinstance(mean, bool) and math.isfinite(mean)
+    if not real or not 0 < mean <= 2 * MAX_BOUND:
+        raise ParameterError(f"largest_mean must be a number above 0 and up to {2 * MAX_BOUND}, got {mean!r}")
+    return float(mean)

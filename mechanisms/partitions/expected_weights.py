@@ -1,0 +1,106 @@
+"""How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
+
+A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with three integers: one,
+floor(2**30 / d) and floor(2**30 / sqrt(d)). They are rounded down for each user before any sum. Their sums by item tell for
+every rung what the item's expected sum would be if each user kept at most K items.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.batches.names import hash64, shard_of
+from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.shards import Shard, unite
+from headcount.mechanisms.errors import InputError
+
+FRACTION_BITS = 30
+_COLUMNS = ("users", "shares", "roots")
+_MOST_USERS = (
+    1 << 32
+)  # of one item: from here on its sums would not fit 64 bits. Only users reach it, no counts of theirs
+_BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the memory
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemWeights:
+    """Sums of some items, one column for each rung and one for beyond: of all users whose number of items is at most the rung.
+
+    `shares` and `roots` are in units of 2**-30.
+    """
+
+    users: np.ndarray
+    shares: np.ndarray
+    roots: np.ndarray
+
+
+def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[tuple[int, bytes]]:
+    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
+    if len(shard.item) == 0:
+        return
+    home = shard_of(hash64(shard.items), shards)
+    order = np.argsort(home, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    items = shard.items.take(pa.array(order))
+    steps = len(ladder) + 1
+    rows = shard.rows_per_user()
+    held = np.unique(rows)
+    place = np.searchsorted(held, rows)
+    shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
+    roots = np.array([math.isqrt((1 << 2 * FRACTION_BITS) // max(1, d)) for d in held.tolist()])[place]
+    rung = np.searchsorted(np.array(ladder), rows)
+    key = rank[shard.item] * steps + np.repeat(rung, rows)
+    by_key = np.argsort(key, kind="stable")
+    key = key[by_key]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    sums = {
+        "users": np.diff(np.append(starts, len(key))),
+        "shares": np.add.reduceat(np.repeat(shares, rows)[by_key], starts),
+        "roots": np.add.reduceat(np.repeat(roots, rows)[by_key], starts),
+    }
+    key = key[starts]
+    item = key // steps
+    cuts = np.searchsorted(home[order], np.arange(shards + 1))
+    ends = np.searchsorted(item, cuts)
+    for k in np.flatnonzero(np.diff(ends)):
+        part = slice(ends[k], ends[k + 1])
+        names = items[cuts[k] : cuts[k + 1]]
+        columns = {"item": pa.DictionaryArray.from_arrays(pa.array(item[part] - cuts[k]), names)}
+        columns["rung"] = pa.array(key[part] % steps)
+        yield int(k), pack(columns | {name: pa.array(values[part]) for name, values in sums.items()})
+
+
+def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:
+    """Adds up the chunks of one item shard, some items at a time; items of fewer than `least` users are left out."""
+    parts = [unpack(chunk)[0] for chunk in chunks]
+    items, code = unite([part["item"] for part in parts])
+    rung, *values = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("rung", *_COLUMNS))
+    users = np.zeros(len(items), dtype=np.int64)
+    np.add.at(users, code, values[0])
+    if len(users) and int(users.max()) >= _MOST_USERS:
+        raise InputError(f"an item has {_MOST_USERS} users or more, too many to choose a strategy for; give one")
+    kept = np.flatnonzero(users >= least)
+    place = np.full(len(items), -1, dtype=np.int64)
+    place[kept] = np.arange(len(kept))
+    rows = np.flatnonzero(place[code] >= 0)
+    rows = rows[np.argsort(place[code[rows]], kind="stable")]
+    place, rung, values = place[code[rows]], rung[rows], [column[rows] for column in values]
+    starts = np.searchsorted(place, np.arange(0, len(kept) + _BLOCK, _BLOCK))
+    steps = len(ladder) + 1
+    for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
+        shape = (min(_BLOCK, len(kept) - first), steps)
+        cell = (place[begin:end] - first) * steps + rung[begin:end]
+        yield ItemWeights(*(_up_to(cell, column[begin:end], shape) for column in values))
+
+
+def _up_to(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Values by item and rung, added up along the rungs."""
+    dense = np.zeros(shape, dtype=np.int64)
+    np.add.at(dense.reshape(-1), cell, values)
+    return np.cumsum(dense, axis=1)

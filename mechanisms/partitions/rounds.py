@@ -1,0 +1,256 @@
+"""The rounds of a selection, calibrated: how a user's items are kept and weighed, with the noise and threshold for that.
+
+`rounds_of` gives rounds that together are (epsilon, delta)-differentially private, `zcdp_rounds` rounds that together are
+delta-approximate rho-zCDP. What a round does is told in `partitions`; the proofs stand here, at the calibrations. They use the
+notation and formula (1) of `thresholds`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from headcount.mechanisms.accounting import thresholds
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
+from headcount.mechanisms.accounting.calibration import (
+    NoisePlan,
+    calibrate_unknown_domain,
+    gaussian_scale,
+    laplace_scale,
+    make_plan,
+    whole_sigma,
+)
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step, check_bound, promise_of
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.weights import (
+    GRID,
+    MOST_ITEMS,
+    WeighStep,
+    Weights,
+    gaussian_hiding_threshold,
+    weighted_gaussian_threshold,
+    weighted_laplace_threshold,
+)
+
+#: The strategies that are given, with the weights of their items.
+STRATEGIES: dict[str, Weights] = {
+    "laplace": "count",
+    "gaussian": "count",
+    "truncated-geometric": "count",
+    "weighted-gaussian": "l2",
+    "weighted-laplace": "l1",
+    "sips": "l2",
+}
+ZCDP_STRATEGIES = ("gaussian", "weighted-gaussian", "sips")
+
+#: Rounds of sips unless told otherwise. Each has three times the share of the one before.
+SIPS_ROUNDS, MOST_ROUNDS = 3, 8
+
+# The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
+_SIPS_NOISE = 0.5
+
+
+# Laplace noise is drawn in so many steps of the grid to its scale: what the threshold loses by being one of them is nothing.
+_LAPLACE_STEPS = 2**10
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """One round of selection: how a user's items are kept and weighed, and the noise and threshold for that."""
+
+    items_per_user: int
+    weights: Weights
+    plan: NoisePlan
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done to each user's items, those named before already taken away."""
+        return round_steps(self.items_per_user, self.weights)
+
+
+def round_steps(items_per_user: int, weights: Weights) -> tuple[Step, ...]:
+    """Each distinct item once, a sample of them, and their weights."""
+    kept = (LimitPerItemStep(1), LimitItemsStep(items_per_user))
+    return kept if weights == "count" else (*kept, WeighStep(weights))
+
+
+def bound_of(items_per_user: int, weights: Weights) -> Bound:
+    """What one user adds to a round at most."""
+    return promise_of(round_steps(items_per_user, weights), Bound(), "")
+
+
+def rounds_of(budget: Budget, strategy: str, items_per_user: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
+    """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips alone."""
+    if strategy not in STRATEGIES:
+        raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
+    weights = STRATEGIES[strategy]
+    items = _check_items(items_per_user, weights)
+    check_budget(budget)
+    check_delta_for_names(budget.delta)
+    if strategy == "sips":
+        return _sips(budget, items, rounds, relation)
+    if rounds != SIPS_ROUNDS:
+        raise ParameterError(f"rounds = {rounds!r} is for the strategy sips, got {strategy!r}: leave one out")
+    make = {
+        "laplace": lambda: _laplace(budget, items, relation),
+        "gaussian": lambda: calibrate_unknown_domain(budget, bound_of(items, weights), relation, "gaussian"),
+        "truncated-geometric": lambda: _truncated_geometric(budget, items, relation),
+        "weighted-gaussian": lambda: _weighted_gaussian(budget, items, relation),
+        "weighted-laplace": lambda: _weighted_laplace(budget, items, relation),
+    }[strategy]
+    return (Round(items, weights, make()),)
+
+
+def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+    """Noise and threshold of the histogram of an unknown domain, on a grid so fine that the threshold need not be a whole
+    number: as only names are released, nothing has to be."""
+    bound = bound_of(items, "count")
+    grid = 0
+    while (scale := laplace_scale(budget, items << grid, bound, relation)) < _LAPLACE_STEPS:
+        grid += 1
+    tau = thresholds.laplace_threshold(thresholds.Spread.of_items(items, 1 << grid), scale, budget.delta)
+    return make_plan("laplace", grid, scale, tau, budget, relation, bound)
+
+
+def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+    """Discrete Laplace noise X of scale 1/epsilon', given |X| <= k; n users name an item iff n + X >= k + 1.
+
+    Proof for one item and one user more or less, (epsilon', delta'): the laws of n + X and n + 1 + X have the ratio
+    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere; whether k + 1 is reached is a
+    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours
+    differ by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of
+    the budget. For K = 1 no mechanism names more, but for the step to a whole k.
+    """
+    steps = relation.users * items
+    bound = bound_of(items, "count")
+    scale = laplace_scale(budget, items, bound, relation)  # at least 1/epsilon'
+    radius = thresholds.truncated_radius(scale, Fraction(repr(budget.delta)) / steps)
+    return make_plan("truncated-geometric", 0, scale, radius + 1, budget, relation, bound)
+
+
+def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+    """Noise for an l2 norm of 1, and the least threshold that the joint accounting of own and shared items allows."""
+    bound = bound_of(items, "l2")
+    grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, 1, bound, relation)
+    sigma = float(scale / 2**grid)
+    real = weighted_gaussian_threshold(items, budget.epsilon, budget.delta, sigma, relation)
+    return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
+
+
+def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+    """Noise for an l1 norm of 1, and the least threshold that hides every user's own items."""
+    bound = bound_of(items, "l1")
+    scale = laplace_scale(budget, 1, bound, relation)
+    return make_plan(
+        "laplace", GRID, scale, weighted_laplace_threshold(items, scale, budget.delta), budget, relation, bound
+    )
+
+
+def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
+    """Rounds of weighted Gaussian noise of precision w_r / sigma^2, whose own items show at a rate of w_r G at most; sum w = 1.
+
+    Proof. What a round does hangs on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
+    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user)
+    times w_r / sigma^2 whatever came before; hence as a whole one Gaussian at the sum of these (adaptive composition). On a
+    course of all rounds that names no own item, the law of M is that of M* times the chance that none is named, which is at
+    least Q = e^-G on every course. So M keeps out of a set S and of own names with probability Q (1 - M*[S]) or more, and
+    reaches any set S without own names with Q M*[S] or more: the first line of (1), with Qx, Qy = Q (or 1 for an absent
+    user) and P, P' at full distance. The sigma below spends half of delta, and G is the largest that keeps to the rest.
+
+    (A user's share of own items must not be accounted against the distance here, as it is within a round: it may change from
+    round to round with what was named, and a sum over rounds of what is worst in each can exceed the worst fixed share.)
+    """
+    shares = _shares(rounds)
+    bound = bound_of(items, "l2")
+    grids_and_scales = [gaussian_scale(budget, _SIPS_NOISE, 1 / share, bound, relation) for share in shares]
+    precision = sum((2.0**grid / float(scale)) ** 2 for grid, scale in grids_and_scales)
+    rate = _sips_rate(budget, 1 / math.sqrt(precision), relation)
+    return tuple(
+        _gaussian_round(items, "l2", grid, scale, rate * share, budget, relation)
+        for (grid, scale), share in zip(grids_and_scales, shares, strict=True)
+    )
+
+
+def _sips_rate(budget: Budget, sigma: float, relation: Relation) -> float:
+    """The largest G (to 2^-40 of itself) with which own items and noise together keep to TOTAL_SHARE * delta."""
+    target = thresholds.TOTAL_SHARE * budget.delta
+
+    def holds(rate: float) -> bool:
+        own = np.array([rate])
+        return thresholds.joint_delta(budget.epsilon, own, np.array([1.0]), sigma, relation) <= target
+
+    low, high = 0.0, -math.log1p(-budget.delta)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def zcdp_rounds(
+    rho: float, delta: float, items_per_user: int, relation: Relation, selection: str = "gaussian"
+) -> tuple[Round, ...]:
+    """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds.
+
+    Proof. Noise of sigma_r^2 = D^2 / (2 rho w_r), with D^2 the squared l2 distance of neighbours (K for counts, 1 for weights;
+    twice that where a user is replaced), is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With
+    M* as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of
+    probability delta.
+
+    The plans' epsilon and delta are what this implies for all of them together, with a second delta of the same size.
+    """
+    if selection not in ZCDP_STRATEGIES:
+        raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}")
+    zcdp = Zcdp(rho, delta)
+    check_delta_for_names(zcdp.delta)
+    weights = STRATEGIES[selection]
+    items = _check_items(items_per_user, weights)
+    budget = zcdp.to_budget(zcdp.delta)
+    shares = _shares(SIPS_ROUNDS) if selection == "sips" else (1.0,)
+    distance = relation.users * (items if weights == "count" else 1)
+    rate = -math.log1p(-zcdp.delta) * (1 - 1e-9)  # beyond the rounding of the formulas
+    rounds = []
+    for share in shares:
+        sigma = math.sqrt(distance / (2 * zcdp.rho * share)) * (1 + 1e-9)
+        grid, scale = whole_sigma(sigma, bound_of(items, weights).grid)
+        if scale >= 2**40:
+            raise ParameterError(
+                f"rho = {rho} with {items} items per user needs more noise than can be sampled: raise rho"
+            )
+        rounds.append(_gaussian_round(items, weights, grid, scale, rate * share, budget, relation))
+    return tuple(rounds)
+
+
+def _gaussian_round(
+    items: int, weights: Weights, grid: int, scale: Fraction, rate: float, budget: Budget, relation: Relation
+) -> Round:
+    """A round of this noise whose own items show at this rate at most."""
+    real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
+    threshold = thresholds.grid_threshold(real, grid)
+    return Round(
+        items, weights, make_plan("gaussian", grid, scale, threshold, budget, relation, bound_of(items, weights))
+    )
+
+
+def _shares(rounds: int) -> tuple[float, ...]:
+    """Each round's share of precision and delta: 1 : 3 : 9 : ..., which sum up to 1 at most."""
+    whole = sum(3**r for r in range(check_rounds(rounds)))
+    return tuple(math.nextafter(3**r / whole, 0) for r in range(rounds))
+
+
+def check_rounds(rounds: object) -> int:
+    """A number of rounds, or an error that names it."""
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
+        raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}")
+    return rounds
+
+
+def _check_items(items_per_user: object, weights: Weights) -> int:
+    items = check_bound("items_per_user", items_per_user)
+    if weights != "count" and items > MOST_ITEMS:
+        raise ParameterError(f"items_per_user must be at most {MOST_ITEMS} where items are weighed, got {items}")
+    return items

@@ -1,0 +1,138 @@
+"""Which items may be named: private selection of partitions, by seven strategies.
+
+A round of selection: each user's distinct items, less those that earlier rounds have named; a uniform sample of at most K of
+them; a weight for each (`weights`); the sum by item; noise; and the items whose noisy sum reaches the threshold are named.
+
+    laplace, gaussian     each kept item counts one; noise and threshold as for the histogram of an unknown domain
+    truncated-geometric   each counts one; the optimal noise for one item (Desfontaines, Voss, Gipson, Mandayam, "Differentially
+                          private partition selection", 2022), at (epsilon/K, delta/K)
+    weighted-gaussian     a user's d items weigh 1/sqrt(d) each: Gaussian noise for an l2 norm of 1, whatever K is
+    weighted-laplace      they weigh 1/d each: Laplace noise for an l1 norm of 1
+    sips                  rounds of weighted-gaussian on the items not named yet (Swanberg, Desfontaines, Haney, "DP-SIPS:
+                          A simpler, more scalable mechanism for differentially private partition selection", 2023)
+    auto                  the strategy and K are chosen privately first (`partition_choice`)
+
+Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
+the calibrations (`selection_rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named
+are public, so that the next one may leave them out; it draws its samples anew, from lanes of its own.
+
+Interface for other modules:
+
+    Round(items_per_user, weights, plan)                                        one round as a value
+    rounds_of(budget, strategy, items_per_user, rounds, relation)               rounds that together are (epsilon, delta)
+    zcdp_rounds(rho, delta, items_per_user, relation, selection)                rounds that together are zCDP
+    named_in_rounds(shard, rounds, release, label, item_type)                   the items that they name, sorted: without Beam
+    transforms.partitions.NamedItems(rounds, release, shards, item_type, partitions)   the same on packed shards of users
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
+from headcount.mechanisms.partitions.rounds import zcdp_rounds as zcdp_rounds
+from headcount.mechanisms.randomness.keys import Release
+
+
+def named_in_rounds(
+    shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
+) -> Names:
+    """The items that the rounds name, sorted: what `NamedItems` of the same label gives. `shard` has all users (None: none)."""
+    named = pa.array([], arrow_type(item_type))
+    key = release.key_source.fetch()
+    for number, each in enumerate(rounds, 1):
+        batches = []
+        where = f"{label}/Round{number}"
+        if shard is not None:
+            subkeys = step_subkeys(key, release.id, f"{where}/Bounded", each.steps)
+            origin = provenance(f"{where}/Bounded", release.id, 1)
+            batches = [bound_shard(shard.without_items(named), each.steps, subkeys, origin).to_batch()]
+        counts = noisy_counts(batches, each.plan, release, f"{where}/NoisyCounts", item_type=item_type)
+        named = pa.concat_arrays([named, counts.column("item")])
+    return named.take(pc.sort_indices(named))
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """A whole private selection as a value: the rounds that name items. `run` is the mechanism without Beam."""
+
+    strategy: str
+    budget: Budget
+    rounds: tuple[Round, ...]
+    relation: Relation
+    item_type: type
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        steps = selection_steps(self.strategy, self.budget, self.rounds)
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps)
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str = "SelectPartitions"
+    ) -> pa.RecordBatch:
+        """The named items of contribution batches, sorted, as the one column `item`."""
+        names = named_in_rounds(one_shard(batches), self.rounds, release, f"{label}/NamedItems", self.item_type)
+        return pa.RecordBatch.from_pydict({"item": names})
+
+
+def select_partitions(
+    budget: Budget,
+    strategy: str,
+    items_per_user: int,
+    rounds: int = SIPS_ROUNDS,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> Selection:
+    """The selection by a strategy that is given, with at most `items_per_user` items of each user in a round."""
+    arrow_type(item_type)
+    made = rounds_of(budget, strategy, items_per_user, rounds, relation)
+    return Selection(strategy, budget, made, relation, item_type)
+
+
+def in_items(number: int) -> str:
+    """A number of items in words."""
+    return "1 item" if number == 1 else f"{number:,} items"
+
+
+_WEIGHTS_IN_WORDS = {
+    "count": "each counting one",
+    "l2": "each weighing 1/sqrt of their number",
+    "l1": "each weighing 1 by their number",
+}
+_NOISE_IN_WORDS = {
+    "laplace": "discrete Laplace",
+    "gaussian": "discrete Gaussian",
+    "truncated-geometric": "discrete Laplace below the threshold",
+}
+
+
+def selection_steps(strategy: str, budget: Budget, rounds: Sequence[Round]) -> tuple[MechanismStep, ...]:
+    """The parts of the guarantee of these rounds; scales and thresholds are given round by round, in counts."""
+    first, plans = rounds[0], [each.plan for each in rounds]
+    kept = {"a user adds at most": f"{in_items(first.items_per_user)}, {_WEIGHTS_IN_WORDS[first.weights]}"}
+    scales = [float(plan.scale / 2**plan.grid) for plan in plans]
+    limits = [float(plan.threshold_in_counts or 0) for plan in plans]
+    details: dict[str, str | int | float] = {"strategy": strategy, "noise": _NOISE_IN_WORDS[first.plan.kind]}
+    details["grid"] = f"2^-{first.plan.grid}" if first.plan.grid else "1"
+    if len(rounds) == 1:
+        details |= {"scale": scales[0], "threshold": limits[0]}
+    else:
+        kept["in each of"] = f"{len(rounds)} rounds, without the items named before"
+        details |= {"scales": " / ".join(f"{scale:.8g}" for scale in scales)}
+        details |= {"thresholds": " / ".join(f"{limit:.8g}" for limit in limits)}
+    return (
+        MechanismStep("bounding", 0.0, 0.0, kept),
+        MechanismStep("noise and threshold", budget.epsilon, budget.delta, details),
+    )

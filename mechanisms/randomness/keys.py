@@ -1,0 +1,236 @@
+"""Where the secret key comes from, what names a release, and how a step's own keys follow from both.
+
+The key (256 bits) belongs to the owner of the data: whoever has it together with an output can take the
+noise off. So it is guarded like the raw data and never travels: a pipeline carries a *key source*, which says
+where the process that draws the noise finds the key. No key source holds key bytes, so none can be pickled or
+printed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import functools
+import os
+import re
+import secrets
+import stat
+import tempfile
+import threading
+from typing import Protocol
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.subkeys import KEY_BYTES
+
+_HEX_KEY = re.compile(rb"[0-9a-fA-F]{64}")
+_RELEASE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SECRET = re.compile(r"(projects/[a-z0-9.:-]+/secrets/[A-Za-z0-9_-]{1,255}/versions/)([A-Za-z0-9_-]+)")
+_LONGEST_FILE = 1024  # a key file has 65 bytes; white space around the key is allowed
+_MAKE_ONE = "make a key file with `headcount key FILE`"
+
+
+class KeySource(Protocol):
+    """Says where the key is; picklable, and without the key itself."""
+
+    def fetch(self) -> bytes:
+        """The 32 bytes of the key, or a ParameterError that says how to provide it."""
+
+
+def _refuse_key_as_name(name: str, what: str) -> None:
+    """A key given in place of its location would travel with the pipeline and show up in messages."""
+    if _HEX_KEY.fullmatch(os.fsencode(name.strip())):
+        raise ParameterError(
+            f"the {what} looks like a key itself (64 hexadecimal digits); give the {what}, not the key"
+        )
+
+
+def _parse_key(content: bytes, where: str) -> bytes:
+    text = content.strip()
+    if not _HEX_KEY.fullmatch(text):
+        raise ParameterError(f"{where} does not hold a key: it must be exactly 64 hexadecimal digits; {_MAKE_ONE}")
+    return bytes.fromhex(text.decode("ascii"))
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyFile:
+    """A file of 64 hexadecimal digits that only its owner can read."""
+
+    path: str | os.PathLike[str]
+
+    def __post_init__(self) -> None:
+        _refuse_key_as_name(os.fspath(self.path), "path of the key file")
+
+    def fetch(self) -> bytes:
+        """The key; refuses a file that is missing, not regular, open to others, or not a key."""
+        where = f"key file {os.fspath(self.path)!r}"
+        try:
+            # O_NONBLOCK: opening a named pipe must fail the check below, not wait for a writer.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise ParameterError(f"{where} cannot be opened: {error.strerror}; {_MAKE_ONE}") from None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ParameterError(f"{where} is not a regular file; {_MAKE_ONE}")
+            mode = stat.S_IMODE(status.st_mode)
+            if mode & 0o077:
+                raise ParameterError(
+                    f"{where} is open to others than its owner (mode {mode:04o}); run `chmod 600` on it if"
+                    f" nobody has read it yet, else {_MAKE_ONE}"
+                )
+            content = os.read(descriptor, _LONGEST_FILE) if status.st_size <= _LONGEST_FILE else b""
+        finally:
+            os.close(descriptor)
+        return _parse_key(content, where)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyEnvironment:
+    """An environment variable, of the process that draws the noise, which holds 64 hexadecimal digits."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        _refuse_key_as_name(self.name, "name of the key's environment variable")
+        if not self.name or "=" in self.name or "\0" in self.name:
+            raise ParameterError(f"the key's environment variable needs a plain name, got {self.name!r}")
+
+    def fetch(self) -> bytes:
+        """The key; refuses a variable that is not set or does not hold a key."""
+        value = os.environ.get(self.name)
+        if value is None:
+            raise ParameterError(
+                f"environment variable {self.name} is not set where the noise is drawn; set it to a key of 64"
+                " hexadecimal digits on every worker"
+            )
+        return _parse_key(os.fsencode(value), f"environment variable {self.name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class KeySecret:
+    """One version of a secret in Google's Secret Manager, named projects/P/secrets/S/versions/N, of 64 hexadecimal digits.
+
+    The version is a number. Which one `latest` or an alias means changes when someone adds a version: a step that
+    runs again would then draw other noise for the same count, and a release could not be repeated.
+    """
+
+    resource: str
+
+    def __post_init__(self) -> None:
+        for part in self.resource.split("/"):
+            _refuse_key_as_name(part, "resource name of the key's secret")
+        found = _SECRET.fullmatch(self.resource)
+        if not found:
+            raise ParameterError(
+                f"the key's secret must be named as in projects/P/secrets/S/versions/N, got {self.resource!r}"
+            )
+        if not re.fullmatch(r"[1-9][0-9]*", found[2]):
+            raise ParameterError(
+                f"the key's secret needs a version by its number, as in {found[1]}1, got {found[2]!r}: another key could "
+                "come under that name while the job runs, and then one count would get two different noises"
+            )
+
+    def fetch(self) -> bytes:
+        """The key, by the rights of this process; refuses a secret that it cannot read or that is not a key."""
+        return _parse_key(_secret_payload(self.resource), f"secret {self.resource!r}")
+
+
+@functools.cache  # a version never changes, and a worker has many steps and threads that ask
+def _secret_payload(resource: str) -> bytes:
+    """The content of a secret's version, as it was when it was stored."""
+    # Imported only here: it takes a second, and only the extra brings it.
+    try:
+        import google_crc32c
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
+        from google.cloud import secretmanager_v1
+    except ImportError:
+        raise ParameterError(
+            f"secret {resource!r} cannot be read: Google's libraries are not installed where the noise is drawn; "
+            "install headcount[gcp] there"
+        ) from None
+    try:
+        with secretmanager_v1.SecretManagerServiceClient() as client:
+            payload = client.access_secret_version(name=resource).payload
+    except (GoogleAPIError, GoogleAuthError) as error:
+        raise ParameterError(
+            f"secret {resource!r} cannot be read: {error}; the account that draws the noise needs the role "
+            "roles/secretmanager.secretAccessor on it"
+        ) from None
+    if google_crc32c.value(payload.data) != payload.data_crc32c:
+        raise ParameterError(f"secret {resource!r} arrived damaged: its content does not match its checksum; try again")
+    return bytes(payload.data)
+
+
+def _write_fresh_key(descriptor: int) -> None:
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(secrets.token_hex(KEY_BYTES) + "\n")
+
+
+def write_key_file(path: str | os.PathLike[str]) -> KeyFile:
+    """Make a fresh key in a new file that only its owner can read; an existing file is never touched."""
+    source = KeyFile(path)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ParameterError(
+            f"key file {os.fspath(path)!r} exists already and is never overwritten; give another path"
+        ) from None
+    except OSError as error:
+        raise ParameterError(f"key file {os.fspath(path)!r} cannot be made: {error.strerror}") from None
+    try:
+        _write_fresh_key(descriptor)
+    except OSError as error:
+        os.unlink(path)
+        raise ParameterError(f"key file {os.fspath(path)!r} cannot be written: {error.strerror}") from None
+    return source
+
+
+_ephemeral: KeyFile | None = None
+_ephemeral_lock = threading.Lock()
+
+
+def _remove_ephemeral(path: str, owner: int) -> None:
+    # A forked worker inherits the exit handler but not the file.
+    if os.getpid() == owner and os.path.exists(path):
+        os.unlink(path)
+
+
+def ephemeral_key() -> KeyFile:
+    """The key of this process: a temporary file, made once, readable by its owner only, removed at exit.
+
+    Worker processes on the same machine reach it; a release made with it cannot be repeated after the exit.
+    """
+    global _ephemeral
+    with _ephemeral_lock:
+        if _ephemeral is None:
+            descriptor, path = tempfile.mkstemp(prefix="headcount-key-")
+            atexit.register(_remove_ephemeral, path, os.getpid())
+            _write_fresh_key(descriptor)
+            _ephemeral = KeyFile(path)
+        return _ephemeral
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class Release:
+    """One release of one input: the key source, and a public id (128 fresh random bits unless given).
+
+    The same key, id, parameters and data repeat the same noise; give an id only to repeat that release.
+    """
+
+    key_source: KeySource
+    id: str
+
+    def __init__(self, key_source: KeySource, id: str | None = None) -> None:
+        if not callable(getattr(key_source, "fetch", None)):
+            # The value is not echoed: it may be the key.
+            raise ParameterError(
+                f"a release takes a key source such as KeyFile, KeyEnvironment or KeySecret, got a {type(key_source).__name__}"
+            )
+        if id is None:
+            id = secrets.token_hex(16)
+        if not isinstance(id, str) or not _RELEASE_ID.fullmatch(id):
+            raise ParameterError(f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}")
+        object.__setattr__(self, "key_source", key_source)
+        object.__setattr__(self, "id", id)

@@ -1,0 +1,202 @@
+"""Histograms without noise (paper 001): every user is sampled, and items that were not sampled often enough stay hidden.
+
+Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
+with at most `items_per_user` of its distinct items, a uniform choice, once each. An item's users are sampled with
+independent coins of probability p, and the item is shown iff theta of them or more were: what is shown is the true number
+of sampled users, so that nobody's item cannot appear. Coins are drawn per item and user; with one coin for all of a user's
+items the guarantee would fail (delta above 5e-4 where 5e-9 is claimed, for ten items). Only the sum of an item's coins
+matters, Bin(count, p), and that is what is drawn.
+
+Nothing else may be published: neither the number of sampled users in all, nor that of hidden items, nor the number of users,
+each of which would give a sampled user away with a probability of about p.
+
+Whatever shows less of a sample than its threshold does, such as heavy hitters at any share, is a function of what is shown at
+the threshold: any number of them is one release, if they read one sample. So a sample's random bits hang on what defines it
+(`sample_subkey`), and on nothing that is done with it.
+
+The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
+the same key, id and name of the sample gives exactly its rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.bounding.steps import (
+    Step,
+    check_bound,
+    one_each,
+    promise_of,
+)
+from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.counting.released import sorted_counts
+from headcount.mechanisms.counting.sums import merge_sums, sum_items
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, subkey
+from headcount.mechanisms.sampled.plan import Objective, SamplePlan, choose
+
+MOST_USERS = 10**18
+
+
+#: The name of a sample that is given none. Samples of other users or items under the same release id need other names.
+ONE_SAMPLE = "Sample"
+
+
+#: The label under which users' choices of their items are drawn, from a sample's own key.
+CHOICES = "Choices"
+_LABEL = "SampleAndThreshold"
+
+
+def sample_subkey(key: bytes, release_id: str, sample: str, plan: SamplePlan, of: Mapping[str, Any]) -> bytes:
+    """The subkey of one sample: from all that defines it, and nothing else.
+
+    `sample` names whose items are sampled, and `of` says what they are. The promise, the transform, its label and what it shows
+    are no part of it: steps that agree on the rest read the same sample, and together publish what one of them might have.
+    The threshold is, although no coin is thrown by it: of two samples with one rate, the one with the higher threshold would
+    else promise more than both together keep.
+    """
+    defined = {"sample": sample, "rate": plan.rate, "threshold": plan.threshold, **of}
+    return subkey(key, release_id, _LABEL, defined)
+
+
+class Drawn(Protocol):
+    """What is sampled, as a value."""
+
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleKey:
+    """Where the randomness of one sample comes from: a key source, which derives the sample's subkey where it is asked."""
+
+    plan: Drawn
+    release: Release
+    sample: str
+
+    def fetch(self) -> bytes:
+        """The sample's subkey."""
+        return self.plan.subkey(self.release.key_source.fetch(), self.release.id, self.sample)
+
+    @property
+    def choices(self) -> Release:
+        """Where users' choices of their items come from, under the label `CHOICES`: from the sample, as they are part of it."""
+        return Release(self, self.release.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledHistogram:
+    """A whole sampled histogram as a value. `least` is the number of sampled users from which on an item is reported: the
+    plan's threshold, or more, which is post-processing."""
+
+    name: str
+    plan: SamplePlan
+    items_per_user: int
+    least: int
+    item_type: type
+
+    def __post_init__(self) -> None:
+        if self.least < self.plan.threshold or self.items_per_user > self.plan.compositions:
+            raise ParameterError(
+                f"a plan for {self.plan.compositions} items with the threshold {self.plan.threshold} does not hold for "
+                f"{self.items_per_user} items reported from {self.least} on"
+            )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution: so many distinct items, each counted once."""
+        return one_each(self.items_per_user)
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps promise of every user, and the plan is made for."""
+        return promise_of(self.steps, Bound(), "")
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        steps = mechanism_steps(self.plan, self.bound)
+        if self.least > self.plan.threshold:
+            steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
+        key = SampleKey(self, release, sample)
+        checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
+        chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
+        return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
+
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name. What is reported of it is no part of it."""
+        return sample_subkey(key, release_id, sample, self.plan, {"items": self.items_per_user})
+
+    def sampled_counts(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
+        """All sums of the histogram as released rows, sorted by item."""
+        histogram, digest = merge_sums(chunks, key, self.item_type) if chunks else (None, 0)
+        evidence = Evidence.of([digest], origins)
+        evidence.check(self.bound)
+        if histogram is None:
+            return sampled_batch(pa.array([], arrow_type(self.item_type)), np.zeros(0, dtype=np.int64), self.plan)
+        return sorted_counts([to_ipc(sample_sums(histogram, self.plan, self.least, key, evidence))])
+
+
+def sampled_histogram(
+    budget: Budget,
+    items_per_user: int = 1,
+    objective: Objective = "w95",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> SampledHistogram:
+    """The number of users of each item, for items that come from the data, without noise."""
+    arrow_type(item_type)
+    items = check_bound("items_per_user", items_per_user)
+    plan = choose(budget, objective, relation, items)
+    return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
+
+
+def mechanism_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
+    """The parts of the guarantee of a mechanism with this plan, in which a user's data is in several `what`."""
+    details: dict[str, str | int | float] = {"rate": float(plan.rate), "threshold": plan.threshold}
+    if plan.compositions > 1:
+        details[f"{what} of a user, each with its own coin"] = plan.compositions
+    details |= {"shown with probability 0.5 from": plan.w50, "with 0.95 from": plan.w95}
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": bound.words()})
+    return bounding, MechanismStep("sample and threshold", plan.epsilon, plan.delta, details)
+
+
+def sample_sums(
+    histogram: pa.RecordBatch, plan: SamplePlan, least: int, sample_subkey: bytes, evidence: Evidence
+) -> pa.RecordBatch:
+    """The released rows item, count, stddev, sampled of one item shard, which `merge_sums` has made.
+
+    A row's lane hangs on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
+    same sample, and a changed input changes every item's.
+    """
+    ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
+    lanes = Lanes(block_key(sample_subkey, evidence.digest.to_bytes(16, "little")), ids)
+    sampled = binomial(lanes, np.asarray(histogram.column("sum")), plan.rate)
+    shown = np.flatnonzero(sampled >= least)
+    return sampled_batch(histogram.column("item").take(pa.array(shown)), sampled[shown], plan)
+
+
+def sampled_batch(item: Names, sampled: np.ndarray, plan: SamplePlan) -> pa.RecordBatch:
+    """Released rows: the item, the estimate of its users and that estimate's standard deviation, its sampled users."""
+    count = sampled * float(1 / plan.rate)
+    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(plan.stddev(count))}
+    return pa.RecordBatch.from_pydict({**columns, "sampled": pa.array(sampled)})

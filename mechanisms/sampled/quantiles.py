@@ -1,0 +1,273 @@
+"""Quantiles and range counts by sample and threshold (paper 001, sections on quantiles), over a public grid of leaves.
+
+Each user counts with one value, that is with one leaf (of several, one is chosen uniformly). Two mechanisms:
+
+* `QuantileSearch` finds one quantile by bisection: in each round, the users left and right of the middle are sampled, and
+  the larger-than-wanted side is taken. A user is in one of two counts in each of `rounds` rounds.
+* `Hierarchy` samples every node of a tree over the leaves once; any number of quantiles and ranges can be read off what is
+  shown. A user is in one node on each of `levels` levels.
+
+Guarantee: (epsilon, delta)-differential privacy per user, by composing the rounds or levels. That needs a fresh sample for
+each: with one sample for two levels, the difference of a parent and its known child shows a sampled user for certain, and
+delta is at least the sampling rate. Here every lane holds its node, or the number of its round.
+
+All that follows from what is shown is post-processing (`sampled_tree`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.bounding.steps import Step, one_each, promise_of
+from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.counting.sums import merge_sums, split_sums, sum_items
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+from headcount.mechanisms.sampled.histogram import (
+    CHOICES,
+    ONE_SAMPLE,
+    SampledHistogram,
+    SampleKey,
+    mechanism_steps,
+    sample_subkey,
+)
+from headcount.mechanisms.sampled.leaves import MOST_LEAVES, Leaves
+from headcount.mechanisms.sampled.plan import SamplePlan, choose
+from headcount.mechanisms.sampled.tree import SampledTree, quantile_rows
+
+ONE_LEAF: tuple[Step, ...] = one_each(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class QuantileSearch:
+    """One quantile by bisection, as a value. Contributions are (user, leaf) rows, leaves as `leaves.index` gives them."""
+
+    plan: SamplePlan
+    leaves: Leaves
+    quantile: Fraction
+    name = "Quantile"
+    steps = ONE_LEAF
+
+    def __post_init__(self) -> None:
+        if self.leaves.count & (self.leaves.count - 1):
+            raise ParameterError(
+                f"a search halves the leaves: their number must be a power of 2, got {self.leaves.count}"
+            )
+        _check_compositions(self.plan, "rounds", self.rounds)
+
+    @property
+    def bound(self) -> Bound:
+        """What the steps promise of every user, and the plan is made for."""
+        return _bound()
+
+    @property
+    def rounds(self) -> int:
+        """How often the leaves can be halved."""
+        return self.leaves.count.bit_length() - 1
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        steps = mechanism_steps(self.plan, _bound(), "rounds")
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released row quantile, value, rank_stddev; the value is NaN if nothing at all was shown."""
+        label = self.name if label is None else label
+        bounded = [check_bounded(b) for b in bounded_batches(batches, ONE_LEAF, release, f"{label}/Bounded")]
+        key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
+        return self.search(
+            [chunk for batch in bounded for _, chunk in sum_items(batch, 1)], map(Origin.of, bounded), key
+        )
+
+    def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
+        """The subkey of the step that searches: each search is a release of its own, also of the same values."""
+        parameters = {"plan": self.plan.to_json(), "leaves": self.leaves.to_json(), "quantile": self.quantile}
+        return subkey(key, release_id, label, parameters)
+
+    def search(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
+        """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key hangs on all
+        the leaves' sums, so that they determine what is counted in it."""
+        below, digest = np.zeros(self.leaves.count + 1, dtype=np.int64), 0
+        if chunks:
+            histogram, digest = merge_sums(chunks, key, int)
+            below = np.append(0, np.cumsum(_dense(histogram, self.leaves.count)))
+        evidence = Evidence.of([digest], origins)
+        evidence.check(_bound())
+        data = digest.to_bytes(16, "little")
+        lanes = Lanes(block_key(key, data), decision_lane_ids(lane_key(key), data, 2 * self.rounds))
+        first, last, sampled = 0, self.leaves.count, 0
+        for r in range(self.rounds):
+            middle = (first + last) // 2
+            both = np.array([below[middle], below[-1] - below[middle]])
+            left, right = self._shown(binomial(lanes, both, self.plan.rate, [2 * r, 2 * r + 1]))
+            if left + right == 0:
+                break
+            sampled = left + right
+            first, last = (middle, last) if left < self.quantile * sampled else (first, middle)
+        value = float(self.leaves.edge(Fraction(first + last, 2))) if sampled else math.nan
+        q = float(self.quantile)
+        spread = math.sqrt(q * (1 - q) * float(1 - self.plan.rate) / sampled) if sampled else math.nan
+        return quantile_rows([(q, value, spread)])
+
+    def _shown(self, sampled: np.ndarray) -> tuple[int, int]:
+        left, right = (s if s >= self.plan.threshold else 0 for s in sampled.tolist())
+        return left, right
+
+
+def quantile_search(
+    budget: Budget,
+    quantile: float,
+    lo: int | float,
+    hi: int | float,
+    rounds: int = 10,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> QuantileSearch:
+    """One quantile of the users' values, to (hi - lo) / 2^rounds; values outside lo .. hi count as its ends."""
+    _check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
+    leaves = Leaves(lo, hi, 1 << rounds)
+    return QuantileSearch(choose(budget, "w50", relation, rounds), leaves, share("quantile", quantile))
+
+
+@dataclasses.dataclass(frozen=True)
+class Hierarchy:
+    """A sampled tree over branching^levels leaves as a value. Contributions are (user, leaf) rows.
+
+    Node v of level l (1 .. levels) has the leaves v b^(levels-l) .. (v+1) b^(levels-l) - 1. It is item offset(l) + v of a
+    histogram in which every user has `levels` items, one for each level.
+    """
+
+    plan: SamplePlan
+    leaves: Leaves
+    branching: int
+    levels: int
+    name = "Quantiles"
+    steps = ONE_LEAF
+
+    def __post_init__(self) -> None:
+        if self.leaves.count != self.branching**self.levels:
+            raise ParameterError(
+                f"a tree has branching ** levels leaves, got {self.leaves.count} for {self.branching} ** {self.levels}"
+            )
+        _check_compositions(self.plan, "levels", self.levels)
+
+    @property
+    def histogram(self) -> SampledHistogram:
+        """The histogram of all nodes."""
+        return SampledHistogram(self.name, self.plan, 1, self.plan.threshold, int)
+
+    def offset(self, level: int) -> int:
+        """The number of the level's first node."""
+        return sum(self.branching**above for above in range(1, level))
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        steps = mechanism_steps(self.plan, _bound(), "levels")
+        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> SampledTree:
+        """The released tree."""
+        key = SampleKey(self, release, sample)
+        bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
+        chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
+        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch()))
+
+    def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
+        """The subkey of the sample of that name. What is read off the tree is no part of it."""
+        tree = {"leaves": self.leaves.to_json(), "branching": self.branching, "levels": self.levels}
+        return sample_subkey(key, release_id, sample, self.plan, tree)
+
+    def sum_nodes(self, batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
+        """Sums a bounded batch of leaves by node, for every level, and cuts the sums into chunks by a hash of the node."""
+        item = batch.column("item")
+        leaf = np.asarray(item.cast(item.type.value_type) if isinstance(item, pa.DictionaryArray) else item)
+        sums = _by_leaf(leaf, np.asarray(batch.column("count")), self.leaves.count)
+        nodes, counts = [], []
+        for level in range(self.levels, 0, -1):
+            present = np.flatnonzero(sums)
+            nodes.append(present + self.offset(level))
+            counts.append(sums[present])
+            sums = sums.reshape(-1, self.branching).sum(axis=1)
+        return split_sums(pa.array(np.concatenate(nodes)), {"sum": np.concatenate(counts)}, shards)
+
+    def tree(self, rows: pa.RecordBatch) -> SampledTree:
+        """The released rows of the nodes' histogram as a tree."""
+        item, sampled = np.asarray(rows.column("item")), np.asarray(rows.column("sampled"))
+        every = np.zeros(self.offset(self.levels + 1), dtype=np.int64)
+        every[item] = sampled
+        shown = [every[self.offset(level) : self.offset(level + 1)] for level in range(1, self.levels + 1)]
+        return SampledTree(self.plan, self.leaves, self.branching, tuple(shown))
+
+
+def quantile_hierarchy(
+    budget: Budget,
+    lo: int | float,
+    hi: int | float,
+    levels: int = 10,
+    branching: int = 2,
+    relation: Relation = Relation.ADD_REMOVE,
+) -> Hierarchy:
+    """A tree over branching^levels equal parts of lo .. hi; values outside count as its ends."""
+    most = MOST_LEAVES.bit_length() - 1
+    _check_whole("levels", levels, 1, most)
+    _check_whole("branching", branching, 2, MOST_LEAVES)
+    if branching**levels > MOST_LEAVES:
+        raise ParameterError(f"branching ** levels must be at most {MOST_LEAVES}, got {branching} ** {levels}")
+    return Hierarchy(choose(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels)
+
+
+def add_leaves(chunks: Iterable[bytes]) -> bytes:
+    """The sums of some chunks of `sum_items`, added up by leaf, as one chunk."""
+    parts = [unpack(chunk)[0] for chunk in chunks]
+    leaf, sums = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("item", "sum"))
+    leaves, code = np.unique(leaf, return_inverse=True)
+    return pack({"item": pa.array(leaves), "sum": pa.array(sum_by_code(code, sums, len(leaves)))})
+
+
+def _check_compositions(plan: SamplePlan, name: str, number: int) -> None:
+    """Every user is in each of so many samples: a plan for fewer promises too much."""
+    if plan.compositions < number:
+        raise ParameterError(f"the plan is for {plan.compositions} {name}, got {number}: choose one for as many")
+
+
+def _bound() -> Bound:
+    return promise_of(ONE_LEAF, Bound(), "")
+
+
+def _dense(histogram: pa.RecordBatch, count: int) -> np.ndarray:
+    return _by_leaf(np.asarray(histogram.column("item")), np.asarray(histogram.column("sum")), count)
+
+
+def _by_leaf(leaf: np.ndarray, sums: np.ndarray, count: int) -> np.ndarray:
+    if leaf.dtype != np.int64 or (len(leaf) and not 0 <= int(leaf.min()) <= int(leaf.max()) < count):
+        raise InputError(f"items are not the leaves 0 to {count - 1} of the mechanism's grid; make them by its leaves")
+    return sum_by_code(leaf, sums, count)
+
+
+def share(name: str, value: float) -> Fraction:
+    """A share between 0 and 1 as the exact decimal that it prints as."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
+        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}")
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+
+
+def _check_whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ParameterError(f"{name} must be an integer from {least} to {most}, got {value!r}")

@@ -1,0 +1,1 @@
+"""The subcommands of `headcount`, one module each with its flags. Private."""

@@ -1,0 +1,140 @@
+"""`headcount release`: the largest counts of items that nobody knew, without a bound on a user's items."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.count_release.frames import LARGEST_FRAME
+from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.transforms.count_release import PrivateCountRelease
+
+_TYPICAL = (10, 100, 1000, 10_000)  # numbers of items that --explain speaks of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    options.add_rho(group)
+    group.add_argument(
+        "--relative-error",
+        type=numbers.number,
+        default=0.1,
+        metavar="E",
+        help="how far from the true one most counts may be, as a part of it (default: %(default)s)",
+    )
+    add_k_bar(group)
+    group.add_argument(
+        "--max-per-item",
+        type=numbers.whole_number(most=MAX_BOUND),
+        metavar="C",
+        help="count events, at most so many of one user on an item (default: count users)",
+    )
+    group.add_argument(
+        "--noise-reduction",
+        action="store_true",
+        help="spend less on counts that are exact enough, for more of them",
+    )
+    group.add_argument(
+        "--strict-target",
+        action="store_true",
+        help="keep to a small --relative-error also where a count then costs more than finding it",
+    )
+    group.add_argument(
+        "--start-epsilon",
+        type=numbers.number,
+        default=FIRST_EPSILON,
+        metavar="E",
+        help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
+    )
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def add_k_bar(group: argparse._ArgumentGroup) -> None:
+    """How many items are looked at."""
+    group.add_argument(
+        "--k-bar",
+        type=numbers.whole_number(most=LARGEST_FRAME),
+        default=10_000,
+        metavar="N",
+        help="look at the N items with the most users (default: %(default)s)",
+    )
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> PrivateCountRelease:
+    """The transform that the flags ask for."""
+    return PrivateCountRelease(
+        options.make_zcdp_or_budget(args),
+        args.relative_error,
+        args.k_bar,
+        args.max_per_item,
+        args.noise_reduction,
+        args.strict_target,
+        args.start_epsilon,
+        **options.how_to_run(args, release, item_type, shards),
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    parameters = options.shared_parameters(args, item_type) | {
+        "rho": transform.plan.zcdp.rho,
+        "relative_error": args.relative_error,
+        "k_bar": args.k_bar,
+        "max_per_item": args.max_per_item,
+        "noise_reduction": args.noise_reduction,
+        "strict_target": args.strict_target,
+        "start_epsilon": args.start_epsilon,
+    }
+    return Plan(transform.with_decision(), transform.guarantee(), parameters)
+
+
+def explain(plan: CountRelease) -> str:
+    """The promise and what it buys, in words, before anything is read."""
+    lines = [plan.guarantee().words(), ""]
+    for items in _TYPICAL:
+        level = plan.level_for(items) if items <= plan.k_bar else None
+        if level is None:
+            continue
+        lines.append(
+            f"if it finds {items:,} items, then those with more than some {float(level.threshold):,.0f} users, and counts"
+            f" have noise of standard deviation {float(level.sigma * plan.max_per_item):,.4g} or somewhat more"
+        )
+    if len(lines) == 2:
+        lines.append("this budget does not buy 10 items: raise it")
+    lines.append(
+        f"an item beyond the {plan.k_bar:,} with the most users is never released; a user counts for all of its items"
+    )
+    return "\n".join(lines)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    options.make_zcdp_or_budget(args)
+    if args.explain:
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="release",
+    help="Release as many of the largest counts as the budget buys; users count for all of their items.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount release --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --rho 0.5 --delta 1e-6 --output out/"
+    ),
+    takes_beam_flags=True,
+)

@@ -1,0 +1,232 @@
+"""`headcount distribution`: how likely each public symbol is, from users with many samples each."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.distribution.binomial_choice import KINDS, MOST_USERS
+from headcount.mechanisms.distribution.learn import DistributionRelease
+from headcount.mechanisms.distribution.plan import METHODS, DistributionPlan
+from headcount.mechanisms.distribution.samples_choice import RULES
+from headcount.mechanisms.distribution.tables import MOST_SAMPLES
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.sinks import output
+from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.storage import bigquery, stores
+from headcount.transforms.distribution import LearnDistribution
+
+_FILES = "distribution"
+_TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
+_TYPICAL_SAMPLES = (1, 10, 100, 1000, 10_000)
+_SHOWN, _BAR = 20, 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument("--domain", metavar="FILE", help="the symbols, one per line, which must be public")
+    group.add_argument(
+        "--samples-per-user",
+        type=numbers.whole_number_or(*RULES, "buckets", most=MOST_SAMPLES),
+        default="auto",
+        metavar="auto|median|buckets|M",
+        help=f"samples of each user that count (up to {MOST_SAMPLES}), users with fewer are left out; auto and median choose "
+        "it privately, buckets learns from users of all sizes apart (default: %(default)s)",
+    )
+    group.add_argument(
+        "--users",
+        type=numbers.whole_number(most=MOST_USERS),
+        metavar="N",
+        help="the number of users with M samples or more, if it is public (default: counted with noise if needed)",
+    )
+    group.add_argument(
+        "--method",
+        choices=("auto", *METHODS),
+        default="auto",
+        help="auto takes the one with the least error to expect (default: %(default)s)",
+    )
+    group.add_argument(
+        "--hypothesis",
+        choices=KINDS,
+        default=KINDS[0],
+        help="how dense and sparse choose probabilities: ks by the largest difference of distribution functions, phs by all "
+        "pairs of hypotheses, as in the paper, which needs more users (default: %(default)s)",
+    )
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon", "--domain")
+    if args.users is not None and isinstance(args.samples_per_user, str):
+        raise ParameterError(
+            f"--users {args.users} is the number of those with enough samples, which is not known for --samples-per-user "
+            f"{args.samples_per_user}: give a number for that, or leave --users out"
+        )
+    if args.method == "gaussian" and options.make_budget(args).delta == 0:
+        raise ParameterError("--method gaussian needs a --delta above 0, got 0.0")
+    if args.method in ("gaussian", "laplace") and args.hypothesis != KINDS[0]:
+        raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> LearnDistribution:
+    """The transform that the flags ask for."""
+    return LearnDistribution(
+        options.make_budget(args),
+        read_domain(args.domain, item_type, args.max_item_bytes),
+        args.samples_per_user,
+        args.method,
+        args.users,
+        args.hypothesis,
+        **options.how_to_run(args, release, item_type, shards),
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    plan = transform.plan
+    given = isinstance(plan.samples, int)
+    parameters = options.shared_parameters(args, item_type) | {
+        "symbols": len(plan.symbols),
+        "samples_per_user": plan.samples,
+        "users": plan.users,
+        "method": plan.plans()[0].method if given else plan.method,
+        "hypothesis": plan.hypothesis,
+    }
+    guarantee = transform.guarantee()
+    decided = transform.with_decision() if plan.choice is not None else transform
+    return Plan(decided, guarantee, parameters, _FILES, _note(plan))
+
+
+def _note(plan: DistributionRelease) -> str | None:
+    """What a reader must know of the errors where "phs" may have too few users, which the noisy number of them tells."""
+    if plan.hypothesis == "ks" or plan.users is not None:
+        return None
+    if plan.choice is None and all(each.least_users() == 1 for each in plan.plans()):
+        return None
+    return (
+        "--hypothesis phs needs many users (see --explain): where the noisy number of them is too small, the errors are 1 and "
+        "the probabilities say nothing"
+    )
+
+
+def explain(plan: DistributionRelease) -> str:
+    """The promise and the errors to expect, in words, before anything is read."""
+    if plan.choice is not None:
+        plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
+    else:
+        plans = list(plan.plans()[::4])  # one, or some of the buckets
+    which = ", whichever samples per user are chosen" if plan.choice is not None else ""
+    lines = [
+        plan.guarantee().words(),
+        "",
+        f"the sum of all errors to expect, if the {len(plan.symbols):,} symbols were equally likely{which}:",
+        *map(_expected, plans),
+    ]
+    lines += [
+        "",
+        "users with fewer samples are left out, and a user's samples beyond that number do not count",
+        "all samples are taken to be from one distribution: where users differ, the result is biased, and as private",
+    ]
+    return "\n".join(lines)
+
+
+def _expected(plan: DistributionPlan) -> str:
+    numbers = [plan.users] if isinstance(plan.users, int) else _TYPICAL_USERS
+    errors = ", ".join(f"{plan.l1_error(users):.3g} for {users:,} users" for users in numbers)
+    least = plan.least_users()
+    needed = f"; by phs, fewer than {least:,} users are too few" if least > 1 else ""
+    return f"{plan.samples:,} of each user's samples, method {plan.method}: {errors}{needed}"
+
+
+def plot(rows: Sequence[tuple[str, float, float]]) -> str:
+    """The largest probabilities (item, probability, error) as bars: # up to the lower end of the error, - to its upper end."""
+    largest = sorted(rows, key=lambda row: (-row[1], row[0]))[:_SHOWN]
+    most = max(probability + error for _, probability, error in largest)
+    lines = []
+    for item, probability, error in largest:
+        name = "".join(letter if letter.isprintable() else " " for letter in item)
+        name = name if len(name) <= 20 else f"{name[:17]}..."
+        low, high = (round(_BAR * max(0.0, end) / most) for end in (probability - error, probability + error))
+        lines.append(f"{name:<20} {probability:>9.4%} +- {error:<8.4%} {'#' * low}{'-' * (high - low)}")
+    which = "probabilities" if len(rows) <= _SHOWN else f"{_SHOWN} largest of {len(rows):,} probabilities"
+    if all(error >= 1 for _, _, error in rows):
+        lines.append("errors of 1 say that nothing is known: there are too few users")
+    return "\n".join([f"the {which}, with the error to expect:", *lines])
+
+
+def _show(args: argparse.Namespace, release_id: str) -> None:
+    """Print the plot of a job that has ended, if its output is files."""
+    if bigquery.is_table(args.output):
+        return
+    directory = stores.normal(args.output)
+    present = stores.names(directory)
+    if output.REPORT not in present:
+        return
+    if json.loads(stores.read(stores.join(directory, output.REPORT)))["release_id"] != release_id:
+        return  # only submitted, and this is an earlier output
+    files = [name for name in present if name.startswith(f"{_FILES}-")]
+    rows = [row for name in files for row in _rows(stores.read(stores.join(directory, name)), args.format)]
+    text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in rows])
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))  # a job that has ended well does not fail by a letter
+
+
+def _rows(content: bytes, format: str) -> list[Mapping[str, Any]]:
+    if format == "parquet":
+        return pq.read_table(pa.BufferReader(content)).to_pylist()
+    if format == "avro":
+        return list(fastavro.reader(io.BytesIO(content)))
+    if format == "csv":
+        return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+    return [json.loads(line) for line in content.decode().split("\n") if line]
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        return 0
+    ids: list[str] = []
+
+    def planned(release: Release, item_type: type, shards: int) -> Plan:
+        ids.append(release.id)
+        return make_plan(args, release, item_type, shards)
+
+    status = run_job(args, beam_flags, COMMAND.name, planned)
+    _show(args, ids[0])
+    return status
+
+
+COMMAND = Command(
+    name="distribution",
+    help="Learn how likely each of given symbols is, from users with many samples each.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount distribution --input 'events-*.parquet' --user user_id --item genre --domain genres.txt \\\n"
+        "      --epsilon 1 --delta 1e-6 --output out/"
+    ),
+    takes_beam_flags=True,
+)

@@ -1,0 +1,148 @@
+"""`headcount partitions`: which items may be named at all, from files of events to a committed output."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from headcount.mechanisms.accounting import expected_error
+from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round
+from headcount.mechanisms.partitions.select import Selection, in_items
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.transforms.partitions import SelectPartitions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--strategy",
+        choices=("auto", *STRATEGIES),
+        default="auto",
+        help="how items are selected; auto chooses strategy and items per user privately (default: %(default)s)",
+    )
+    group.add_argument(
+        "--items-per-user",
+        type=numbers.whole_number(most=MAX_BOUND),
+        metavar="K",
+        help="items of one user that count at most, for a strategy that is given (up to 1000000000; where items are "
+        "weighed, to 1048576)",
+    )
+    group.add_argument(
+        "--rounds",
+        type=numbers.whole_number(most=MOST_ROUNDS),
+        metavar="R",
+        help=f"rounds of sips (default: {SIPS_ROUNDS})",
+    )
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon")
+    if options.make_budget(args).delta == 0:
+        raise ParameterError("--delta must be positive, got 0.0: which items there are cannot be hidden with certainty")
+    if args.strategy == "auto" and args.items_per_user is not None:
+        raise ParameterError(
+            f"--items-per-user {args.items_per_user} is for a given --strategy, got auto: leave it out, or give one"
+        )
+    if args.strategy != "auto" and args.items_per_user is None:
+        raise ParameterError(f"--strategy {args.strategy} needs --items-per-user: give it, or leave both out")
+    if args.rounds is not None and args.strategy not in ("auto", "sips"):
+        raise ParameterError(f"--rounds {args.rounds} is for --strategy sips, got {args.strategy}: leave one out")
+
+
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> SelectPartitions:
+    """The transform that the flags ask for."""
+    return SelectPartitions(
+        options.make_budget(args),
+        args.strategy,
+        args.items_per_user,
+        rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
+        **options.how_to_run(args, release, item_type, shards),
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    chosen = not isinstance(transform.selection, Selection)
+    parameters = options.shared_parameters(args, item_type) | {
+        "strategy": args.strategy,
+        "items_per_user": args.items_per_user,
+        "rounds": args.rounds,
+    }
+    guarantee = transform.guarantee()
+    return Plan(transform.with_decision() if chosen else transform, guarantee, parameters, files="items")
+
+
+def explain(transform: SelectPartitions) -> str:
+    """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
+    selection, lines = transform.selection, [transform.guarantee().words()]
+    if isinstance(selection, Selection):
+        lines += ["", *_expected(selection.rounds)]
+    else:
+        for end in selection.choice.ends():
+            words = f"if {end.strategy} with at most {in_items(end.items_per_user)} of each user is chosen:"
+            lines += ["", words, *_expected(selection.decided(end).rounds)]
+    lines += [
+        "",
+        "how often a user has an item does not matter; which of a user's items count, if not all do, is left to chance",
+    ]
+    return "\n".join(lines)
+
+
+def _expected(rounds: Sequence[Round]) -> list[str]:
+    """How many users an item needs, in words."""
+    lines = []
+    for number, each in enumerate(rounds, 1):
+        plan = each.plan
+        if plan.kind == "truncated-geometric":  # these chances are those of noise that is not truncated, but for delta
+            plan = dataclasses.replace(plan, kind="laplace")
+        error = expected_error.expected_error(plan)
+        assert error.even_count is not None and error.sure_count is not None
+        where = f"round {number}: " if len(rounds) > 1 else ""
+        items = each.items_per_user
+        if each.weights != "count" and items > 1:
+            share = math.sqrt(items) if each.weights == "l2" else items
+            more = f" if they have no others, of {math.ceil(error.even_count * share):,} if each counts for {items:,}"
+        else:
+            more = ""
+        lines.append(
+            f"{where}an item of {error.even_count:,} users is named with a chance of 50 %{more};"
+            f" one of {error.sure_count:,} with 99.9 %"
+        )
+    return lines
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(explain(make_transform(args, None, options.item_type(args) or str, None)))
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="partitions",
+    help="Name the items that enough users have, and nothing but their names.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount partitions --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 1 --delta 1e-8 --output items/"
+    ),
+    takes_beam_flags=True,
+)

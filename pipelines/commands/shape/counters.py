@@ -1,0 +1,115 @@
+"""`headcount counters`: pan-private counters in a file, which are started, added to, and renewed after they were seen.
+
+Nothing but the file stays when the events are deleted. Its shape is released by `headcount shape --model pan-private`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.commands.shape import models
+from headcount.pipelines.sources import events as sources
+from headcount.pipelines.sources.columns import columns_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    group = parser.add_argument_group("what to do")
+    do = group.add_mutually_exclusive_group(required=True)
+    do.add_argument(
+        "--start", action="store_true", help="make the file, with noise in every counter, before the first event"
+    )
+    do.add_argument(
+        "--batch", metavar="NAME", help="add the events of --input under this name, which no other batch has"
+    )
+    do.add_argument(
+        "--announce-intrusion",
+        action="store_true",
+        help="add fresh noise, after the file was seen or copied: it may then be seen once more",
+    )
+    group.add_argument("--state", required=True, metavar="FILE", help="the file of the counters")
+    group = parser.add_argument_group("what to read")
+    group.add_argument("--input", action="append", metavar="GLOB", help="files of events; may be repeated")
+    group.add_argument("--item", metavar="COLUMN", help="the column to count; each row is one event")
+    group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
+    group.add_argument(
+        "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
+    )
+    group.add_argument("--drop-null", action="store_true", help="drop rows without an item or a count")
+    group.add_argument(
+        "--max-item-bytes",
+        type=numbers.whole_number(),
+        default=4096,
+        metavar="N",
+        help="rows with a longer item are dropped (default: %(default)s)",
+    )
+    group = options.add_budget(parser)
+    models.add_protocol(group)
+    models.add_protect(group)
+
+
+def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
+    """The events of the files, one batch after the other."""
+    inputs = sources.expand_inputs(args.input)
+    types = sources.column_types(inputs, None, args.item, args.count, options.item_type(args))
+    columns = columns_of(None, args.item, args.count)
+    for file in inputs.files:
+        for batch in sources.read_batches(sources.Task(file.path, inputs.format), columns, types):
+            metadata = batch.schema.metadata
+            place = Place(
+                metadata[b"headcount.file"].decode(errors="replace"),
+                int(metadata[b"headcount.first_row"]),
+                args.item,
+                args.item,
+                args.count or "count",
+            )
+            item = batch.column("item")
+            count = batch.column("count") if args.count is not None else None
+            given = {"drop_null": args.drop_null, "max_item_bytes": args.max_item_bytes, "place": place}
+            yield contribution_batch(item, item, count, **given)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Do what was asked for, or only explain what the counters promise."""
+    options.require(args, "--epsilon", "--buckets")
+    counts = models.make_counts(args, args.state, args.batch or "")
+    if args.explain:
+        print(counts.guarantee().words())
+        return 0
+    if args.batch is None:
+        for flag in ("input", "item", "count"):
+            if getattr(args, flag) is not None:
+                raise ParameterError(f"--{flag} is for --batch: leave it out")
+    if args.start:
+        counts.start()
+        print(f"made {args.state}: {counts.plan.cells:,} counters; a copy of it that is kept is a view of them")
+    elif args.batch is not None:
+        options.require(args, "--input", "--item")
+        added = counts.add(events(args))
+        print(
+            f"added batch {args.batch} to {args.state}" if added else f"batch {args.batch} is in {args.state} already"
+        )
+    else:
+        counts.announce_intrusion()
+        print(f"fresh noise is in {args.state}: it may be seen once more")
+    return 0
+
+
+COMMAND = Command(
+    name="counters",
+    help="Keep pan-private counters in a file that may be seen: start it, add events, and renew its noise.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount counters --start --state counters --epsilon 1 --buckets 100000 --salt visits\n"
+        "  headcount counters --batch 2030-01-01 --input 'events-*.parquet' --item page \\\n"
+        "      --state counters --epsilon 1 --buckets 100000 --salt visits"
+    ),
+)

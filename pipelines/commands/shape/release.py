@@ -1,0 +1,328 @@
+"""`headcount shape`: how many items have which number of users, and what follows from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.shape.anonymized import MISPLACED, noise_parameter
+from headcount.mechanisms.shape.auto import MODES
+from headcount.mechanisms.shape.estimators import (
+    MOST_SAMPLES,
+    CoverageQuestion,
+    DistinctQuestion,
+    EntropyQuestion,
+    Question,
+)
+from headcount.mechanisms.shape.hashed import HashedHistogram
+from headcount.mechanisms.shape.isotonic import step_kernel
+from headcount.mechanisms.shape.properties import CentralProperty
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.commands.shape import models
+from headcount.pipelines.commands.shape.models import Counters, Messages, OfCounters
+from headcount.pipelines.jobs.run import Plan, Source, run_job
+from headcount.pipelines.sinks import output
+from headcount.pipelines.storage import bigquery, stores
+from headcount.transforms.shape import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shuffled import ShuffledReports
+
+_Transform = AnonymizedHistogram | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
+
+_BAR = 40
+_PROPERTIES = ("entropy", "support-size", "support-coverage")
+_SOURCES: dict[str, type[Source]] = {"shuffle": Messages, "pan-private": Counters}
+_NOTES = {
+    "shuffle": "each user has reported one item, and all numbers are of these reports",
+    "pan-private": "all numbers are of events, and not of users: the promise is to each event",
+}
+
+# The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
+# with the noise.
+_ENTROPY = EntropyQuestion(accuracy=0.5)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--model",
+        choices=models.MODELS,
+        default="central",
+        help="who is trusted: central reads the events of users; shuffle reads their messages (see: headcount randomize); "
+        "pan-private reads a file of counters, which it releases (see: headcount counters) (default: %(default)s)",
+    )
+    group.add_argument(
+        "--domain-size",
+        type=numbers.whole_number(),
+        metavar="D",
+        help="how many items there could be, or a number that the distinct items will not exceed; public, never counted",
+    )
+    group.add_argument(
+        "--buckets",
+        type=numbers.whole_number(),
+        metavar="B",
+        help="in place of --domain-size: hash items into so many buckets, about four for each user; public, never counted",
+    )
+    group.add_argument(
+        "--mode",
+        choices=MODES,
+        default="auto",
+        help="auto takes central, which sorts counts before the noise, or l1 if there are buckets or more than ten million "
+        "items; l2 keeps every single count near its true one (default: %(default)s)",
+    )
+    group.add_argument(
+        "--items-per-user",
+        type=numbers.whole_number(most=MAX_BOUND),
+        default=1,
+        metavar="K",
+        help="items of one user that count at most (default: %(default)s)",
+    )
+    models.add_estimate(group)
+    group.add_argument(
+        "--coverage",
+        type=numbers.whole_number(most=MOST_SAMPLES),
+        metavar="M",
+        help="say how many distinct items M samples (users' items) would have (default: twice as many as there are)",
+    )
+    group.add_argument(
+        "--property",
+        choices=_PROPERTIES,
+        help="answer this one question, with noise on the exact answer in place of a shape; support-size needs --most",
+    )
+    group.add_argument(
+        "--most",
+        type=numbers.whole_number(most=MOST_SAMPLES),
+        metavar="M",
+        help="for support-size: every item is taken to have at least one in M of all samples",
+    )
+    group.add_argument(
+        "--samples",
+        type=numbers.whole_number(most=MOST_SAMPLES),
+        metavar="N",
+        help="a public number, never counted: with --property that of users' items in all (default: counted with a tenth of "
+        "epsilon); in the pan-private model about how many events there were, needed with --salt",
+    )
+    models.add_users(group)
+    group.add_argument(
+        "--reports",
+        type=numbers.whole_number(),
+        metavar="R",
+        help="in the shuffle model: how many users did send, if far more than --users",
+    )
+    group.add_argument(
+        "--salt",
+        metavar="TEXT",
+        help="in the other two models: the public text by which items were hashed to the buckets",
+    )
+    models.add_protect(group)
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon")
+    models.check(args)
+    if args.model != "central":
+        return
+    if args.property is not None:
+        _check_property(args)
+        return
+    for flag in ("samples", "most"):
+        if getattr(args, flag) is not None:
+            raise ParameterError(f"--{flag} is for --property, got {getattr(args, flag)}: leave it out")
+    if args.domain_size is None and args.buckets is None:
+        raise ParameterError(
+            "give --domain-size or --buckets, a public number: how many items the data has is private, and those that nobody "
+            "has need noise, too; a number that the data will not exceed is as good"
+        )
+    if args.domain_size is not None and args.buckets is not None:
+        raise ParameterError(
+            f"give one of --domain-size and --buckets, got --domain-size {args.domain_size} and --buckets {args.buckets}"
+        )
+    if args.buckets is not None and args.mode == "central":
+        raise ParameterError(
+            f"--mode central needs no --buckets, got {args.buckets}: give --domain-size, the largest number of distinct items "
+            "that is of interest"
+        )
+
+
+def _check_property(args: argparse.Namespace) -> None:
+    given = {"--domain-size": args.domain_size, "--buckets": args.buckets}
+    given |= {"--mode": None if args.mode == "auto" else args.mode}
+    given |= {"--estimate": None if args.estimate == "auto" else args.estimate}
+    given |= {"--coverage": args.coverage if args.property != "support-coverage" else None}
+    given |= {"--most": args.most if args.property != "support-size" else None}
+    for flag, value in given.items():
+        if value is not None:
+            raise ParameterError(f"{flag} {value} says nothing for --property {args.property}: leave it out")
+    if args.property == "support-size":
+        options.require(args, "--most")
+
+
+def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
+    """The transform that the flags ask for."""
+    questions = _questions(args)
+    if args.model == "shuffle":
+        return models.make_reports(args, shards, args.output_files).with_answers(*questions)
+    if args.model == "pan-private":
+        state = args.input[0] if args.input else "counters"  # which --explain does not look for
+        return OfCounters(models.make_counts(args, state), questions, args.output_files)
+    if args.property is not None:
+        return _make_property(args, release, shards)
+    transform = AnonymizedHistogram(
+        options.make_budget(args),
+        args.domain_size,
+        args.buckets,
+        args.mode,
+        args.items_per_user,
+        args.relation,
+        release,
+        shards,
+        args.output_files,
+        args.estimate,
+    )
+    return transform.with_answers(*questions)
+
+
+def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
+    return _ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage)
+
+
+def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
+    shared: dict[str, Any] = {"samples": args.samples, "items_per_user": args.items_per_user, "relation": args.relation}
+    shared |= {"release": release, "shards": shards, "partitions": args.output_files}
+    budget = options.make_budget(args)
+    if args.property == "entropy":
+        return Entropy(budget, **shared)
+    if args.property == "support-size":
+        return SupportSize(budget, args.most, **shared)
+    return SupportCoverage(budget, args.coverage, **shared)
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, shards)
+    parameters: dict[str, str | int | float | bool | None] = {
+        "model": args.model,
+        "domain_size": args.domain_size,
+        "buckets": args.buckets,
+        "coverage": args.coverage,
+        "samples": args.samples,
+    }
+    if args.model != "central":
+        own = {"mode": models.bucket_mode(args), "estimate": args.estimate, "salt": args.salt}
+        own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
+        shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
+        return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
+    parameters = options.shared_parameters(args, item_type) | parameters | {"items_per_user": args.items_per_user}
+    note = options.chosen_items(args.items_per_user)
+    if isinstance(transform, AnonymizedHistogram):
+        parameters |= {"mode": _mode(transform), "estimate": args.estimate}
+        return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
+    parameters |= {"property": args.property, "most": args.most}
+    return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property", note=note)
+
+
+def _mode(transform: AnonymizedHistogram) -> str:
+    plan = transform.plan
+    return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
+
+
+def explain(transform: _Transform) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    lines = [transform.guarantee().words(), ""]
+    if isinstance(transform, ShuffledReports):
+        known = _distinct_stddev(float(transform.plan.p), transform.plan.buckets)
+        lines.append(
+            f"every one of {transform.plan.cells:,} buckets gets some {transform.plan.messages_per_bucket:,.0f} messages of "
+            f"noise; the number of distinct items is known to within some {known:,.0f}"
+        )
+        return "\n".join([*lines, _NOTES["shuffle"], "no item is named"])
+    if isinstance(transform, OfCounters):
+        lines.append(
+            f"every one of {transform.plan.cells:,} counters has noise of scale {float(transform.plan.scale):,.4g}"
+        )
+        return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
+    if not isinstance(transform, AnonymizedHistogram):
+        items = transform.plan.items_per_user if isinstance(transform.plan, CentralProperty) else 1
+        return "\n".join([*lines, options.chosen_items(items), "no item is named"])
+    plan, mode = transform.plan, _mode(transform)
+    if mode == "central":
+        lines.append(
+            f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
+            "away where many items have about the same count; the number of distinct items is known to within some "
+            f"{MISPLACED * plan.plan.stddev**2 + 1:,.0f}"
+        )
+    else:
+        cells = plan.buckets if isinstance(plan, HashedHistogram) else plan.domain_size
+        lines.append(
+            f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
+            f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
+        )
+    return "\n".join([*lines, options.chosen_items(transform.plan.items_per_user), "no item is named"])
+
+
+def _distinct_stddev(p: float, cells: int) -> float:
+    """The stddev of the number of cells with one or more, over the noise of cells that are all empty."""
+    below, at = step_kernel(p)  # of noisy values 0 and 1; f is 1 beyond
+    zero = (1 - p) / (1 + p)
+    return math.sqrt(cells * (zero * below**2 + zero * p * at**2 + p**2 / (1 + p)))
+
+
+def plot(report: Mapping[str, Any]) -> str:
+    """The shape that a report tells, as bars on a logarithmic scale."""
+    bins = report["shape"]
+    unit = "events" if report.get("parameters", {}).get("model") == "pan-private" else "users"
+    lines = [f"{unit:>19}  {'items':>14}  {'error':>12}"]
+    most = max((math.log1p(bin["items"]) for bin in bins), default=1.0)
+    for bin in bins:
+        span = f"{bin['from']:,}" if bin["from"] == bin["to"] else f"{bin['from']:,} - {bin['to']:,}"
+        bar = "#" * max(1, round(_BAR * math.log1p(bin["items"]) / most))
+        lines.append(f"{span:>19}  {bin['items']:>14,}  {bin['error']:>12,.0f}  {bar}")
+    lines.append(
+        f"items by the number of their {unit} (logarithmic bars); error: by how much their counts are off in sum"
+    )
+    return "\n".join(lines)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(explain(make_transform(args, None, None)))
+        return 0
+    releases: list[Release] = []
+
+    def planned(release: Release, item_type: type, shards: int) -> Plan:
+        releases.append(release)
+        return make_plan(args, release, item_type, shards)
+
+    status = run_job(args, beam_flags, COMMAND.name, planned, _SOURCES.get(args.model))
+    path = None if bigquery.is_table(args.output) else stores.join(stores.normal(args.output), output.REPORT)
+    if path is not None and stores.exists(path):  # a job that was only submitted has none yet, or an earlier one
+        report = json.loads(stores.read(path))
+        if report["release_id"] == releases[0].id and "shape" in report:
+            print(plot(report))
+    return status
+
+
+COMMAND = Command(
+    name="shape",
+    help="Tell how many items have which number of users, their entropy and their number, without naming any.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 1 --domain-size 1000000 --output shape/"
+    ),
+    takes_beam_flags=True,
+)

@@ -1,0 +1,88 @@
+"""`headcount top`: the items with the most users, in order and without counts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from headcount.mechanisms.count_release.frames import LARGEST_FRAME
+from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Command
+from headcount.pipelines.commands.count_release import add_k_bar
+from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.transforms.count_release import TopItems
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--k", type=numbers.whole_number(most=LARGEST_FRAME), metavar="K", help="how many items to name at most"
+    )
+    add_k_bar(group)
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon", "--k")
+    if args.delta == 0:
+        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    if args.k > args.k_bar:
+        raise ParameterError(f"--k must not exceed --k-bar {args.k_bar}, got {args.k}")
+
+
+def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> TopItems:
+    """The transform that the flags ask for."""
+    return TopItems(
+        options.make_budget(args),
+        args.k,
+        args.k_bar,
+        **options.how_to_run(args, release, item_type, shards),
+    )
+
+
+def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+    """What the command does to the events, and the public parameters of it."""
+    transform = make_transform(args, release, item_type, shards)
+    parameters = options.shared_parameters(args, item_type) | {"k": args.k, "k_bar": args.k_bar}
+    return Plan(transform, transform.guarantee(), parameters, files="top")
+
+
+def explain(plan: TopItemsPlan) -> str:
+    """The promise and what it buys, in words, before anything is read."""
+    lines = [
+        plan.guarantee().words(),
+        "",
+        f"items with more than some {float(plan.threshold):,.0f} users may be named, or that many more than the item of rank"
+        f" {plan.k_bar + 1:,} has",
+        f"two items are ranked rightly with a chance of 95 % if their users differ by {2.95 / float(plan.epsilon):,.0f}",
+    ]
+    return "\n".join(lines)
+
+
+def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+    """Run the command, or only explain what it would promise."""
+    check(args)
+    if args.explain:
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        return 0
+    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+
+
+COMMAND = Command(
+    name="top",
+    help="Name the items with the most users, in order and without counts.",
+    add_arguments=add_arguments,
+    run=run,
+    example=(
+        "headcount top --input 'events-*.parquet' --user user_id --item query --k 20 \\\n"
+        "      --epsilon 1 --delta 1e-8 --output top/"
+    ),
+    takes_beam_flags=True,
+)

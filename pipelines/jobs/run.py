@@ -1,0 +1,246 @@
+"""What every job shares: checks before the run, the pipeline, its progress, its failures and its end."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.portability.api import beam_provision_api_pb2
+from apache_beam.runners.job.utils import dict_to_struct
+from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
+from apache_beam.runners.runner import PipelineState
+
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import options, progress
+from headcount.pipelines.jobs import failures, memory, report
+from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.sinks import bigquery as sink_bigquery
+from headcount.pipelines.sinks import output
+from headcount.pipelines.sources import events
+from headcount.pipelines.storage import bigquery
+from headcount.transforms.core.contributions import Contributions
+from headcount.transforms.core.result import CountsAndDecision
+
+_BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
+_FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
+_FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a command computes from the events, and what it promises.
+
+    `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
+    decision that the job came to, which then goes into the report.
+    `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
+    of the numbers: it is shown with them, and is in the report.
+    """
+
+    transform: beam.PTransform
+    guarantee: Guarantee
+    parameters: report.Parameters
+    files: str = "counts"
+    note: str | None = None
+
+
+class Source:
+    """What a job reads; made once everything about it that can be refused was refused.
+
+    `required` flags must be given. `keyed` says whether the job draws noise, from the key of a release; else what it reads has
+    its noise already. `size` is about the bytes of the input, without compression.
+    """
+
+    required: tuple[str, ...] = ("--input", "--output")
+    keyed = False
+    item_type: type = str
+    size = 0
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        raise NotImplementedError
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """The input of the job's transform."""
+        raise NotImplementedError
+
+
+class Events(Source):
+    """Files of events, of which a job takes users, items and counts."""
+
+    required = ("--input", "--user", "--item", "--output")
+    keyed = True
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        inputs = events.expand_inputs(args.input)
+        self._args, self._inputs = args, inputs.absolute() if remote else inputs
+        self._types = events.column_types(self._inputs, args.user, args.item, args.count, options.item_type(args))
+        self.item_type, self.size = self._types.item, self._inputs.decoded(self._types)
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions."""
+        args = self._args
+        columns = [name for name in (args.user, args.item, args.count) if name is not None]
+        return (
+            pipeline
+            | "Read" >> events.ReadEvents(self._inputs, args.user, args.item, args.count, self._types)
+            | "Name" >> beam.ParDo(_Name(columns))  # batches with the columns of the files
+            | "Contributions" >> _contributions(args)
+        )
+
+
+def run_job(
+    args: argparse.Namespace,
+    beam_flags: Sequence[str],
+    command: str,
+    make_plan: Callable[[Release, type, int], Plan],
+    source: type[Source] | None = None,
+) -> int:
+    """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
+
+    Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
+    another `source` is given.
+    """
+    kind = Events if source is None else source
+    options.require(args, *kind.required)
+    with Signals() as signals:
+        beam_options, runner = pipeline_options(beam_flags)
+        if runner is None:
+            memory.keep_freed()
+        release = options.make_release(args, runner) if kind.keyed else options.make_keyless(args)
+        source_ = kind(args, remote=runner is not None)
+        plan = make_plan(release, source_.item_type, args.shards or shards_for(source_.size, shared=runner is not None))
+        sink: Any = sink_bigquery if bigquery.is_table(args.output) else output
+        target = sink.make_target(
+            args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
+        )
+        sink.prepare(target)
+        try:
+            options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
+            with progress.Progress(sys.stderr):
+                pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
+                result = source_.read(pipeline) | _label(command) >> plan.transform
+                rows, content = _reported(result, command, release.id, plan)
+                _ = rows | "Output" >> output.WriteOutput(target, content, sink.commit)
+                finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
+        except BaseException as error:
+            signals.ignore()
+            sink.abandon(target)
+            if signals.received is not None:  # Beam may have wrapped the signal's own exception
+                raise Stopped(signals.received) from error
+            message = failures.input_error(error)
+            if message is not None:
+                raise InputError(message) from error
+            raise
+    if finished:
+        decision = report.decision_words(sink.read_report(target))
+        said = filter(None, (decision, plan.note, f"wrote {args.output} (release {release.id})"))
+        print("\n".join(said))
+    else:
+        print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
+    return 0
+
+
+def _reported(
+    result: beam.PCollection | CountsAndDecision, command: str, release_id: str, plan: Plan
+) -> tuple[beam.PCollection, bytes | beam.PCollection[bytes]]:
+    """The rows of a command's transform, and the report on them: known now, or once the job has decided."""
+    if not isinstance(result, CountsAndDecision):
+        return result, report.make_report(command, release_id, plan.guarantee, plan.parameters, plan.note)
+    written = result.decision | "Report" >> beam.Map(
+        report.decided_report, command, release_id, plan.parameters, plan.note
+    ).with_output_types(bytes)
+    return result.counts, written
+
+
+def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]:
+    """Beam's options, and the runner if another was asked for than the one in this process, which is pinned."""
+    given = PipelineOptions(list(flags))
+    FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
+    standard = given.view_as(StandardOptions)
+    if options.is_pinned(standard.runner):
+        standard.runner = options.LOCAL_RUNNER
+        return given, None
+    _check_runner(standard.runner)
+    return given, standard.runner
+
+
+def _check_runner(runner: str) -> None:
+    """Refuse what is neither a name that Beam knows nor, by its dots, a class of somebody's own."""
+    known = {name.lower() for name in StandardOptions.KNOWN_RUNNER_NAMES}
+    if "." not in runner and not known & {runner.lower(), f"{runner.lower()}runner"}:
+        names = ", ".join(name for name in StandardOptions.KNOWN_RUNNER_NAMES if not name.startswith("Test"))
+        raise ParameterError(f"unknown runner {runner!r}: give --runner one of {names}, or the full name of a class")
+
+
+def _local_runner(beam_options: PipelineOptions) -> FnApiRunner:
+    """The runner in this process, whose worker processes get Beam's options: by itself it leaves them without."""
+    given = beam_options.get_all_options(drop_default=True)
+    # Numbers as text: the message knows floats alone, and no flag takes a 2.0 for a 2.
+    options = {f"beam:option:{name}:v1": str(value) if type(value) is int else value for name, value in given.items()}
+    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=dict_to_struct(options))
+    return FnApiRunner(provision_info=ExtendedProvisionInfo(provision))
+
+
+def shards_for(size: int, shared: bool = False) -> int:
+    """How many shards of users for this many bytes of input, without compression; more if several workers share them."""
+    wanted = -(-size // _BYTES_PER_SHARD)
+    return min(max(wanted, _FEWEST_TO_SHARE if shared else _FEWEST_SHARDS), _MOST_SHARDS)
+
+
+def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
+    """Run a pipeline to its end; False if it was only submitted."""
+    gc.freeze()  # what was imported stays: later collections need not look at it
+    gc.enable()
+    result = pipeline.run()
+    if not wait:
+        return False
+    try:
+        state = result.wait_until_finish()
+    except Stopped:
+        signals.ignore()  # the first one is raised again and again, and would stop the cancelling too
+        result.cancel()
+        raise
+    if state != PipelineState.DONE:
+        raise RuntimeError(f"the job ended in the state {state}; see the pages of the runner")
+    return True
+
+
+def _detached(beam_options: PipelineOptions) -> bool:
+    return bool(beam_options.view_as(StandardOptions).no_wait_until_finish)
+
+
+def _contributions(args: argparse.Namespace) -> Contributions:
+    return Contributions(args.user, args.item, args.count, drop_null=args.drop_null, max_item_bytes=args.max_item_bytes)
+
+
+@beam.typehints.with_input_types(pa.RecordBatch)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Name(beam.DoFn):
+    """Gives columns the names that they have in the files, for later errors name them.
+
+    It is fused with the read, and so also tells the progress line when that has ended.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        metadata = batch.schema.metadata  # the place in the file, which renaming drops
+        yield batch.rename_columns(self._columns).replace_schema_metadata(metadata)
+
+    def finish_bundle(self) -> None:
+        progress.stage("counting")
+
+
+def _label(command: str) -> str:
+    """The label of a command's transform: part of every subkey, so never changed."""
+    return command.title().replace("-", "")

@@ -1,0 +1,216 @@
+"""A result as a table of BigQuery: all its rows and its report, or no report.
+
+An output is complete if and only if the table's description is the report. Rows are written as Parquet files under
+--temp_location, as for an output of files; one load job, which BigQuery does wholly or not at all, replaces the rows of
+the table by them, and the description follows. The load job's id is fixed when the pipeline is built, so that a commit
+that runs again, or twice at once, loads once; every change of the description holds only for the table that was looked
+at (its etag), so that no attempt undoes what another one did.
+
+A table is known for ours by its label. Other tables are never touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.sinks import output as sinks
+from headcount.pipelines.storage import bigquery, stores
+
+if TYPE_CHECKING:
+    from google.cloud.bigquery import Client
+
+COMPLETE = "its description is the report"
+
+_LABEL = "headcount-run"
+_TYPES = {pa.string(): "STRING", pa.int64(): "INT64", pa.float64(): "FLOAT64"}
+_ATTEMPTS = 5
+_PASSING = {"backendError", "internalError", "jobBackendError", "jobInternalError", "rateLimitExceeded", "timeout"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableTarget(sinks.Target):
+    """One table, the project that is billed, and the run that writes it; the directory is where its files wait."""
+
+    table: bigquery.Table
+    project: str
+    run: str
+
+
+def make_target(
+    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions
+) -> TableTarget:
+    """The target of a command line."""
+    table = bigquery.parse(output)
+    if format != "parquet":
+        raise ParameterError(f"--format {format} is of no use with --output {output!r}: leave it out")
+    temporary = options.view_as(GoogleCloudOptions).temp_location
+    if temporary is None or not temporary.startswith("gs://"):
+        raise ParameterError(
+            f"--output {output!r} is loaded from files: give --temp_location gs://bucket/folder, got {temporary!r}"
+        )
+    directory = stores.normal(f"{temporary.rstrip('/')}/{table}")
+    project = bigquery.billed_project(options, table)
+    return TableTarget(
+        directory, release_id, files, format, overwrite, prefix, table=table, project=project, run=uuid.uuid4().hex
+    )
+
+
+def prepare(target: TableTarget) -> None:
+    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left."""
+    with _writing(target):
+        client = bigquery.client(target.project)
+        client.get_dataset(f"{target.table.project}.{target.table.dataset}")
+        table = _get(client, target)
+        if table is not None:
+            _refuse_foreign(target, table)
+            if _has_report(table) and not target.overwrite:
+                raise ParameterError(f"--output {target.table} holds an output already: give another, or --overwrite")
+        sinks.prepare_temporary(target)
+
+
+def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes) -> None:
+    """The last step of a job: load the files, then set the description. It may run again, or twice at once."""
+    from google.api_core.exceptions import Conflict, NotFound, PreconditionFailed
+
+    files = target.checked(written)
+    client = bigquery.client(target.project)
+    for _ in range(_ATTEMPTS):
+        try:
+            _commit(client, target, files, report.decode())
+            break
+        except (PreconditionFailed, Conflict, NotFound):
+            continue  # another attempt changed the table meanwhile, or removed the files of both: look again
+    else:
+        raise ParameterError(
+            f"another job changed the table or files of this one: let one at a time write {target.table}"
+        )
+    sinks.discard(target)
+
+
+def abandon(target: TableTarget) -> None:
+    """After a failure: remove the temporary files, and a table that this run left without a report."""
+    sinks.discard(target)
+    client = bigquery.client(target.project)
+    table = _get(client, target)
+    if table is not None and _is_of_this_run(target, table) and not _has_report(table):
+        client.delete_table(table, not_found_ok=True)  # a load job that still runs makes no new one
+
+
+def read_report(target: TableTarget) -> bytes:
+    """The report of a complete output."""
+    return bigquery.client(target.project).get_table(str(target.table)).description.encode()
+
+
+def _commit(client: Client, target: TableTarget, files: list[sinks.Written], report: str) -> None:
+    table = _get(client, target)
+    if table is not None and _is_of_this_run(target, table) and table.description == report:
+        return
+    sources = [stores.join(target.temporary, file.name) for file in files]
+    schema = _schema(sources[0])
+    if table is None:
+        client.create_table(_new_table(target, schema))
+    elif not _is_of_this_run(target, table):
+        _refuse_foreign(target, table)
+        if _has_report(table) and not target.overwrite:
+            raise ParameterError(f"another job wrote to --output {target.table} meanwhile")
+        table.description = None
+        table.labels = {**table.labels, _LABEL: target.run}
+        client.update_table(table, ["description", "labels"])
+    _load(client, target, sources, schema)
+    table = client.get_table(str(target.table))
+    if not _is_of_this_run(target, table):
+        raise ParameterError(f"another job wrote to --output {target.table} meanwhile")
+    table.description = report
+    client.update_table(table, ["description"])
+
+
+def _load(client: Client, target: TableTarget, sources: list[str], schema: list[Any]) -> None:
+    """Replace the rows of the table by those of the files; once, however often it is called."""
+    from google.api_core.exceptions import Conflict, GoogleAPICallError
+    from google.cloud.bigquery import LoadJobConfig
+
+    location = client.get_dataset(f"{target.table.project}.{target.table.dataset}").location
+    config = LoadJobConfig(
+        source_format="PARQUET", schema=schema, write_disposition="WRITE_TRUNCATE", create_disposition="CREATE_NEVER"
+    )
+    for attempt in range(_ATTEMPTS):
+        job_id = f"headcount-{target.run}-{attempt}"
+        job: Any
+        try:
+            job = client.load_table_from_uri(
+                sources, str(target.table), job_id=job_id, location=location, job_config=config
+            )
+        except Conflict:
+            job = client.get_job(job_id, location=location)  # of another attempt of this commit
+        try:
+            job.result()
+            return
+        except GoogleAPICallError as error:
+            # An id is used up by a job that failed.
+            if (job.error_result or {}).get("reason") not in _PASSING or attempt == _ATTEMPTS - 1:
+                raise RuntimeError(f"the load job {job_id} failed: {stores.reason(error)}") from None
+
+
+def _schema(path: str) -> list[Any]:
+    """The columns of the table, from the first of the files."""
+    from google.cloud.bigquery import SchemaField
+
+    with stores.open_ranges(path) as file:
+        schema = pq.read_schema(file)
+    return [SchemaField(field.name, _TYPES[field.type]) for field in schema]
+
+
+def _new_table(target: TableTarget, schema: list[Any]) -> Any:
+    from google.cloud.bigquery import Table
+
+    table = Table(str(target.table), schema)
+    table.labels = {_LABEL: target.run}
+    return table
+
+
+def _get(client: Client, target: TableTarget) -> Any:
+    from google.api_core.exceptions import NotFound
+
+    try:
+        return client.get_table(str(target.table))
+    except NotFound:
+        return None
+
+
+def _is_of_this_run(target: TableTarget, table: Any) -> bool:
+    return table.labels.get(_LABEL) == target.run
+
+
+def _has_report(table: Any) -> bool:
+    try:
+        content = json.loads(table.description or "")
+    except ValueError:
+        return False
+    return isinstance(content, Mapping) and sinks.REPORT_MARK in content
+
+
+def _refuse_foreign(target: TableTarget, table: Any) -> None:
+    """Refuse a table that we did not make, and one whose report somebody has put another description over."""
+    if _LABEL not in table.labels or (table.description and not _has_report(table)):
+        raise ParameterError(f"--output {target.table} is another table, which is never touched: give another name")
+
+
+@contextmanager
+def _writing(target: TableTarget) -> Iterator[None]:
+    """Turns what Google's clients raise before the run into one line."""
+    try:
+        yield
+    except ParameterError:
+        raise
+    except Exception as error:  # of storage, of credentials, of BigQuery
+        raise ParameterError(f"cannot write to --output {target.table}: {stores.reason(error)}") from error

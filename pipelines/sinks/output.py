@@ -1,0 +1,316 @@
+"""Where a result goes: files of rows and report.json, all or nothing.
+
+An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>`
+with names unique to the attempt, and one last step beyond a GroupByKey moves them into place and writes
+report.json at the end; so the commit needs no driver that waits, and any step may run twice, also at the same time:
+a commit never removes what another attempt of it put in place. The number of files and their names follow from public
+options alone, and the bytes from the rows alone.
+
+The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found,
+that a move puts the whole file in place or none, and nothing of locks or listings; a listing that lags behind can only
+leave files of an earlier run.
+
+One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
+and the first then fails without output.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.csv
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import progress
+from headcount.pipelines.sinks.formats import encode
+from headcount.pipelines.storage import stores
+
+REPORT = "report.json"
+COMPLETE = f"{REPORT} is there"
+REPORT_MARK = "headcount"  # the key of report.json by which we know our own
+_EXTENSIONS = "parquet|avro|csv|jsonl"
+_ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
+
+
+class Written(NamedTuple):
+    """One file under the temporary name of the attempt that wrote it."""
+
+    k: int
+    name: str
+    digest: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One output: its directory (in normal form), and what is public about its files."""
+
+    directory: str
+    release_id: str
+    files: int
+    format: str
+    overwrite: bool
+    prefix: str = "counts"
+
+    @property
+    def temporary(self) -> str:
+        """Where the files of this release lie before the commit."""
+        return f"{self.directory}.tmp-{self.release_id}"
+
+    def stem(self, k: int) -> str:
+        """The name of file k without its extension."""
+        return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a file of the output directory can be of a job like this one."""
+        return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
+
+    def checked(self, written: Iterable[Written]) -> list[Written]:
+        """The files of a job in their order, if they are all there."""
+        files = sorted(written)
+        if [file.k for file in files] != list(range(self.files)):
+            raise RuntimeError(f"expected the {self.files} files of the output once each, got {len(files)}")
+        return files
+
+
+def make_target(
+    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions
+) -> Target:
+    """The target of a command line. The modules of other sinks have the same functions as this one."""
+    return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
+
+
+def prepare(target: Target) -> None:
+    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left."""
+    try:
+        present = _refuse_existing(target)
+        if REPORT not in present:
+            stores.remove_files(target.directory, present)
+        prepare_temporary(target)
+    except ParameterError:
+        raise
+    except Exception as error:  # every storage has its own
+        raise ParameterError(f"cannot write to --output {target.directory!r}: {stores.reason(error)}") from error
+
+
+def prepare_temporary(target: Target) -> None:
+    """Remove the temporary files of earlier runs, and see that there can be new ones."""
+    for other in stores.siblings(target.directory, ".tmp-"):
+        left = stores.names(other)
+        if all(_ATTEMPT.fullmatch(name) for name in left):
+            stores.remove_files(other, left)
+    _probe(target)
+
+
+def commit(target: Target, written: Iterable[Written], report: bytes) -> None:
+    """The last step of a job: move the files into place, then report.json. It may run again, or twice at once.
+
+    The report of an old output goes first and the new one comes last, so that no report ever stands beside a part of
+    the files. Between the two, files are only put in place: of the attempts of one commit, whose bytes are the same,
+    none undoes what another one did.
+    """
+    files = target.checked(written)
+    places = {stores.join(target.directory, f"{target.stem(file.k)}.{target.format}"): file for file in files}
+    if _make_way(target, places, report):
+        stores.make_directory(target.directory)
+        for place, file in places.items():
+            _put(target, file.name, place, file.digest)
+        # The draft is written before the last look at the files: who removes files of a job that failed removes its
+        # drafts before and after, and so no report can come behind.
+        draft = f"report.{uuid.uuid4().hex}.json"
+        stores.write(stores.join(target.temporary, draft), report)
+        for place, file in places.items():
+            if not _holds(place, file.digest):
+                raise _removed_by_another(target)
+        _put(target, draft, stores.join(target.directory, REPORT), _digest(report))
+    discard(target)
+
+
+def discard(target: Target) -> None:
+    """Remove the temporary files of this release."""
+    present = stores.names(target.temporary)
+    stores.remove_files(target.temporary, [name for name in present if _ATTEMPT.fullmatch(name)])
+
+
+def abandon(target: Target) -> None:
+    """After a failure: remove the temporary files, and what an interrupted commit had moved.
+
+    An attempt that is still running somewhere then finds its files gone, and fails.
+    """
+    discard(target)
+    present = stores.names(target.directory)
+    if REPORT not in present and present and all(target.is_ours(name) for name in present):
+        stores.remove_files(target.directory, present)
+        discard(target)  # a draft that came since: see `commit`
+        stores.remove_files(target.directory, [name for name in stores.names(target.directory) if name == REPORT])
+
+
+def read_report(target: Target) -> bytes:
+    """The report of a complete output."""
+    return stores.read(stores.join(target.directory, REPORT))
+
+
+@beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
+class WriteOutput(beam.PTransform):
+    """Write batches (k, rows) for every k in 0..files-1, then commit them with the report.
+
+    The input must lie beyond a barrier after the noise, so that every attempt writes the same rows. The report is known
+    now, or is the one element of a collection, where it tells what the job has chosen.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        report: bytes | beam.PCollection[bytes],
+        commit: Callable[[Any, Iterable[Written], bytes], None] = commit,
+    ) -> None:
+        super().__init__()
+        self._target = target
+        self._report = report
+        self._commit = commit
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        report = self._report if isinstance(self._report, bytes) else beam.pvalue.AsSingleton(self._report)
+        return (
+            batches
+            | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest))
+            | "Gather" >> beam.GroupByKey()
+            | "Commit" >> beam.ParDo(_Commit(self._target, self._commit), report)
+        )
+
+
+@beam.typehints.with_output_types(tuple[int, tuple[int, str, bytes]])
+class _WriteFile(beam.DoFn):
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes]]]:
+        progress.stage("writing")
+        k, batch = element
+        content = encode(batch, self._target.format)
+        name = f"{self._target.stem(k)}.{uuid.uuid4().hex}.{self._target.format}"
+        stores.write(stores.join(self._target.temporary, name), content)
+        yield 0, (k, name, _digest(content))
+
+
+class _Commit(beam.DoFn):
+    def __init__(self, target: Target, commit: Callable[[Any, Iterable[Written], bytes], None]) -> None:
+        self._target = target
+        self._commit = commit
+
+    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes]]], report: bytes) -> None:
+        progress.stage("committing")
+        self._commit(self._target, [Written(*file) for file in element[1]], report)
+
+
+def _refuse_existing(target: Target) -> list[str]:
+    """What lies in the output directory, if it is all ours and may be replaced."""
+    where = f"--output {target.directory!r}"
+    if stores.is_local(target.directory):
+        if os.path.dirname(target.directory) == target.directory:
+            raise ParameterError(f"{where} must be a directory of its own")
+        if os.path.lexists(target.directory) and not os.path.isdir(target.directory):
+            raise ParameterError(f"{where} is there and is not a directory")
+    present = stores.names(target.directory)
+    foreign = [name for name in present if name != REPORT and not target.is_ours(name)]
+    if REPORT in present and not _is_our_report(stores.join(target.directory, REPORT)):
+        foreign.append(REPORT)
+    if foreign:
+        raise ParameterError(
+            f"{where} holds other files ({foreign[0]!r}), which are never touched: give another directory"
+        )
+    if REPORT in present and not target.overwrite:
+        raise ParameterError(f"{where} holds an output already: give another directory, or --overwrite")
+    return present
+
+
+def _is_our_report(path: str) -> bool:
+    try:
+        content = json.loads(stores.read(path))
+    except ValueError:
+        return False
+    return isinstance(content, Mapping) and REPORT_MARK in content
+
+
+def _probe(target: Target) -> None:
+    """Fail with the reason if the temporary or the output directory cannot be written.
+
+    Nothing is written to an output that is there: whoever kills the job meanwhile must find it as it was.
+    """
+    if stores.is_local(target.directory) and os.path.isdir(target.directory):
+        if not os.access(target.directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    name = f"probe.{uuid.uuid4().hex}.json"
+    try:
+        stores.write(stores.join(target.temporary, name), b"{}\n")
+    finally:
+        stores.remove_files(target.temporary, [name])
+
+
+def _is_committed(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
+    """Whether another attempt has ended this very commit: its report and its bytes are there."""
+    return _holds(stores.join(target.directory, REPORT), _digest(report)) and all(
+        _holds(place, file.digest) for place, file in places.items()
+    )
+
+
+def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
+    """Remove the report of an old output, then those of its files that the new one does not replace.
+
+    False if another attempt has ended this very commit. One that does so between the last look and the removal loses
+    its report until this attempt writes the same one.
+    """
+    old = stores.join(target.directory, REPORT)
+    if stores.exists(old):
+        if _is_committed(target, places, report):
+            return False
+        if not target.overwrite:
+            raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
+        stores.remove(old)
+    for name in stores.names(target.directory):
+        if target.is_ours(name) and stores.join(target.directory, name) not in places:
+            stores.remove(stores.join(target.directory, name))
+    return True
+
+
+def _put(target: Target, name: str, place: str, digest: bytes) -> None:
+    """Move a temporary file to its place; it is as good if another attempt has put the same bytes there."""
+    source = stores.join(target.temporary, name)
+    if stores.exists(source):
+        try:
+            stores.move(source, place)
+            return
+        except OSError:
+            if stores.exists(source):
+                raise
+    if not _holds(place, digest):
+        raise _removed_by_another(target)
+
+
+def _removed_by_another(target: Target) -> ParameterError:
+    return ParameterError(f"another job removed the files of this one: let one at a time write to {target.directory!r}")
+
+
+def _holds(path: str, digest: bytes) -> bool:
+    """Whether there is a file of these bytes at this path."""
+    try:
+        content = stores.read(path)
+    except Exception:  # every storage has its own for a file that is missing
+        if stores.exists(path):
+            raise
+        return False
+    return _digest(content) == digest
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=32).digest()

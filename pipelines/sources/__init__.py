@@ -1,0 +1,1 @@
+"""Where events come from: files, tables, public domains, synthetic logs. Private."""

@@ -1,0 +1,44 @@
+"""A public domain: the items to be counted, known beforehand, one per line of a text file."""
+
+from __future__ import annotations
+
+import re
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.storage import stores
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def read_domain(path: str, item_type: type, max_item_bytes: int) -> list[str] | list[int]:
+    """The items of a domain file, as strings or, for an integer column, as integers; each once."""
+    try:
+        content = stores.read(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no such file, or not readable"
+        raise ParameterError(f"--domain {path!r} cannot be read: {reason}") from error
+    return parse_domain(content, path, item_type, max_item_bytes)
+
+
+def parse_domain(content: bytes, path: str, item_type: type, max_item_bytes: int) -> list[str] | list[int]:
+    """Split the content of a domain file into its items, refusing what cannot be meant."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ParameterError(f"--domain {path!r} is not a text file in UTF-8") from None
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if lines == [""]:
+        raise ParameterError(f"--domain {path!r} is empty: give one item per line")
+    first_line: dict[str, int] = {}
+    for number, item in enumerate(lines, start=1):
+        if not item:
+            raise ParameterError(f"--domain {path!r}: line {number} is empty")
+        if len(item.encode()) > max_item_bytes:
+            raise ParameterError(f"--domain {path!r}: line {number} is longer than {max_item_bytes} bytes")
+        if first_line.setdefault(item, number) != number:
+            raise ParameterError(f"--domain {path!r}: line {number} repeats line {first_line[item]}")
+        if item_type is int and not (_INTEGER.fullmatch(item) and -(2**63) <= int(item) < 2**63):
+            raise ParameterError(
+                f"--domain {path!r}: line {number} is not a whole number of 64 bits, as the item column holds"
+            )
+    return [int(item) for item in lines] if item_type is int else lines

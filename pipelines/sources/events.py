@@ -1,0 +1,295 @@
+"""The way in: files of events, or tables of BigQuery, as a collection of Arrow batches.
+
+Which kind a file is follows from its name: .parquet, .avro, .csv, and .jsonl, .ndjson or .json for JSON
+lines; the text formats also compressed, as in .csv.gz. A table is bigquery://project.dataset.table. All files of a job
+are of one kind and agree on their columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.pipelines import progress
+from headcount.pipelines.sources import avro, csv, json, parquet
+from headcount.pipelines.sources import bigquery as source_bigquery
+from headcount.pipelines.sources.columns import Columns, ColumnTypes, columns_of
+from headcount.pipelines.storage import bigquery
+from headcount.pipelines.storage.stores import filesystem, is_local, reason
+
+__all__ = [
+    "ColumnTypes",
+    "Columns",
+    "Inputs",
+    "ReadEvents",
+    "Task",
+    "column_types",
+    "expand_inputs",
+    "read_batches",
+]
+
+SPLIT_BYTES = 1 << 25  # a smaller file is one task, whose footer nobody needs to read beforehand
+
+_FORMATS = {
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
+_TEXT_FORMATS = ("csv", "json")
+_TEXT_GROWTH = 6  # what compressed text usually is without
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """One file, or one table, and its size in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The files of a job, sorted by path, all of one format."""
+
+    files: tuple[InputFile, ...]
+    format: str
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files together, as they lie there."""
+        return sum(file.size for file in self.files)
+
+    def decoded(self, types: ColumnTypes) -> int:
+        """About the size of all files without compression: as the first one tells, or is usual for text."""
+        first = self.files[0]
+        if types.decoded and first.size:
+            return round(self.bytes * types.decoded / first.size)
+        return self.bytes * (_TEXT_GROWTH if _is_compressed(first.path) else 1)
+
+    def absolute(self) -> Inputs:
+        """The same files by paths that also hold for workers, which have another working directory."""
+        paths = [os.path.abspath(file.path) if is_local(file.path) else file.path for file in self.files]
+        files = [dataclasses.replace(file, path=path) for file, path in zip(self.files, paths, strict=True)]
+        return dataclasses.replace(self, files=tuple(files))
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What one worker reads at a time: a file, some row groups of a Parquet file, or a stream of a table."""
+
+    path: str
+    format: str
+    groups: parquet.Groups | None = None
+    stream: source_bigquery.Stream | None = None
+
+
+def expand_inputs(patterns: Sequence[str]) -> Inputs:
+    """The files that the patterns name, each once; refuses a pattern without files, or files of several formats."""
+    if not patterns:
+        raise ParameterError("no input files were given")
+    found: dict[str, InputFile] = {}
+    for pattern in patterns:
+        for file in _match(pattern):
+            found.setdefault(os.path.abspath(file.path) if is_local(file.path) else file.path, file)
+    files = sorted(found.values(), key=lambda file: file.path)
+    first = files[0]
+    for file in files:
+        if _format(file.path) != _format(first.path):
+            raise InputError(
+                f"{file.path} is {_format(file.path)}, but {first.path} is {_format(first.path)}; "
+                "all files must be of one format"
+            )
+    return Inputs(tuple(files), _format(first.path))
+
+
+def column_types(
+    inputs: Inputs, user: str | None, item: str, count: str | None = None, item_type: type | None = None
+) -> ColumnTypes:
+    """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts.
+
+    The output shows the type of the items, so it must not come from rows: tables, Parquet and Avro have it in the schema,
+    while text files hold strings unless `item_type` says int.
+    """
+    types = _found_types(inputs, columns_of(user, item, count), item_type or str)
+    declared = item_type or (str if inputs.format in _TEXT_FORMATS else types.item)
+    if types.item is not declared and types.file:
+        words = {str: "strings", int: "integers"}
+        raise InputError(
+            f"{types.file}: column {item!r} holds {words[types.item]}, not {words[declared]}: give --item-type "
+            f"{types.item.__name__}"
+        )
+    return dataclasses.replace(types, item=declared)
+
+
+def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTypes:
+    path = inputs.files[0].path
+    if inputs.format == "parquet":
+        return parquet.types(path, columns)
+    if inputs.format == "avro":
+        return avro.types(path, columns)
+    if inputs.format == "bigquery":
+        return source_bigquery.types(path, columns)
+    if inputs.format == "csv":
+        return csv.types(path, columns)
+    return json.types((file.path for file in inputs.files), columns, item_type)
+
+
+def split_file(file: InputFile, format: str, columns: Columns) -> list[Task]:
+    """The tasks of reading one file. A large Parquet file is several; the other formats cannot be entered midway."""
+    if format == "parquet" and file.size >= SPLIT_BYTES:
+        return [Task(file.path, format, groups) for groups in parquet.split(file.path, columns)]
+    return [Task(file.path, format)]
+
+
+def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[pa.RecordBatch]:
+    """The events of one task: batches user, item[, count] that know their file and the number of their first row.
+
+    Users and items are strings or integers (narrow, wide or dictionaries) as `types` says, nulls left in place;
+    counts are int64. Anything else in a file is an InputError.
+    """
+    if task.format == "parquet":
+        return parquet.read(task.path, columns, types, task.groups)
+    if task.format == "avro":
+        return avro.read(task.path, columns, types)
+    if task.stream is not None:
+        return source_bigquery.read(task.path, columns, task.stream)
+    if task.format == "csv":
+        return csv.read(task.path, columns)
+    return json.read(task.path, columns, types)
+
+
+@beam.typehints.with_output_types(pa.RecordBatch)
+class ReadEvents(beam.PTransform):
+    """The events of all files as batches; see `read_batches`.
+
+    `types` are those that `column_types` gave; without them the first file is looked at again.
+    """
+
+    def __init__(
+        self, inputs: Inputs, user: str, item: str, count: str | None = None, types: ColumnTypes | None = None
+    ) -> None:
+        super().__init__()
+        self._inputs = inputs
+        self._columns = Columns(user, item, count)
+        self._types = types or column_types(inputs, user, item, count)
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
+        if self._inputs.format == "bigquery":
+            tasks = begin | "Tasks" >> beam.Create(self._streams(begin.pipeline.options))
+        elif self._inputs.bytes < SPLIT_BYTES:  # too little to be spread over workers
+            tasks = begin | "Tasks" >> beam.Create(
+                [Task(file.path, self._inputs.format) for file in self._inputs.files], reshuffle=False
+            )
+        else:
+            tasks = (
+                begin
+                | "Files" >> beam.Create(list(enumerate(self._inputs.files)), reshuffle=False)  # (number, file)
+                | "Split" >> beam.ParDo(_Split(self._inputs.format, self._columns))  # ((number, part), task)
+                # A shuffle by a key of its own for each task spreads them over the workers.
+                | "Spread" >> beam.GroupByKey()
+                | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
+            )
+        return tasks | "Batches" >> beam.ParDo(_Read(self._columns, self._types))
+
+    def _streams(self, options: PipelineOptions) -> list[Task]:
+        """The tasks of reading tables. Here and not in a worker: a step that ran again would open another snapshot."""
+        return [
+            Task(file.path, self._inputs.format, stream=stream)
+            for file in self._inputs.files
+            for stream in source_bigquery.split(file.path, file.size, self._columns, self._types, options)
+        ]
+
+
+@beam.typehints.with_input_types(tuple[int, InputFile])
+@beam.typehints.with_output_types(tuple[tuple[int, int], Task])
+class _Split(beam.DoFn):
+    def __init__(self, format: str, columns: Columns) -> None:
+        self._format = format
+        self._columns = columns
+
+    def process(self, numbered: tuple[int, InputFile]) -> Iterator[tuple[tuple[int, int], Task]]:
+        number, file = numbered
+        for part, task in enumerate(split_file(file, self._format, self._columns)):
+            yield (number, part), task
+
+
+@beam.typehints.with_input_types(Task)
+@beam.typehints.with_output_types(pa.RecordBatch)
+class _Read(beam.DoFn):
+    def __init__(self, columns: Columns, types: ColumnTypes) -> None:
+        self._columns = columns
+        self._types = types
+
+    def process(self, task: Task) -> Iterator[pa.RecordBatch]:
+        for batch in read_batches(task, self._columns, self._types):
+            progress.advance(batch.num_rows)
+            yield batch
+
+
+def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:
+    return tasks
+
+
+def _match(pattern: str) -> list[InputFile]:
+    if bigquery.is_table(pattern):
+        return [InputFile(pattern, source_bigquery.size(pattern))]
+    return _match_local(pattern) if is_local(pattern) else _match_remote(pattern)
+
+
+def _match_local(pattern: str) -> list[InputFile]:
+    """Local files by the shell's rules: Beam's own matching walks the whole tree and knows no relative patterns."""
+    if os.path.isdir(pattern):
+        example = os.path.join(pattern, "*.parquet")
+        raise InputError(f"{pattern} is a directory; give its files, for example as {example!r}")
+    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+    paths = [path for path in paths if not os.path.isdir(path)]
+    if not paths:
+        raise InputError(f"no file matches {pattern!r}" if glob.has_magic(pattern) else f"no such file: {pattern!r}")
+    for path in paths:
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path}: no permission to read it")
+    return [InputFile(path, os.path.getsize(path)) for path in paths]
+
+
+def _match_remote(pattern: str) -> list[InputFile]:
+    """Files by Beam's matching, with their sizes, by one listing."""
+    filesystem(pattern)
+    try:
+        matched = FileSystems.match([pattern])[0].metadata_list
+    except Exception as error:  # every storage has its own
+        raise InputError(f"{pattern!r} cannot be listed: {reason(error)}") from None
+    files = [InputFile(file.path, file.size_in_bytes) for file in matched if not file.path.endswith("/")]
+    if not files:
+        raise InputError(f"no file matches {pattern!r}")
+    return files
+
+
+def _is_compressed(path: str) -> bool:
+    return CompressionTypes.detect_compression_type(path.lower()) != CompressionTypes.UNCOMPRESSED
+
+
+def _format(path: str) -> str:
+    if bigquery.is_table(path):
+        return "bigquery"
+    name = path.lower()
+    if _is_compressed(path):
+        name = os.path.splitext(name)[0]
+    format = _FORMATS.get(os.path.splitext(name)[1])
+    if format is None or (_is_compressed(path) and format not in _TEXT_FORMATS):
+        raise InputError(
+            f"{path}: unknown kind of file; the names of input files end in {', '.join(_FORMATS)}, "
+            "those of text also in .gz and the like after it"
+        )
+    return format

@@ -1,0 +1,113 @@
+"""Opening input files: local or on any filesystem that Beam knows, compressed or not, with errors that hold no data.
+
+Libraries put the bytes that they choke on into their messages. Here every failure of theirs becomes one line
+that names the file and nothing of its content; the original is dropped.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import zstandard
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from headcount.mechanisms.errors import HeadcountError, InputError
+from headcount.pipelines.storage.stores import is_local
+
+T = TypeVar("T")
+
+_CHUNK = 1 << 18  # compressed bytes at a time
+_BUFFER = 1 << 20
+
+_DECODERS: dict[str, Callable[[], Any]] = {
+    CompressionTypes.GZIP: lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+    CompressionTypes.DEFLATE: zlib.decompressobj,
+    CompressionTypes.BZIP2: bz2.BZ2Decompressor,
+    CompressionTypes.LZMA: lzma.LZMADecompressor,
+    CompressionTypes.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),
+}
+
+
+def open_bytes(path: str) -> io.BufferedIOBase:
+    """The file as it lies there."""
+    if is_local(path):
+        return open(path, "rb")
+    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def open_text(path: str) -> io.BufferedIOBase:
+    """The bytes of a text file, decompressed if its name says so; a truncated stream is an error.
+
+    Beam's own decompression takes a truncated file for a shorter one, which would drop rows in silence.
+    """
+    raw = open_bytes(path)
+    compression = CompressionTypes.detect_compression_type(path)
+    if compression == CompressionTypes.UNCOMPRESSED:
+        return raw
+    return io.BufferedReader(_Decompressed(raw, _DECODERS[compression]), _BUFFER)
+
+
+@contextmanager
+def reading(path: str, kind: str) -> Iterator[None]:
+    """Turns whatever a library raises about a file into an InputError of one line, without its message."""
+    try:
+        yield
+    except HeadcountError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except PermissionError:
+        raise InputError(f"{path}: no permission to read it") from None
+    except Exception as error:
+        name = type(error).__name__
+        raise InputError(f"{path} cannot be read: it is truncated, damaged or no {kind} file ({name})") from None
+
+
+def guarded(path: str, kind: str, elements: Iterable[T]) -> Iterator[T]:
+    """The elements of a library's reader, with its failures turned as by `reading`; those of the caller are not."""
+    with reading(path, kind):
+        yield from elements
+
+
+class _Decompressed(io.RawIOBase):
+    """A compressed file of one or more members, read as one stream."""
+
+    def __init__(self, raw: io.BufferedIOBase, make_decoder: Callable[[], Any]) -> None:
+        self._raw = raw
+        self._make_decoder = make_decoder
+        self._decoder: Any = None  # None: between two members
+        self._input = b""
+        self._output = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._output:
+            data = self._input or self._raw.read(_CHUNK)
+            self._input = b""
+            if not data and self._decoder is not None:
+                raise EOFError("the compressed stream has no end")
+            if not data:
+                return 0
+            if self._decoder is None:
+                self._decoder = self._make_decoder()
+            self._output = memoryview(self._decoder.decompress(data))
+            if self._decoder.eof:
+                self._input = self._decoder.unused_data
+                self._decoder = None
+        size = min(len(buffer), len(self._output))
+        buffer[:size] = self._output[:size]
+        self._output = self._output[size:]
+        return size
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -1,0 +1,145 @@
+"""Parquet files as batches of events.
+
+Strings are read plain: whether a column repeats itself enough to be worth encoding is for the split by user to decide,
+and Parquet's own dictionaries end where a page gets too large (reading through them took three times as long where
+nearly every user of a row group is another one).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headcount.pipelines.sources.columns import (
+    ROWS_PER_BATCH,
+    Columns,
+    ColumnTypes,
+    check_agreement,
+    check_names,
+    event_batch,
+    found_types,
+)
+from headcount.pipelines.sources.files import guarded, reading
+from headcount.pipelines.storage.stores import is_local, open_ranges
+
+KIND = "Parquet"
+ROWS_PER_TASK = 2_000_000
+BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
+
+
+class Groups(NamedTuple):
+    """The row groups start..stop-1 of a file, and the number of their first row."""
+
+    start: int
+    stop: int
+    first_row: int
+
+
+def types(path: str, columns: Columns) -> ColumnTypes:
+    """The types of the chosen columns, from the footer."""
+    with _opened(path) as file:
+        return _types(path, columns, file)
+
+
+def split(path: str, columns: Columns) -> list[Groups]:
+    """Ranges of row groups of about ROWS_PER_TASK rows each, from the footer."""
+    ranges: list[Groups] = []
+    with _opened(path) as file:
+        start, rows, first_row = 0, 0, 1
+        for group in range(file.metadata.num_row_groups):
+            rows += file.metadata.row_group(group).num_rows
+            if rows >= ROWS_PER_TASK or group == file.metadata.num_row_groups - 1:
+                ranges.append(Groups(start, group + 1, first_row))
+                start, rows, first_row = group + 1, 0, first_row + rows
+    return ranges
+
+
+def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None) -> Iterator[pa.RecordBatch]:
+    """The events of some row groups (None: of all), in the order of the file."""
+    with _opened(path) as file:
+        check_agreement(path, columns, _types(path, columns, file), expected)
+        groups = groups or Groups(0, file.metadata.num_row_groups, 1)
+        row = groups.first_row
+        for batch in guarded(path, KIND, _batches(file, columns, groups)):
+            yield event_batch(path, row, columns, {name: batch.column(name) for name in columns.names})
+            row += batch.num_rows
+
+
+def _batches(file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator[pa.RecordBatch]:
+    names = list(columns.names)
+    for span, rows, pieces in _spans(file.metadata, columns, groups):
+        if len(span) == 1:
+            yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=names)
+        else:
+            table = file.read_row_groups(span, columns=names)
+            yield from table.combine_chunks().to_batches()
+
+
+def _spans(metadata: pq.FileMetaData, columns: Columns, groups: Groups) -> Iterator[tuple[list[int], int, int]]:
+    """Row groups to read together, their rows, and into how many batches: small ones are put together."""
+    span: list[int] = []
+    rows = size = 0
+    for index in range(groups.start, groups.stop):
+        group = metadata.row_group(index)
+        more_size = _size(metadata, index, columns)
+        if span and (rows + group.num_rows > ROWS_PER_BATCH or size + more_size > BYTES_PER_BATCH):
+            yield span, rows, _pieces(rows, size)
+            span, rows, size = [], 0, 0
+        if group.num_rows:
+            span, rows, size = [*span, index], rows + group.num_rows, size + more_size
+    if span:
+        yield span, rows, _pieces(rows, size)
+
+
+def _size(metadata: pq.FileMetaData, index: int, columns: Columns) -> int:
+    """The encoded bytes of the chosen columns of a row group; of all its columns where those are few."""
+    group = metadata.row_group(index)
+    if group.total_byte_size <= BYTES_PER_BATCH:
+        return group.total_byte_size  # for Arrow ends the process where it finds a damaged column's metadata
+    chosen = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns.names]
+    return sum(group.column(i).total_uncompressed_size for i in chosen)
+
+
+def _pieces(rows: int, size: int) -> int:
+    return max(-(-rows // ROWS_PER_BATCH), min(rows, -(-size // BYTES_PER_BATCH)))
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    with reading(path, KIND):
+        local = is_local(path)
+        source = pa.OSFile(path, "r") if local else pa.PythonFile(open_ranges(path), mode="r")
+    with source:
+        with reading(path, KIND):
+            file = pq.ParquetFile(
+                source,
+                pre_buffer=not local,  # few large requests instead of many small ones
+                page_checksum_verification=True,  # where the writer left checksums
+            )
+        yield file
+
+
+def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
+    schema = file.schema_arrow
+    check_names(path, columns, schema.names)
+    found = {name: schema.field(name).type for name in columns.names}
+    kinds = {name: columns.kind(name, found[name]) for name in columns.names}
+    types = found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
+    return dataclasses.replace(types, decoded=_decoded(file.metadata, columns))
+
+
+def _decoded(metadata: pq.FileMetaData, columns: Columns) -> int:
+    """The bytes of the columns without compression (but still encoded)."""
+    places = [k for k in range(metadata.num_columns) if metadata.schema.column(k).path in columns.names]
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return sum(group.column(k).total_uncompressed_size for group in groups for k in places)
+
+
+def _word(found: pa.DataType) -> str:
+    text = str(found)
+    return text if len(text) <= 60 else text[:57] + "..."

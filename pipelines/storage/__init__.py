@@ -1,0 +1,1 @@
+"""Files and tables as the rest sees them, wherever they lie. Private."""

@@ -1,0 +1,111 @@
+import dataclasses
+import json
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep, compose
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.errors import ParameterError
+
+
+def test_words_of_an_unknown_domain():
+    plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10), Relation.ADD_REMOVE)
+    step = MechanismStep.of_plan("Noisy counts", plan)
+    assert Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (step,)).words().splitlines() == [
+        "User-level (epsilon = 1, delta = 1e-08) differential privacy under adding or removing one user's whole data.",
+        "Noisy counts: epsilon = 1, delta = 1e-08; noise discrete Laplace, scale 10, grid 1, stddev 14.136245, "
+        "threshold 202.",
+    ]
+
+
+def test_words_of_a_public_domain_and_of_replacement():
+    plan = calibrate_public_domain(Budget(0.3, 1e-6), Bound(l2=10), Relation.REPLACE, "gaussian")
+    words = Guarantee(0.3, 1e-6, plan.relation, (MechanismStep.of_plan("Noise", plan),)).words()
+    assert "(epsilon = 0.3, delta = 1e-06)" in words
+    assert "under replacing one user's whole data by any other." in words
+    assert "discrete Gaussian" in words and "threshold" not in words
+
+
+def test_numbers_are_shown_in_counts_and_in_full():
+    plan = calibrate_public_domain(Budget(0.123456789012), Bound(l1=10, grid=7), Relation.ADD_REMOVE)
+    step = MechanismStep.of_plan("Noise", plan)
+    assert step.details["scale"] == pytest.approx(10 / 0.123456789012)
+    assert step.details["grid"] == "2^-7"
+    assert "epsilon = 0.123456789012," in step.words()
+
+
+def test_as_dict_survives_json():
+    plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=100, linf=1), Relation.REPLACE)
+    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (MechanismStep.of_plan("Noisy counts", plan),))
+    as_dict = guarantee.as_dict()
+    assert json.loads(json.dumps(as_dict)) == as_dict
+    assert (as_dict["relation"], as_dict["unit"]) == ("replace", "user")
+    assert as_dict["mechanisms"][0]["details"]["threshold"] == float(plan.threshold_in_counts)
+
+
+def test_a_step_without_details():
+    assert MechanismStep("Bound", 0.1, 0.0, {}).words() == "Bound: epsilon = 0.1, delta = 0."
+
+
+def promise(epsilon, delta=0.0, relation=Relation.ADD_REMOVE, unit="user"):
+    return Guarantee(epsilon, delta, relation, (MechanismStep("Noise", epsilon, delta, {}),), unit)
+
+
+def test_guarantees_add_up_in_the_decimals_that_they_print_as():
+    whole = compose([promise(0.1, 1e-8), promise(0.2, 2e-8), promise(0.3)])
+    assert (whole.epsilon, whole.delta) == (0.6, 3e-8)  # where floats give 0.6000000000000001
+    assert len(whole.mechanisms) == 3
+    assert whole.total_words() == (
+        "User-level (epsilon = 0.6, delta = 3e-08) differential privacy under adding or removing one user's whole data."
+    )
+
+
+@given(st.lists(st.tuples(st.floats(1e-300, 1e9), st.floats(0, 0.99, allow_subnormal=False)), min_size=1, max_size=5))
+@settings(deadline=None)
+def test_sums_are_never_rounded_down(parts):
+    whole = compose([promise(*part) for part in parts])
+    shown = re.search(r"epsilon = (\S+), delta = (\S+)\)", whole.total_words())
+    for which, total in enumerate((whole.epsilon, whole.delta)):
+        exact = sum(Fraction(repr(part[which])) for part in parts)
+        assert exact <= Fraction(repr(total)) <= Fraction(shown[which + 1]) <= exact * Fraction(1 + 1e-13)
+
+
+def test_guarantees_of_different_kinds_do_not_add_up():
+    with pytest.raises(ParameterError, match="one relation only, got add-remove and replace"):
+        compose([promise(1.0), promise(1.0, relation=Relation.REPLACE)])
+    with pytest.raises(ParameterError, match="one unit only, got event and user"):
+        compose([promise(1.0), promise(1.0, unit="event")])
+    with pytest.raises(ParameterError, match="at least one guarantee"):
+        compose([])
+    with pytest.raises(ParameterError, match="takes guarantees"):
+        compose([Budget(1)])
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (Bound(l0=1, l1=1, linf=1), "1 item, once"),
+        (Bound(l0=3, l1=3, linf=1), "3 items, once each"),
+        (Bound(l0=3, linf=1), "3 items, once each"),
+        (Bound(l1=10, linf=10), "10 events"),
+        (Bound(l1=1), "1 event"),
+        (Bound(l0=1, l1=5, linf=5), "5 events and on 1 item"),
+        (Bound(l0=2, l1=10, linf=5), "10 events and on 2 items and 5 on one item"),
+        (Bound(l1=1, linf=1, grid=7), "an l1 norm of 1"),
+        (Bound(l2=1), "an l2 norm of 1"),
+    ],
+)
+def test_bounds_in_words(bound, words):
+    assert bound.words() == words
+
+
+def test_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Guarantee(1.0, 0.0, Relation.REPLACE, ()).epsilon = 2.0

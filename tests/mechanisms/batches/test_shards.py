@@ -1,0 +1,165 @@
+"""Sharding is lossless: whatever the batches, shards and encodings, the same (user, item) sums arrive."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.mechanisms.batches import shards as batches
+from headcount.mechanisms.batches.run_sums import run_sums, sum_by_code
+from headcount.mechanisms.batches.shards import Shard, gather, repack, split_by_user
+from headcount.mechanisms.errors import InputError
+
+rows = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(1, 5)), min_size=1, max_size=60)
+
+
+def _column(values: list[int], kind: str) -> pa.Array:
+    if kind == "int":
+        return pa.array(values, pa.int64())
+    names = pa.array([f"name{value}" for value in values])
+    return names.dictionary_encode() if kind == "dictionary" else names
+
+
+def _batch(rows: list[tuple[int, int, int]], users: str, items: str, counted: bool) -> pa.RecordBatch:
+    user, item, count = (list(column) for column in zip(*rows, strict=True))
+    columns = {"user": _column(user, users), "item": _column(item, items)}
+    if counted:
+        columns["count"] = pa.array(count, pa.int64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def contents(shard: Shard) -> Counter[tuple[str, str]]:
+    """The shard as {(user, item): count}, by its own indexes."""
+    found: Counter[tuple[str, str]] = Counter()
+    for user in range(len(shard.users)):
+        ranks = shard.item[shard.offsets[user] : shard.offsets[user + 1]]
+        assert (np.diff(ranks) > 0).all(), "rows of a user ascend and are distinct"
+        for row in range(int(shard.offsets[user]), int(shard.offsets[user + 1])):
+            found[shard.users[user].as_py(), shard.items[int(shard.item[row])].as_py()] += int(shard.count[row])
+    return found
+
+
+@given(
+    rows,
+    st.integers(1, 5),
+    st.integers(1, 20),
+    st.sampled_from(["plain", "dictionary", "int"]),
+    st.booleans(),
+    st.data(),
+)
+@settings(deadline=None, max_examples=150)
+def test_all_rows_of_a_user_meet_in_one_shard_and_add_up(rows, shards, batch, users, counted, data):
+    items = "int" if users == "int" else data.draw(st.sampled_from(["plain", "dictionary"]))
+    groups: dict[int, list[bytes]] = {}
+    for start in range(0, len(rows), batch):
+        for shard, chunk in split_by_user(_batch(rows[start : start + batch], users, items, counted), shards):
+            assert 0 <= shard < shards
+            groups.setdefault(shard, []).append(chunk)
+    name = (lambda value: value) if users == "int" else (lambda value: f"name{value}")
+    expected: Counter = Counter()
+    for user, item, count in rows:
+        expected[name(user), name(item)] += count if counted else 1
+    gathered = [gather(chunks) for chunks in groups.values()]
+    found: Counter = Counter()
+    for shard in gathered:
+        found.update(contents(shard))
+    assert found == expected
+    homes = [set(shard.users.to_pylist()) for shard in gathered]
+    assert sum(map(len, homes)) == len(set().union(*homes)), "no user is in two shards"
+
+
+def test_users_who_share_a_hash_stay_two_users(monkeypatch):
+    monkeypatch.setattr(batches, "hash64", lambda names: np.zeros(len(names), dtype=np.uint64))
+    table = _batch([(1, 1, 2), (2, 1, 3), (1, 2, 1)], "plain", "plain", True)
+    (chunk,) = split_by_user(table, 4)
+    shard = gather([chunk[1]])
+    assert shard.users.to_pylist() == ["name1", "name2"]
+    assert contents(shard) == {("name1", "name1"): 2, ("name1", "name2"): 1, ("name2", "name1"): 3}
+
+
+def test_a_slice_travels_without_its_parent():
+    names = pa.array([f"a rather long name {k}" for k in range(200_000)])
+    parent = pa.RecordBatch.from_pydict({"user": names.dictionary_encode(), "item": names.dictionary_encode()})
+    size = sum(len(chunk) for _, chunk in split_by_user(parent[1000:1010], 4))
+    assert size < 10_000
+
+
+def test_a_hot_user_who_repeats_itself_travels_as_few_rows():
+    """Among users with one row each, where nothing is worth adding up, one user has half of all rows on ten items."""
+    users = [f"u{k}" for k in range(20_000)] + ["bot"] * 20_000
+    items = [f"i{k}" for k in range(20_000)] + [f"j{k % 10}" for k in range(20_000)]
+    batch = pa.RecordBatch.from_pydict({"user": pa.array(users), "item": pa.array(items)})
+    chunks = dict(split_by_user(batch, 16))
+    sizes = sorted(len(chunk) for chunk in chunks.values())
+    assert sizes[-1] < 2 * sizes[0]
+    assert sum(contents(gather([chunk])).total() for chunk in chunks.values()) == 40_000
+
+
+def test_sums_neither_fail_nor_wrap():
+    assert sum_by_code(np.array([0, 1, 0]), np.array([2**60, 5, 2**60]), 2).tolist() == [2**61, 5]
+    assert sum_by_code(np.array([0, 1, 0]), np.array([2**62, 5, 2**62]), 2).tolist() == [2**63 - 1, 5]
+    assert run_sums(np.array([2**60, 2**60]), np.array([0, 2, 2])).tolist() == [2**61, 0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 2**52, 2**61, 2**62, 2**63 - 1])), max_size=12),
+    st.integers(0, 12),
+)
+def test_sums_of_sums_that_were_cut_are_those_of_all(values, cut):
+    def sums(rows):
+        codes, held = (np.array([row[k] for row in rows], dtype=np.int64) for k in (0, 1))
+        return sum_by_code(codes, held, 3)
+
+    parts = [row for part in (values[:cut], values[cut:]) for row in enumerate(sums(part).tolist())]
+    expected = [min(sum(n for code, n in values if code == k), 2**63 - 1) for k in range(3)]
+    assert sums(parts).tolist() == sums(values).tolist() == expected
+
+
+CEILING = 10**9
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.integers(0, 2),
+            st.sampled_from([1, 5, CEILING // 2, CEILING - 1, CEILING, CEILING + 1, 2**62, 2**63 - 1]),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.integers(1, 5),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_a_user_counts_up_to_the_ceiling_on_an_item_however_rows_come(rows, batches, again, random):
+    """Any order, batches, shards, and any repacking on the way: min(sum, 10^9) for each pair."""
+    expected = Counter()
+    for user, item, count in rows:
+        pair = f"name{user}", f"name{item}"
+        expected[pair] = min(CEILING, expected[pair] + count)
+    random.shuffle(rows)
+    for shards in (1, 3):
+        held = {}
+        for start in range(min(batches, len(rows))):
+            for shard, chunk in split_by_user(_batch(rows[start::batches], "plain", "plain", True), shards):
+                held.setdefault(shard, []).append(chunk)
+        found = Counter()
+        for chunks in held.values():
+            found |= contents(gather([repack(chunks)] if again else chunks))
+        assert found == expected
+
+
+def test_strings_and_integers_cannot_be_one_column():
+    one = _batch([(1, 1, 1)], "plain", "plain", False)
+    other = _batch([(1, 1, 1)], "int", "plain", False)
+    chunks = [chunk for table in (one, other) for _, chunk in split_by_user(table, 1)]
+    with pytest.raises(InputError, match="one type"):
+        gather(chunks)

@@ -1,0 +1,88 @@
+"""The report and the explanation: complete, free of anything private, and right about the error."""
+
+import json
+import math
+from fractions import Fraction
+
+import pytest
+
+from headcount.mechanisms.accounting import expected_error
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.pipelines.jobs import report
+
+
+def plan(kind, scale, threshold, grid=0):
+    scale = Fraction(scale)
+    stddev = float(scale) * (math.sqrt(2) if kind == "laplace" else 1) / 2**grid
+    return NoisePlan(kind, grid, scale, threshold, stddev, 1.0, 1e-8, Relation.ADD_REMOVE, Bound(l1=10))
+
+
+def laplace_at_least(scale, k):
+    """P(Z >= k), summed term by term."""
+    scale = float(scale)
+    q = math.exp(-1 / scale)
+    return sum((1 - q) / (1 + q) * q ** abs(z) for z in range(k, k + int(60 * scale) + 60 + max(0, -k)))
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 3), 1, Fraction(20, 3), 50])
+def test_the_stated_error_of_laplace_noise_is_exact(scale):
+    """One less than each stated number does not do, by summing the probabilities."""
+    tau = 1000
+    error = expected_error.expected_error(plan("laplace", scale, tau))
+    for chance, count in ((0.5, error.even_count), (0.999, error.sure_count)):
+        assert laplace_at_least(scale, tau - count) >= chance > laplace_at_least(scale, tau - count + 1)
+    width = int(error.half_width)
+    assert 2 * laplace_at_least(scale, width + 1) <= 0.05
+    assert width == 0 or 2 * laplace_at_least(scale, width) > 0.05
+    assert error.threshold == tau
+
+
+def test_the_stated_error_of_gaussian_noise():
+    """By tables of the normal law, on a grid of 2**-4."""
+    error = expected_error.expected_error(plan("gaussian", 1600, 16 * 500, grid=4))
+    assert error.stddev == 100
+    assert error.half_width == pytest.approx(195.996, abs=1e-2)
+    assert (error.threshold, error.even_count, error.sure_count) == (500, 500, 810)
+
+
+def test_a_count_is_never_below_one():
+    error = expected_error.expected_error(plan("laplace", Fraction(1, 100), 1))
+    assert (error.even_count, error.sure_count, error.half_width) == (1, 1, 0)
+
+
+def guarantee_of(noise):
+    step = MechanismStep.of_plan("histogram", noise)
+    return Guarantee(noise.epsilon, noise.delta, noise.relation, (step,))
+
+
+def test_explain_speaks_of_threshold_and_error():
+    noise = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10, linf=10), Relation.ADD_REMOVE)
+    text = report.explain(guarantee_of(noise), noise)
+    error = expected_error.expected_error(noise)
+    assert guarantee_of(noise).words() in text
+    for number in (error.threshold, error.even_count, error.sure_count):
+        assert f"{number:,.6g}" in text
+    assert "50 %" in text and "99.9 %" in text and "95 %" in text
+
+
+def test_explain_of_a_public_domain_has_no_threshold():
+    noise = calibrate_public_domain(Budget(1), Bound(l1=10), Relation.ADD_REMOVE)
+    text = report.explain(guarantee_of(noise), noise)
+    assert "threshold: none" in text and "99.9" not in text
+
+
+def test_the_report_holds_the_promise_and_public_parameters_only():
+    noise = plan("laplace", 10, 200)
+    content = report.make_report("histogram", "r1", guarantee_of(noise), {"bound": 10, "count": None})
+    found = json.loads(content)
+    assert list(found) == ["headcount", "command", "release_id", "guarantee", "parameters", "versions"]
+    assert found["release_id"] == "r1"
+    assert found["guarantee"]["words"] == guarantee_of(noise).words().splitlines()
+    assert (found["guarantee"]["epsilon"], found["guarantee"]["delta"]) == (1.0, 1e-8)
+    assert found["parameters"] == {"bound": 10}
+    assert {"python", "apache-beam", "numpy", "pyarrow"} < set(found["versions"])
+    assert content == report.make_report("histogram", "r1", guarantee_of(noise), {"bound": 10, "count": None})

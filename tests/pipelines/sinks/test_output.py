@@ -1,0 +1,239 @@
+"""The output: bytes, names, refusals, and a commit that may be cut anywhere and run again."""
+
+import dataclasses
+import io
+import json
+
+import fastavro
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.options import FORMATS
+from headcount.pipelines.sinks import formats, output
+from headcount.pipelines.storage import stores
+
+ROWS = [{"item": 'a "b", c', "count": 5.0, "stddev": 14.1}, {"item": "zwölf\n", "count": 0.5, "stddev": 14.1}]
+SCHEMA = pa.schema([("item", pa.string()), ("count", pa.float64()), ("stddev", pa.float64())])
+REPORT = b'{"headcount": "0"}\n'
+NAMES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
+
+
+def batch(rows=ROWS, schema=SCHEMA):
+    return pa.RecordBatch.from_pylist(rows, schema=schema.with_metadata({"x": "y"}))
+
+
+def decode(content, format):
+    if format == "parquet":
+        return pq.read_table(io.BytesIO(content)).to_pylist()
+    if format == "avro":
+        return list(fastavro.reader(io.BytesIO(content)))
+    if format == "csv":
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.read_csv(io.BytesIO(content), parse_options=options).to_pylist()
+    return [json.loads(line) for line in content.decode().splitlines()]
+
+
+@pytest.fixture
+def target(tmp_path):
+    return output.Target(str(tmp_path / "out"), "r1", files=2, format="csv", overwrite=False)
+
+
+def write(target, texts=("zero", "one")):
+    """The temporary files of one attempt, as the pipeline writes them."""
+    written = []
+    for k, text in enumerate(texts):
+        written += [output.Written(*file) for _, file in output._WriteFile(target).process((k, rows_of(text)))]
+    return written
+
+
+def rows_of(text):
+    return batch([{"item": text, "count": 1.0, "stddev": 1.0}])
+
+
+def files(directory):
+    return {path.name: path.read_text() for path in directory.iterdir()} if directory.is_dir() else {}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_come_back_from_every_format(format):
+    assert decode(formats.encode(batch(), format), format) == ROWS
+    numbers = pa.schema([("item", pa.int64()), ("count", pa.float64()), ("stddev", pa.float64())])
+    rows = [{"item": -(2**63), "count": -3.0, "stddev": 2.0}]
+    assert decode(formats.encode(batch(rows, numbers), format), format) == rows
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_same_rows_give_the_same_bytes(format):
+    halves = pa.Table.from_batches([batch(ROWS[:1]), batch(ROWS[1:])]).combine_chunks().to_batches()[0]
+    assert formats.encode(batch(), format) == formats.encode(halves, format) == formats.encode(batch(), format)
+
+
+def test_no_rows_still_have_a_schema():
+    empty = batch([])
+    assert pq.read_schema(io.BytesIO(formats.encode(empty, "parquet"))) == SCHEMA
+    schema = fastavro.reader(io.BytesIO(formats.encode(empty, "avro"))).writer_schema
+    assert [field["name"] for field in schema["fields"]] == SCHEMA.names
+    assert formats.encode(empty, "csv") == b"item,count,stddev\n"
+    assert formats.encode(empty, "jsonl") == b""
+
+
+def test_whole_counts_are_written_as_integers():
+    rows = [{"item": item, "count": count, "stddev": 1.5} for item, count in (("a", 5.0), ("b", 123456789012345.0))]
+    assert formats.encode(batch(rows), "csv") == b'item,count,stddev\n"a",5,1.5\n"b",123456789012345,1.5\n'
+    assert b'"count": 5,' in formats.encode(batch(rows), "jsonl")
+
+
+def test_commit_moves_files_and_leaves_nothing_else(target, tmp_path):
+    write(target)  # an attempt that failed later
+    output.commit(target, write(target), REPORT)
+    assert sorted(files(tmp_path / "out")) == NAMES
+    assert files(tmp_path / "out")["report.json"].encode() == REPORT
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_commit_that_is_cut_anywhere_can_run_again(target, tmp_path, monkeypatch, overwrite):
+    """Fails at its n-th file operation, for every n, then runs again: the output is always whole.
+
+    Until the end there is no report.json but that of the old output while all of it is there.
+    """
+    target = dataclasses.replace(target, overwrite=overwrite)
+    old = output.Target(target.directory, "r0", files=3, format="csv", overwrite=False)
+    operations = ("write", "move", "remove", "make_directory")
+    genuine = {name: getattr(stores, name) for name in operations}
+    for cut in range(1, 30):
+        if overwrite:
+            output.commit(old, write(old, ("a", "b", "c")), b'{"headcount": "old"}')
+        written = write(target)
+        left = [cut]
+
+        def cutting(name, left=left):
+            def operation(*arguments):
+                left[0] -= 1
+                if left[0] == 0:
+                    raise InterruptedError
+                return genuine[name](*arguments)
+
+            return operation
+
+        for name in operations:
+            monkeypatch.setattr(stores, name, cutting(name))
+        try:
+            output.commit(target, written, REPORT)
+            whole = True
+        except InterruptedError:
+            whole = False
+        monkeypatch.undo()
+        found = files(tmp_path / "out")
+        if found.get("report.json") == '{"headcount": "old"}':
+            assert len(found) == 4
+        elif "report.json" in found:
+            assert len(found) == 3
+        output.commit(target, written, REPORT)
+        found = files(tmp_path / "out")
+        assert sorted(found) == NAMES
+        assert "zero" in found["counts-00000-of-00002.csv"] and "one" in found["counts-00001-of-00002.csv"]
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        if whole:
+            assert cut > 5
+            return
+        for name in found:
+            (tmp_path / "out" / name).unlink()
+    raise AssertionError("the commit never ended")
+
+
+def test_a_commit_never_signs_the_files_of_another_job(target, tmp_path):
+    """If its temporary files are gone and other files lie in their place, it must not add its report."""
+    written = write(target)
+    output.discard(target)
+    other = dataclasses.replace(target, release_id="r2")
+    output.commit(other, write(other, ("two", "three")), b'{"headcount": "other"}')
+    with pytest.raises(ParameterError, match="another job"):
+        output.commit(target, written, REPORT)
+    assert files(tmp_path / "out")["report.json"] == '{"headcount": "other"}'
+
+
+def test_a_commit_without_overwrite_refuses_an_output_that_came_meanwhile(target, tmp_path):
+    written = write(target)
+    other = dataclasses.replace(target, release_id="r2")
+    output.commit(other, write(other), b'{"headcount": "other"}')
+    with pytest.raises(ParameterError, match="meanwhile"):
+        output.commit(target, written, REPORT)
+    assert files(tmp_path / "out")["report.json"] == '{"headcount": "other"}'
+
+
+def test_a_commit_needs_every_file(target):
+    with pytest.raises(RuntimeError, match="expected the 2 files"):
+        output.commit(target, write(target)[:1], REPORT)
+
+
+def test_prepare_leaves_nothing(target, tmp_path):
+    output.prepare(target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prepare_refuses_an_output_unless_it_may_replace_it(target, tmp_path):
+    output.commit(target, write(target), REPORT)
+    before = files(tmp_path / "out")
+    with pytest.raises(ParameterError, match="--overwrite"):
+        output.prepare(target)
+    output.prepare(dataclasses.replace(target, overwrite=True))
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("thesis.txt", "x"), ("report.json", "{}"), ("report.json", "no json"), ("part-00000-of-00001.csv", "")],
+)
+def test_prepare_never_touches_what_is_not_ours(target, tmp_path, overwrite, name, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(content)
+    (tmp_path / "out" / "counts-00000-of-00001.csv").write_text("x")
+    with pytest.raises(ParameterError, match="other files"):
+        output.prepare(dataclasses.replace(target, overwrite=overwrite))
+    assert len(files(tmp_path / "out")) == 2
+
+
+def test_prepare_removes_what_killed_runs_left(target, tmp_path):
+    """Of a commit that was killed half-way, and of a run that was killed before."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "counts-00000-of-00001.csv").write_text("x")
+    write(dataclasses.replace(target, release_id="dead"))
+    mine = tmp_path / "out.tmp-mine"
+    mine.mkdir()
+    (mine / "counts-00000-of-00001.csv").write_text("not ours: without the number of an attempt")
+    output.prepare(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.tmp-mine"]
+    assert len(files(mine)) == 1
+
+
+def test_abandon_removes_a_half_made_output_but_not_an_old_one(target, tmp_path):
+    written = write(target)
+    (tmp_path / "out").mkdir()
+    stores.move(stores.join(target.temporary, written[0].name), str(tmp_path / "out" / NAMES[0]))
+    output.abandon(target)
+    assert list(tmp_path.iterdir()) == []
+    output.commit(target, write(target), REPORT)
+    write(target)
+    output.abandon(target)
+    assert len(files(tmp_path / "out")) == 3 and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_output_that_cannot_be_written_is_refused(target, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for directory in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(ParameterError, match="--output"):
+            output.prepare(dataclasses.replace(target, directory=str(directory)))
+    with pytest.raises(ParameterError, match="of its own"):
+        output.prepare(dataclasses.replace(target, directory="/"))
+
+
+def test_names_of_a_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert stores.normal("out/") == str(tmp_path / "out")
+    with pytest.raises(ParameterError, match="no filesystem is known for nosuch://"):
+        stores.normal("nosuch://bucket/out")

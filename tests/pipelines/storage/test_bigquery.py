@@ -1,0 +1,306 @@
+"""Tables in and out, by Google's own clients against a server on loopback that speaks the two protocols."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import requests
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.pipelines.main import main
+from headcount.pipelines.sinks import bigquery as sink_bigquery
+from headcount.pipelines.sinks import output
+from headcount.pipelines.sources import bigquery as source_bigquery
+from headcount.pipelines.sources import events as sources
+from headcount.pipelines.sources.columns import Columns
+from headcount.pipelines.storage import bigquery, stores
+from tests.fixed_key import write_fixed_key
+from tests.pipelines.bigquery_server import bigquery_server  # noqa: E402
+from tests.pipelines.schedule import Killed, Schedule, countdown
+from tests.pipelines.stores import BUCKET, gcs_server
+
+EVENTS, OUTPUT = "bigquery://project.dataset.events", "bigquery://project.dataset.counts"
+SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
+TEMPORARY = f"gs://{BUCKET}/temporary"
+REPORT = '{"headcount": "new"}\n'
+OLD_REPORT = '{"headcount": "old"}\n'
+MOST_STEPS = 60
+GENUINE = requests.Session.request
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    with gcs_server(tmp_path_factory.mktemp("account")):
+        yield
+
+
+@pytest.fixture
+def warehouse(files):
+    FileSystems.set_options(PipelineOptions([]))
+    with bigquery_server() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def events():
+    generator = np.random.default_rng(1)
+    user = [f"u{u}" for u in generator.integers(0, 900, 4_000)]
+    return pa.table({"user": user, "x": [0.5] * 4_000, "item": [f"i{i}" for i in generator.geometric(0.4, 4_000)]})
+
+
+@pytest.fixture
+def words(tmp_path, events):
+    """The flags of a job that can be repeated, and the rows and the report that it gives for files on this machine."""
+    pq.write_table(events, tmp_path / "events.parquet")
+    write_fixed_key(tmp_path / "key")
+    flags = [*SHAPE, "--key-file", str(tmp_path / "key"), "--release-id", "r1", "--output-files", "2"]
+    local = ["--input", str(tmp_path / "events.parquet"), "--output", str(tmp_path / "out")]
+    assert main(["histogram", *flags, *local]) == 0
+    parts = [pq.read_table(tmp_path / "out" / f"counts-0000{k}-of-00002.parquet") for k in range(2)]
+    return flags, pa.concat_tables(parts), (tmp_path / "out" / "report.json").read_text()
+
+
+def test_a_job_from_table_to_table(warehouse, events, words, capsys):
+    flags, rows, report = words
+    warehouse.add("events", events)
+    more = ["--input", EVENTS, "--output", OUTPUT, "--temp_location", TEMPORARY]
+    assert main(["histogram", *flags, *more]) == 0
+    assert warehouse.rows["counts"].equals(rows)
+    assert warehouse.tables["counts"]["description"] == report
+    assert stores.names(TEMPORARY) == []
+    capsys.readouterr()
+    assert main(["histogram", *flags, *more]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert main(["histogram", *flags, *more, "--overwrite"]) == 0
+    assert warehouse.rows["counts"].equals(rows) and warehouse.loads == ["counts", "counts"]
+
+
+def read(columns, types, table_bytes=1 << 30):
+    streams = source_bigquery.split(EVENTS, table_bytes, columns, types, PipelineOptions([]))
+    return streams, [list(source_bigquery.read(EVENTS, columns, stream)) for stream in streams]
+
+
+def test_streams_give_the_chosen_columns_and_go_on_where_they_broke(warehouse):
+    table = pa.table(
+        {"n": range(1_000), "who": [str(i) for i in range(1_000)], "x": [b""] * 1_000, "what": range(1_000)}
+    )
+    warehouse.add("events", table)
+    columns = Columns("who", "what", "n")
+    inputs = sources.expand_inputs([EVENTS])
+    assert inputs.bytes == table.nbytes
+    types = sources.column_types(inputs, "who", "what", "n")
+    assert types.ids == (str, int)
+    warehouse.broken_streams.update(f"projects/project/locations/eu/sessions/1/streams/{k}" for k in range(3))
+    streams, batches = read(columns, types)
+    assert len(streams) == 3 and warehouse.broken_streams == set()
+    assert [len(found) for found in batches] == [1, 1, 1]  # messages are put together
+    found = pa.Table.from_batches([batch.replace_schema_metadata(None) for part in batches for batch in part])
+    wanted = table.select(["who", "what", "n"]).rename_columns(["user", "item", "count"])
+    assert found.combine_chunks().equals(wanted)
+    assert batches[1][0].schema.metadata[b"headcount.file"] == f"{EVENTS}, stream 1".encode()
+    assert read(columns, types, table_bytes=0)[0] == [streams[0]._replace(name=streams[0].name.replace("/1/", "/2/"))]
+
+
+def test_a_session_is_a_snapshot_and_a_table_may_be_empty(warehouse, events):
+    warehouse.add("events", events)
+    columns = Columns("user", "item")
+    types = source_bigquery.types(EVENTS, columns)
+    streams = source_bigquery.split(EVENTS, 0, columns, types, PipelineOptions([]))
+    warehouse.add("events", events.slice(0, 0))
+    assert sum(batch.num_rows for batch in source_bigquery.read(EVENTS, columns, streams[0])) == 4_000
+    assert read(columns, types) == ([], [])
+
+
+def test_tables_that_cannot_be_read(warehouse, events, monkeypatch):
+    def refusal(path=EVENTS, columns=None):
+        with pytest.raises((InputError, ParameterError)) as caught:
+            source_bigquery.types(path, columns or Columns("user", "item"))
+        return str(caught.value)
+
+    assert "no such table" in refusal()
+    warehouse.add("events", events)
+    assert "no column 'x2'; it has 'user', 'x', 'item'" in refusal(columns=Columns("user", "x2"))
+    assert "column 'x' is FLOAT; users and items must be strings or integers" in refusal(columns=Columns("user", "x"))
+    assert "column 'x' is FLOAT; counts must be integers" in refusal(columns=Columns("user", "item", "x"))
+    warehouse.tables["events"]["schema"]["fields"][0]["mode"] = "REPEATED"
+    assert "column 'user' is STRING REPEATED" in refusal()
+    warehouse.add("events", events, type="VIEW")
+    assert "is a VIEW; write the rows of a view or query to a table first" in refusal()
+    for wrong in ("bigquery://dataset.events", "bigquery://p.d.t*", "bigquery://p.d.t$20200101", "bigquery://"):
+        assert f"bigquery://project.dataset.table, got '{wrong}'" in refusal(wrong)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "needs the extra headcount[gcp]" in refusal()
+
+
+def target(*flags, run=None, **changes):
+    words = {"files": 2, "format": "parquet", "overwrite": False, "prefix": "counts"} | changes
+    options = PipelineOptions(["--temp_location", TEMPORARY, *flags])
+    return sink_bigquery.make_target(OUTPUT, "r1", **words, options=options)
+
+
+def write(target, texts=("zero", "one")):
+    written = []
+    for k, text in enumerate(texts):
+        rows = pa.RecordBatch.from_pydict({"item": [text], "count": [1.0]})
+        written += [output.Written(*file) for _, file in output._WriteFile(target).process((k, rows))]
+    return written
+
+
+def start(warehouse, overwrite):
+    """No table, or one of an old output with a column more."""
+    warehouse.tables.clear()
+    if overwrite:
+        rows = pa.table({"item": ["old"], "count": [1.0], "stddev": [1.0]})
+        warehouse.add("counts", rows, description=OLD_REPORT, labels={"headcount-run": "old", "team": "a"})
+    found = target(overwrite=overwrite)
+    return found, write(found)
+
+
+def check(warehouse):
+    """What a reader may see at any moment: no report, or the one of the rows that are there."""
+    description = warehouse.tables.get("counts", {}).get("description")
+    if description is not None:
+        rows = {REPORT: ["zero", "one"], OLD_REPORT: ["old"]}[description]
+        assert warehouse.rows["counts"]["item"].to_pylist() == rows
+
+
+def assert_whole(warehouse):
+    assert warehouse.tables["counts"]["description"] == REPORT
+    check(warehouse)
+    assert stores.names(TEMPORARY) == []
+
+
+def patched_requests(monkeypatch, before, after=lambda: None):
+    """Calls these around every request to BigQuery."""
+
+    def request(self, method, url, *arguments, **keywords):
+        if "/bigquery/" not in url:
+            return GENUINE(self, method, url, *arguments, **keywords)
+        before()
+        response = GENUINE(self, method, url, *arguments, **keywords)
+        after()
+        return response
+
+    monkeypatch.setattr(requests.Session, "request", request)
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, overwrite, lost):
+    """The rows are loaded once, and whoever sees a report sees the rows that it is of."""
+    for steps in range(MOST_STEPS):
+        found, written = start(warehouse, overwrite)
+        warehouse.loads.clear()
+        with monkeypatch.context() as patch:
+            cut = countdown(steps)
+            around = (cut, lambda: None) if lost == "request" else (lambda: None, cut)
+            patched_requests(patch, *around)
+            try:
+                sink_bigquery.commit(found, written, REPORT.encode())
+                whole = True
+            except Killed:
+                whole = False
+        check(warehouse)
+        sink_bigquery.commit(found, written, REPORT.encode())
+        assert_whole(warehouse)
+        assert warehouse.loads == ["counts"]
+        if whole:
+            assert steps >= 6
+            return
+    raise AssertionError("the commit never ended")
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+def test_attempts_at_once_load_once(warehouse, monkeypatch, overwrite):
+    for seed in range(6):
+        found, written = start(warehouse, overwrite)
+        warehouse.loads.clear()
+        other = written if seed % 2 else write(found)
+        schedule = Schedule(
+            seed,
+            lambda found=found, written=written: sink_bigquery.commit(found, written, REPORT.encode()),
+            lambda found=found, other=other: sink_bigquery.commit(found, other, REPORT.encode()),
+        )
+        with monkeypatch.context() as patch:
+            patched_requests(patch, schedule.step, lambda: check(warehouse))
+            schedule.run()
+        assert schedule.errors == [None, None]
+        assert_whole(warehouse)
+        assert warehouse.loads == ["counts"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+def test_an_attempt_that_lags_behind_and_dies_undoes_nothing(warehouse, monkeypatch, overwrite):
+    """Another one does the whole commit before its request k; after that request it dies."""
+    for k in range(MOST_STEPS):
+        found, written = start(warehouse, overwrite)
+        requests_made = iter(range(MOST_STEPS))
+
+        def before(found=found, written=written, k=k, requests_made=requests_made):
+            made = next(requests_made)
+            if made == k:
+                with monkeypatch.context() as patch:
+                    patch.setattr(requests.Session, "request", GENUINE)
+                    sink_bigquery.commit(found, written, REPORT.encode())
+            elif made > k:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            patched_requests(patch, before)
+            try:
+                sink_bigquery.commit(found, written, REPORT.encode())
+            except Killed:
+                pass
+        if next(requests_made) <= k:
+            assert k >= 6
+            return
+        assert_whole(warehouse)
+    raise AssertionError("the commit never ended")
+
+
+def test_a_load_job_that_fails_in_passing_is_tried_again(warehouse):
+    found, written = start(warehouse, overwrite=False)
+    warehouse.failing_loads = 2
+    sink_bigquery.commit(found, written, REPORT.encode())
+    assert_whole(warehouse)
+    found, written = start(warehouse, overwrite=False)
+    warehouse.failing_loads = 9
+    with pytest.raises(RuntimeError, match="load job headcount-.*-4 failed"):
+        sink_bigquery.commit(found, written, REPORT.encode())
+    sink_bigquery.abandon(found)
+    assert warehouse.tables == {} and stores.names(TEMPORARY) == []
+
+
+def test_a_failed_run_leaves_an_old_output_and_other_tables_alone(warehouse):
+    found, _ = start(warehouse, overwrite=True)
+    sink_bigquery.abandon(found)
+    assert warehouse.tables["counts"]["description"] == OLD_REPORT
+    sink_bigquery.prepare(found)
+    with pytest.raises(ParameterError, match="--overwrite"):
+        sink_bigquery.prepare(target())
+    for resource in ({"labels": {}}, {"labels": {"headcount-run": "1"}, "description": "mine now"}):
+        warehouse.add("counts", pa.table({"a": [1]}), **resource)
+        with pytest.raises(ParameterError, match="another table, which is never touched"):
+            sink_bigquery.prepare(found)
+        with pytest.raises(ParameterError, match="another table, which is never touched"):
+            sink_bigquery.commit(found, write(found), REPORT.encode())
+        assert warehouse.rows["counts"].num_rows == 1
+    output.discard(found)
+
+
+def test_what_a_table_needs():
+    with pytest.raises(ParameterError, match="--format csv is of no use"):
+        target(format="csv")
+    with pytest.raises(ParameterError, match="give --temp_location gs://bucket/folder, got None"):
+        sink_bigquery.make_target(OUTPUT, "r1", 1, "parquet", False, "counts", PipelineOptions([]))
+    assert target("--project", "payer").project == "payer" and target().project == "project"
+    assert bigquery.parse("bigquery://example.com:a-b.d_1.t-2 x") == ("example.com:a-b", "d_1", "t-2 x")
+
+
+def test_a_report_fits_into_a_description(words):
+    """BigQuery takes 16,384 characters."""
+    assert len(words[2]) < 8_000 and json.loads(words[2])["headcount"]

@@ -1,0 +1,226 @@
+"""The choice of strategy and items per user on its worst neighbours: exact scores and chances, and what they catch.
+
+No sampling: each test computes the chances of all candidates on both neighbours. The neighbours put every item at the ramp of
+the loss, where it is steepest; with tau = 0 the log-ratio then comes close to epsilon.
+"""
+
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.choice.exponential import gem_exponents
+from headcount.mechanisms.partitions import auto
+from headcount.mechanisms.partitions.auto import Candidate, PartitionChoice, auto_partitions
+from headcount.mechanisms.partitions.expected_weights import split_weights
+
+EPSILON = Fraction(1, 10)
+COPIES = 100
+
+
+@pytest.fixture(autouse=True)
+def sharp(monkeypatch):
+    """Without tau, which only blunts the worst cases."""
+    monkeypatch.setattr(auto, "gem_exponents", functools.partial(gem_exponents, tau=0))
+
+
+def choice_among(candidates, relation=Relation.ADD_REMOVE):
+    """The choice of an automatic selection among these candidates, (strategy, items, threshold), the last in many copies."""
+    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a twentieth of epsilon
+    made = [Candidate(strategy, items, threshold << 10) for strategy, items, threshold in candidates]
+    choice.__dict__["candidates"] = (*made[:-1], *[made[-1]] * COPIES)
+    return choice
+
+
+def table(choice, *kinds, rounded=lambda columns: columns):
+    """The table of data in which each kind, some users by their items, occurs a number of times.
+
+    Entries add up, so a thousand equal users are one user's entries a thousandfold.
+    """
+    chunks = []
+    for times, *users in kinds:
+        pairs = [(f"u{u}", item) for u, items in enumerate(users) for item in items]
+        rows = {"user": [user for user, _ in pairs], "item": [item for _, item in pairs]}
+        shard = gather(chunk for _, chunk in split_by_user(pa.RecordBatch.from_pydict(rows), 1))
+        for _, chunk in split_weights(shard, choice.ladder, 1):
+            columns = rounded(unpack(chunk)[0])
+            for name in ("users", "shares", "roots"):
+                columns[name] = pa.array(np.asarray(columns[name]) * times)
+            chunks.append(pack(columns))
+    return choice.item_table(chunks)
+
+
+def moves(choice, before, after):
+    """By how many sensitivities each loss moves."""
+    return [
+        Fraction(a - b) * choice.unit(c) / choice.sensitivity(c)
+        for b, a, c in zip(before, after, choice.candidates, strict=True)
+    ]
+
+
+def log_ratio(choice, before, after):
+    """The largest difference of the candidates' log-probabilities, also of those that are next to impossible."""
+
+    def logs(scores):
+        x = np.array([float(exponent) for exponent in choice.exponents(scores)])
+        return -x - np.log(np.exp(x.min() - x).sum()) + x.min()
+
+    return float(np.abs(logs(before) - logs(after)).max())
+
+
+def names(prefix, number):
+    return [f"{prefix}{n}" for n in range(number)]
+
+
+def alone(prefix, number):
+    """As many users, each with one of these items."""
+    return [[name] for name in names(prefix, number)]
+
+
+def add_remove():
+    """One more user of 1024 items, each of which a thousand users of one item have: in the middle of both thresholds."""
+    choice = choice_among([("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000)])
+    data = [(1000, *alone("x", 1024)), (19_995, names("y", 1024))]
+    return choice, table(choice, *data), table(choice, *data, (1, names("x", 1024)))
+
+
+def replace():
+    """A user of 1024 items that count where one item does is replaced by one whose items count where all do."""
+    choice = choice_among(
+        [("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000)], Relation.REPLACE
+    )
+    data = [(1000, *alone("x", 1024)), (19_995, names("y", 1024))]
+    return choice, table(choice, *data, (1, names("x", 1024))), table(choice, *data, (1, names("y", 1024)))
+
+
+def test_one_user_moves_no_loss_by_more_than_its_sensitivity():
+    choice, before, after = add_remove()
+    moved = moves(choice, before, after)
+    assert max(moved) == 1 and min(moved) >= 0  # scores rise only: what the one-sided form needs
+    choice, before, after = replace()
+    assert max(map(abs, moves(choice, before, after))) == 1
+
+
+@pytest.mark.parametrize("items", [1, 2, 3, 5, 7, 31, 100, 1000])
+@pytest.mark.parametrize("strategy", ["gaussian", "sips"])
+@pytest.mark.parametrize("more", [0, 1, 4, 1000])
+def test_a_user_of_any_size_moves_no_loss_by_more_than_its_sensitivity(items, strategy, more):
+    """Every item of the user is in the middle of the ramp before it comes."""
+    choice = choice_among([(strategy, items, 50)])
+    own = names("x", items + more)
+    data = [(50, *alone("x", len(own)))]
+    (moved, *_) = moves(choice, table(choice, *data), table(choice, *data, (1, own)))
+    assert 0.999 < moved <= 1
+
+
+def test_rounding_shares_to_nearest_is_caught():
+    """2**30 / 5 is rounded up by that: a user of five items, three of which count, would add more than three."""
+    choice = choice_among([("gaussian", 3, 50)])
+    own = names("x", 5)
+
+    def nearest(columns):
+        users = np.asarray(columns["users"])
+        columns["shares"] = pa.array(users * round(2**30 / 5) if len(users) == 5 else np.asarray(columns["shares"]))
+        return columns
+
+    data = [(50, *alone("x", len(own)))]
+    (moved, *_) = moves(choice, table(choice, *data), table(choice, *data, (1, own), rounded=nearest))
+    assert moved > 1
+
+
+def test_the_choice_keeps_epsilon_and_nearly_uses_it_up():
+    assert 0.9 * EPSILON < log_ratio(*add_remove()) <= EPSILON
+    assert 0.4 * EPSILON < log_ratio(*replace()) <= EPSILON
+
+
+def test_sensitivities_without_the_root_of_the_items_are_caught(monkeypatch):
+    monkeypatch.setattr(
+        PartitionChoice,
+        "sensitivity",
+        lambda self, c: c.worth * (1 << 10) * (1 if c.weighed else c.items) / c.threshold,
+    )
+    assert log_ratio(*add_remove()) > 2 * EPSILON
+
+
+def test_a_ramp_of_half_the_width_is_caught(monkeypatch):
+    steep = auto._soft_count
+
+    def twice(candidate, sums, rung):
+        t = candidate.threshold << 30
+        full = steep(candidate, sums, rung)
+        items = len(sums.users)
+        return min(2 * full, 2 * t * items)
+
+    monkeypatch.setattr(auto, "_soft_count", twice)
+    choice, before, after = add_remove()
+    assert max(moves(choice, before, after)) > 1
+
+
+def test_large_thresholds_are_compared_in_wide_integers():
+    """Beyond 2**20 the ramp no longer fits 64 bits: the result is the same as in exact fractions."""
+    choice = choice_among([("gaussian", 10, 3 << 20)])
+    data = [(2 << 20, ["a", "b"]), (3 << 20, ["b"]), (1 << 20, ["c"]), (7, names("d", 30) + ["a"])]
+    got = table(choice, *data)[0] * choice.unit(choice.candidates[0])
+    sums = {"a": (2 << 20) + Fraction(7 * 10 * ((1 << 30) // 31), 1 << 30), "b": 5 << 20, "c": 1 << 20}
+    t = 3 << 20
+    assert got == sum(min(1, max(0, (h - Fraction(t, 2)) / t)) for h in sums.values())
+
+
+@pytest.mark.parametrize("threshold", [10_000, 1 << 19, 3 << 20])
+def test_sums_over_many_items_do_not_wrap(threshold):
+    """2,000 items in the middle of the ramp: their sum has more than 64 bits, and one user of all of them moves it by 1."""
+    choice = choice_among([("gaussian", 2000, threshold)])
+    data = [(threshold, *alone("x", 2000))]
+    before, after = table(choice, *data), table(choice, *data, (1, names("x", 2000)))
+    assert before[0] > 2**63 and before[0] * choice.unit(choice.candidates[0]) == 1000
+    assert moves(choice, before, after)[0] == 1
+
+
+def test_replaced_users_get_the_denominators_of_both_sides():
+    """What is right for added users alone (`selection.gem_exponents`) gives other exponents here."""
+    choice, scores, _ = replace()
+    losses = [-score * choice.unit(c) for score, c in zip(scores, choice.candidates, strict=True)]
+    sensitivities = [choice.sensitivity(c) for c in choice.candidates]
+    both, one = (gem_exponents(losses, sensitivities, EPSILON, one_sided, tau=0) for one_sided in (False, True))
+    assert choice.exponents(scores) == both != one
+
+
+def test_the_table_is_the_soft_count_of_its_definition():
+    random = np.random.default_rng(8)
+    users = [[f"i{i}" for i in set(random.zipf(1.5, size) % 60)] for size in random.integers(1, 90, 400)]
+    choice = choice_among([("truncated-geometric", 1, 9), ("gaussian", 5, 14), ("sips", 5, 8), ("sips", 30, 10)])
+    for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
+        k, t = candidate.items, candidate.threshold / 1024
+        sums: dict[str, float] = {}
+        for items in users:
+            d = len(items)
+            f = min(1, k / d) / (math.sqrt(min(d, k)) if candidate.weighed else 1)
+            for item in items:
+                sums[item] = sums.get(item, 0) + f
+        soft = sum(min(1, max(0, (h - t / 2) / t)) for h in sums.values())
+        assert float(score * choice.unit(candidate)) == pytest.approx(float(candidate.worth) * soft, rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_candidates_are_public_and_each_has_the_lowest_threshold_of_its_kind(relation):
+    choice = auto_partitions(Budget(1, 1e-8), relation=relation).choice
+    assert (choice.budget.epsilon, choice.budget.delta) == (0.05, 0)
+    assert (choice.release_budget.epsilon, choice.release_budget.delta) == (0.95, 1e-8)
+    assert len(choice.candidates) == 25 and choice.ladder[0] == 1 and choice.ladder[-1] == 1000
+    for candidate in choice.candidates:
+        made = auto_partitions(Budget(1, 1e-8), relation=relation).decided(
+            auto.ChosenStrategy(candidate.strategy, candidate.items)
+        )
+        if not candidate.weighed:
+            assert candidate.threshold / 1024 == pytest.approx(
+                float(made.rounds[0].plan.threshold_in_counts), rel=0.01, abs=0.5
+            )
+        assert len(made.rounds) == (3 if candidate.weighed else 1)
+        assert (made.guarantee.epsilon, made.guarantee.delta) == (1, 1e-8)

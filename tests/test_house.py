@@ -1,0 +1,125 @@
+"""The layout of the house: arrows point down, rooms stay small, and only two faces are public.
+
+From the bottom: accounting, randomness, batches, bounding, choice, counting, and above them the families, which know each other
+only where a family is built on another. Transforms stand on mechanisms, and pipelines on both.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[1]
+FLOORS = ("accounting", "randomness", "batches", "bounding", "choice", "counting")
+FAMILIES = {
+    "histogram": {"bound_choice"},
+    "bound_choice": set(),
+    "sampled": set(),
+    "shape": set(),
+    "count_release": {"partitions", "bound_choice"},
+    "distribution": set(),
+    "partitions": set(),
+}
+PACKAGES = ("mechanisms", "transforms", "pipelines")
+MOST_MODULES, MOST_LINES = 15, 400
+
+MODULES = {
+    ".".join(path.relative_to(TOP).with_suffix("").parts): path
+    for package in PACKAGES
+    for path in sorted((TOP / package).rglob("*.py"))
+}
+
+
+def imports(text: str, module: str) -> Iterator[str]:
+    """The modules of Headcount that a module imports anywhere, without the leading `headcount.`."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{module} has a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            found = name.removeprefix("headcount.")
+            if found == name:
+                continue
+            while found and found not in MODULES and f"{found}.__init__" not in MODULES:
+                found = found.rpartition(".")[0]
+            if found:
+                yield found
+
+
+IMPORTS = {name: set(imports(path.read_text(), name)) for name, path in MODULES.items()}
+
+
+def room(module: str) -> str | None:
+    """The room of mechanisms/ that a module lies in; None at its top (errors, checks, the contract)."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "mechanisms" and f"mechanisms.{parts[1]}.__init__" in MODULES else None
+
+
+def allowed(importer: str, imported: str) -> bool:
+    """Whether one module may import another."""
+    floor = {name: number for number, name in enumerate(PACKAGES)}
+    if importer.split(".")[0] != imported.split(".")[0]:
+        return floor[importer.split(".")[0]] > floor[imported.split(".")[0]]
+    here, there = room(importer), room(imported)
+    if importer.split(".")[0] != "mechanisms" or here == there or there is None:
+        return True
+    if here is None:
+        return importer == "mechanisms.__init__"  # the public face, which names what lies anywhere
+    if here in FLOORS:
+        return there in FLOORS and FLOORS.index(there) < FLOORS.index(here)
+    return there in FLOORS or there in FAMILIES[here]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_point_down(module):
+    up = {found for found in IMPORTS[module] if not allowed(module, found)}
+    assert not up, f"{module} imports {sorted(up)}, which stand beside or above it"
+
+
+def test_an_upward_arrow_is_seen():
+    assert not allowed("mechanisms.batches.shards", "mechanisms.counting.sums")
+    assert not allowed("mechanisms.sampled.plan", "mechanisms.shape.tallies")
+    assert not allowed("mechanisms.shape.auto", "transforms.core.noise")
+    assert allowed("mechanisms.histogram.auto", "mechanisms.bound_choice.methods")
+    assert set(imports("from headcount.transforms.core import noise", "x")) == {"transforms.core.noise"}
+
+
+def test_no_import_circle():
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, f"a circle: {' -> '.join((*path[path.index(module) :], module))}"
+        if module not in done:
+            for found in IMPORTS.get(module, ()):
+                visit(found, (*path, module))
+            done.add(module)
+
+    for module in MODULES:
+        if not module.endswith("__init__"):
+            visit(module, ())
+
+
+def test_every_room_is_known():
+    rooms = {room(module) for module in MODULES} - {None}
+    assert rooms == {*FLOORS, *FAMILIES}
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for path in MODULES.values()}))
+def test_rooms_stay_small(folder):
+    modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= MOST_MODULES, f"{folder.name} has {len(modules)} modules"
+    long = {path.name for path in modules if len(path.read_text().splitlines()) > MOST_LINES}
+    assert not long, f"longer than {MOST_LINES} lines: {sorted(long)}"
+
+
+def test_every_package_is_installed():
+    """setup.py lists packages by their __init__.py, so a folder without one would be left out of a wheel."""
+    folders = {path.parent for path in MODULES.values()}
+    assert all((folder / "__init__.py").exists() for folder in folders)

@@ -1,0 +1,141 @@
+"""A private choice wired into a pipeline: tables of all shards meet in one worker, which decides behind a barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound
+from headcount.mechanisms.choice.run import add_tables, choice_subkey, decide, encode_table
+from headcount.mechanisms.counting.evidence import MIXED_USERS
+from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.histogram.auto import AutoRelease, Decided
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.contributions import ContributionBatch
+from headcount.transforms.core.user_shards import item_shards
+
+
+class Chosen(NamedTuple):
+    """The one result of the choice, and if they are kept, the shards of users that it was chosen from, gathered and packed."""
+
+    chosen: beam.PCollection
+    shards: beam.PCollection
+
+
+def choose(
+    shards: beam.PCollection,
+    choice: Choice,
+    release: Release,
+    number: int,
+    label: str,
+    keep: bool = True,
+    result: type = ChosenBound,
+) -> Chosen:
+    """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
+    type of what it gives."""
+    tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_output_types(
+        tuple[int, bytes], tables=tuple[int, bytes], items=tuple[int, bytes], users=str
+    ).with_outputs("tables", "items", "users", main="shards")
+    empty = shards.pipeline | "EmptyTable" >> beam.Create([(0, encode_table([0] * choice.entries))], reshuffle=False)
+    tables = [empty, tabled.tables]  # (0, table)
+    if choice.by_item:
+        tables.append(
+            tabled.items  # (item shard, chunk)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(tuple[int, bytes])
+        )
+    chosen = (
+        tables
+        | "AllTables" >> beam.Flatten()
+        | "GatherTables" >> beam.GroupByKey()
+        | "Decide"
+        >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
+            beam.typehints.Tuple[int, result]
+        )
+        # The barrier: bounding, noise and report all hang on the far side of this GroupByKey, so that a repeated
+        # decision can reach no two of them differently.
+        | "Barrier" >> beam.GroupByKey()
+        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(result)
+    )
+    return Chosen(chosen, tabled.shards)
+
+
+class BoundAsDecided(beam.PTransform):
+    """Packed shards of users, bounded as was decided; `label` names the bounding, as that of `Bounded` does."""
+
+    def __init__(
+        self, auto: AutoRelease, decided: beam.PCollection[Decided], release: Release, number: int, label: str
+    ) -> None:
+        super().__init__()
+        self._decided = decided
+        self._bound = _BoundAsDecided(auto, release, label, number)
+
+    def expand(self, shards: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+        decided = beam.pvalue.AsSingleton(self._decided)
+        return shards | "Bound" >> beam.ParDo(self._bound, decided).with_output_types(ContributionBatch)
+
+
+class _Tabulate(Ahead):
+    """(shard, chunks) -> tables, what items need by item shard, the type of the users, and if kept the packed shard."""
+
+    def __init__(self, choice: Choice, item_shards: int, keep: bool) -> None:
+        self._choice, self._item_shards, self._keep = choice, item_shards, keep
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, chunks = group
+        shard = gather(chunks)
+        yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
+        yield beam.pvalue.TaggedOutput("tables", (0, encode_table(self._choice.user_table(shard))))
+        for chunk in self._choice.item_chunks(shard, self._item_shards):
+            yield beam.pvalue.TaggedOutput("items", chunk)
+        if self._keep:
+            yield number, pack_shard(shard)
+
+
+class _TabulateItems(beam.DoFn):
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+        yield 0, encode_table(self._choice.item_table(group[1]))
+
+
+class _Decide(beam.DoFn):
+    """Fetches the key on the worker, so that it is never part of the pipeline."""
+
+    def __init__(self, choice: Choice, release: Release, label: str) -> None:
+        self._choice, self._release, self._label = choice, release, label
+
+    def setup(self) -> None:
+        self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
+
+    def process(self, group: tuple[int, Iterable[bytes]], users: list[str]) -> Iterator[tuple[int, ChosenBound]]:
+        if len(set(users)) > 1:  # one person may count as two
+            raise InputError(MIXED_USERS)
+        yield 0, decide(self._choice, add_tables(group[1]), self._subkey)
+
+
+class _BoundAsDecided(beam.DoFn):
+    def __init__(self, auto: AutoRelease, release: Release, label: str, number: int) -> None:
+        self._auto, self._release, self._label, self._number = auto, release, label, number
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
+        number, shard = packed
+        steps = self._auto.steps(decided.chosen)
+        subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
+        # The choice is part of where the batch comes from: shards that were bounded differently never meet in one noise step.
+        origin = provenance(f"{self._label} at {tuple(decided.chosen)}", self._release.id, self._number)
+        yield bound_shard(unpack_shard(shard), steps, subkeys, origin).to_batch(number)

@@ -1,0 +1,43 @@
+"""How record batches are encoded where they leave a worker: as Arrow streams.
+
+Beam's default pickles a slice together with its whole parent, so a few rows of a large batch with two consumers can take
+gigabytes. Importing `headcount.transforms` registers this coder for `pa.RecordBatch`.
+"""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+
+
+class RecordBatchCoder(beam.coders.Coder):
+    """Record batches as Arrow streams, dictionaries cut to the rows at hand."""
+
+    def encode(self, value: pa.RecordBatch) -> bytes:
+        return to_ipc(_compacted(value))
+
+    def decode(self, encoded: bytes) -> pa.RecordBatch:
+        return from_ipc(encoded)
+
+    def estimate_size(self, value: pa.RecordBatch) -> int:
+        """Beam asks this of the first elements of every step, which here are all; its default encodes them to know."""
+        return value.nbytes
+
+    def is_deterministic(self) -> bool:
+        return False
+
+
+def _compacted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with only those dictionary entries that its rows use, where it has more of them than rows."""
+    columns = [
+        column.dictionary_decode().dictionary_encode()
+        if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > max(len(column), 1)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names, metadata=batch.schema.metadata)
+
+
+beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)

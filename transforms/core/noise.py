@@ -1,0 +1,196 @@
+"""Noise as a transform: sums by item, noise and threshold, and the barrier behind them, for bounded contributions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.batches.domain import arrow_type, in_shard
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
+from headcount.mechanisms.counting.released import by_partition, counts_batch, sorted_counts
+from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.rows import ToRows, count_row
+from headcount.transforms.core.user_shards import item_shards
+
+
+class Planned(Protocol):
+    """What a job has decided, with the noise that follows from it."""
+
+    @property
+    def plan(self) -> NoisePlan:
+        """The noise."""
+
+
+class Noise(beam.PTransform):
+    """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided.
+
+    `named` are (k, record batch) with items that an earlier step has made public, each of which gets a noisy count; no others
+    may be in the bounded batches.
+    """
+
+    def __init__(
+        self,
+        plan: NoisePlan | beam.PCollection[Planned],
+        domain: Names | None,
+        item_type: type,
+        release: Release | None,
+        shards: int,
+        partitions: int | None,
+        named: beam.PCollection | None = None,
+        drawn_as: str | None = None,
+    ) -> None:
+        super().__init__()
+        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        self._plan, self._domain, self._item_type = plan, domain, item_type
+        self._release, self._partitions, self._named = release, partitions, named
+        self._shards = item_shards(shards)
+        # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
+        self._drawn_as = drawn_as
+
+    def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        check_whole(bounded)
+        release = release_for(bounded.pipeline, self._release)
+        noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded))
+        plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
+        partitions = self._partitions or self._shards
+        if self._domain is not None:
+            bounded = bounded | "OnlyDomain" >> OnlyDomain(self._domain)
+        summed = (
+            bounded  # record batches, bounded
+            | "SumByItem"
+            >> beam.ParDo(_SumByItem(self._shards))
+            .with_output_types(tuple[int, bytes], origins=Origin)
+            .with_outputs("origins", main="sums")
+        )
+        sums = summed.sums  # (item shard, packed sums)
+        if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
+            every = bounded.pipeline | "EveryShard" >> beam.Create(
+                [(shard, b"") for shard in range(self._shards)], reshuffle=False
+            )
+            sums = (sums, every) | "WithEveryShard" >> beam.Flatten()
+        if self._named is not None:
+            named = self._named | "ZeroSums" >> beam.FlatMap(_zero_sums, self._shards).with_output_types(
+                tuple[int, bytes]
+            )
+            sums = (sums, named) | "WithNamed" >> beam.Flatten()
+        merged = (
+            sums
+            | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
+            | "Merge"
+            >> beam.ParDo(_Merge(noise, self._item_type, self._shards), plan)
+            .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
+            .with_outputs("digests", main="histogram")
+        )
+        empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), 0.0)
+        every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
+            [(partition, to_ipc(empty)) for partition in range(partitions)], reshuffle=False
+        )
+        released = merged.histogram | "AddNoise" >> beam.ParDo(
+            _AddNoise(noise, partitions), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
+        ).with_output_types(tuple[int, bytes])
+        # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
+        # step can reach no consumer twice. Nothing may be taken from `released` itself.
+        counts = (
+            (released, every_partition)
+            | "WithEveryPartition" >> beam.Flatten()
+            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
+            | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
+        )
+        if self._partitions is not None:
+            return counts
+        return counts | "ToRows" >> ToRows(count_row(self._item_type))
+
+
+class _NoiseKey:
+    """Where a noise step's randomness comes from; the subkey is derived on the worker, from the key that it fetches there."""
+
+    def __init__(self, domain: Names | None, release: Release, label: str) -> None:
+        self.domain = domain
+        self._release, self._label = release, label
+
+    def fetched(self) -> Callable[[NoisePlan], bytes]:
+        """Fetches the key, and gives what derives the step's subkey for a plan."""
+        key = self._release.key_source.fetch()
+        return functools.cache(lambda plan: noise_subkey(key, self._release.id, self._label, plan, self.domain))
+
+
+class _SumByItem(beam.DoFn):
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from sum_items(batch, self._shards)
+
+
+class _Merge(beam.DoFn):
+    """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
+
+    def __init__(self, noise: _NoiseKey, item_type: type, shards: int) -> None:
+        self._noise = noise
+        self._item_type = item_type
+        self._shards = shards
+
+    def setup(self) -> None:
+        self._subkey = self._noise.fetched()
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]], decided: NoisePlan | Planned
+    ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        shard, chunks = group
+        subkey = self._subkey(_plan(decided))
+        held = [chunk for chunk in chunks if chunk]
+        histogram = None
+        if held:
+            histogram, digest = merge_sums(held, subkey, self._item_type)
+            yield beam.pvalue.TaggedOutput("digests", digest)
+        if self._noise.domain is not None:
+            histogram = with_absent(histogram, in_shard(self._noise.domain, shard, self._shards), subkey)
+        if histogram is not None:
+            yield to_ipc(histogram)
+
+
+class _AddNoise(beam.DoFn):
+    def __init__(self, noise: _NoiseKey, partitions: int) -> None:
+        self._noise = noise
+        self._partitions = partitions
+
+    def setup(self) -> None:
+        self._subkey = self._noise.fetched()
+
+    def process(
+        self, histogram: bytes, decided: NoisePlan | Planned, digests: list[int], origins: list[Origin]
+    ) -> Iterator[tuple[int, bytes]]:
+        plan = _plan(decided)
+        evidence = Evidence.of(digests, origins)
+        evidence.check(plan.bound)
+        counts = add_noise(from_ipc(histogram), plan, self._subkey(plan), evidence)
+        yield from by_partition(counts, self._partitions)
+
+
+def _plan(decided: NoisePlan | Planned) -> NoisePlan:
+    return decided if isinstance(decided, NoisePlan) else decided.plan
+
+
+def _zero_sums(partition: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
+    _, named = partition
+    return zero_sums(named.column("item"), shards)
+
+
+def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return partition, sorted_counts(chunks)

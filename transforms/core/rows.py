@@ -1,0 +1,198 @@
+"""The rows that transforms give. (No postponed annotations here: Beam derives the schemas from the types.)"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+
+
+class ToRows(beam.PTransform):
+    """(partition, record batch) -> rows of this type, whose fields are columns of the batch."""
+
+    def __init__(self, row: Any) -> None:
+        super().__init__()
+        self._row = row
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        return batches | "Split" >> beam.FlatMap(_rows, self._row).with_output_types(self._row)
+
+
+def _rows(partition: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
+    _, batch = partition
+    return map(row, *(batch.column(name).to_pylist() for name in row._fields))
+
+
+class NoisyCount(NamedTuple):
+    """A released count of an item named by a string; `stddev` is that of the noise alone."""
+
+    item: str
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+
+
+class NoisyIntCount(NamedTuple):
+    """A released count of an item that is an integer; `stddev` is that of the noise alone."""
+
+    item: int
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+
+
+beam.coders.registry.register_coder(NoisyCount, beam.coders.RowCoder)
+beam.coders.registry.register_coder(NoisyIntCount, beam.coders.RowCoder)
+
+
+def count_row(item_type: type) -> type:
+    """The type of a count's row."""
+    return NoisyIntCount if item_type is int else NoisyCount
+
+
+class NamedItem(NamedTuple):
+    """An item, a string, that may be named."""
+
+    item: str
+
+
+class NamedIntItem(NamedTuple):
+    """An item, an integer, that may be named."""
+
+    item: int
+
+
+beam.coders.registry.register_coder(NamedItem, beam.coders.RowCoder)
+beam.coders.registry.register_coder(NamedIntItem, beam.coders.RowCoder)
+
+
+class ItemProbability(NamedTuple):
+    """The probability of an item named by a string; `error` is how far off it is to be expected, on average."""
+
+    item: str
+    probability: float
+    error: float
+
+
+class IntItemProbability(NamedTuple):
+    """The probability of an item that is an integer; `error` is how far off it is to be expected, on average."""
+
+    item: int
+    probability: float
+    error: float
+
+
+beam.coders.registry.register_coder(ItemProbability, beam.coders.RowCoder)
+beam.coders.registry.register_coder(IntItemProbability, beam.coders.RowCoder)
+
+
+class RankedItem(NamedTuple):
+    """An item named by a string, and its rank by the number of its users; ranks begin at 1."""
+
+    rank: int
+    item: str
+
+
+class RankedIntItem(NamedTuple):
+    """An item that is an integer, and its rank by the number of its users; ranks begin at 1."""
+
+    rank: int
+    item: int
+
+
+beam.coders.registry.register_coder(RankedItem, beam.coders.RowCoder)
+beam.coders.registry.register_coder(RankedIntItem, beam.coders.RowCoder)
+
+
+class SampledCount(NamedTuple):
+    """An item named by a string: the estimate of its users, the estimate's standard deviation, and its sampled users."""
+
+    item: str
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+    sampled: int
+
+
+class SampledIntCount(NamedTuple):
+    """An item that is an integer: the estimate of its users, the estimate's standard deviation, and its sampled users."""
+
+    item: int
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+    sampled: int
+
+
+class QuantileValue(NamedTuple):
+    """A quantile of numbers; `rank_stddev` is the standard deviation of the rank of the value, as a share of all users."""
+
+    quantile: float
+    value: float
+    rank_stddev: float
+
+
+class QuantileTime(NamedTuple):
+    """A quantile of dates or times, as ISO 8601 text in UTC; `rank_stddev` as for `QuantileValue`."""
+
+    quantile: float
+    value: str
+    rank_stddev: float
+
+
+class RangeCount(NamedTuple):
+    """The estimated number of users with a value in low <= x < high, and its standard deviation."""
+
+    low: float
+    high: float
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+
+
+class RangeTimeCount(NamedTuple):
+    """The same for dates or times, as ISO 8601 text in UTC."""
+
+    low: str
+    high: str
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    stddev: float
+
+
+for _row in (SampledCount, SampledIntCount, QuantileValue, QuantileTime, RangeCount, RangeTimeCount):
+    beam.coders.registry.register_coder(_row, beam.coders.RowCoder)
+
+
+class ItemsWithCount(NamedTuple):
+    """So many items have this count; `error` is by how much the counts of these items are off in sum, about."""
+
+    count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    items: int
+    error: float
+
+
+class ShapeProperty(NamedTuple):
+    """A number that says something of a whole shape; `stddev` is that of the noise alone."""
+
+    property: str
+    value: float
+    stddev: float
+
+
+beam.coders.registry.register_coder(ItemsWithCount, beam.coders.RowCoder)
+beam.coders.registry.register_coder(ShapeProperty, beam.coders.RowCoder)
+
+
+class ToShapeRows(beam.PTransform):
+    """Record batch -> `row`s of it; with `partitions` (k, record batch) for each k, with all rows in the first."""
+
+    def __init__(self, row: type, partitions: int | None = None) -> None:
+        super().__init__()
+        self._row, self._partitions = row, partitions
+
+    def expand(self, batch: beam.PCollection) -> beam.PCollection:
+        every = batch | "InFirst" >> beam.FlatMap(_in_first, self._partitions or 1).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
+        return every if self._partitions is not None else every | ToRows(self._row)
+
+
+def _in_first(batch: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    yield 0, batch
+    for partition in range(1, partitions):
+        yield partition, batch.slice(0, 0)

@@ -1,0 +1,77 @@
+"""`Values`: the way in for numbers, dates and times. Rows of many kinds become batches of (user, leaf of a public grid)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.utils.timestamp import Timestamp
+
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, column_of
+from headcount.mechanisms.batches.shards import CONTRIBUTIONS
+from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.sampled.axis import Axis, leaf_column, value_column
+from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.transforms.core.contributions import ContributionBatch, _Columns, _ToBatches, check_whole
+
+
+class Values(beam.PTransform):
+    """Turns rows with a user and a value into contributions whose items are the numbers of leaves.
+
+    Rows are those of `Contributions`, with values in place of items: numbers, or dates or times as the axis says, or texts of
+    these. Values outside the grid count as its ends. Null users, null values and NaN are refused unless `drop_null`.
+    """
+
+    def __init__(self, axis: Axis, leaves: Leaves, user: str, value: str, drop_null: bool = False) -> None:
+        super().__init__()
+        self._axis, self._leaves = axis, leaves
+        self._columns = _Columns(user, value, None, drop_null, MAX_ITEM_BYTES)
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
+        check_whole(rows)
+        columns = self._columns
+        if rows.element_type is ContributionBatch:  # whose columns have other names by now
+            columns = dataclasses.replace(columns, user="user", item="item")
+        return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(columns, self._axis, self._leaves)).with_output_types(
+            ContributionBatch
+        )
+
+
+class _ToLeaves(_ToBatches):
+    """Does what `Contributions` does, with each value's leaf as the item."""
+
+    def __init__(self, columns: _Columns, axis: Axis, leaves: Leaves) -> None:
+        super().__init__(columns)
+        self._axis, self._leaves = axis, leaves
+
+    def _append(self, row: Any, kind: str) -> None:
+        try:
+            super()._append(row, kind)
+        except InputError:
+            c = self._columns
+            raise InputError(
+                f"a row has not the fields {c.user!r} and {c.item!r}, and nothing else that counts; name them by user= and "
+                "value=, or give (user, value) tuples"
+            ) from None
+
+    def _flush(self) -> pa.RecordBatch:
+        place = self._place({})
+        user = column_of(self._users, place.user, place)
+        if any(isinstance(each, Timestamp) for each in self._items):  # as Beam's schemas hold times
+            self._items = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in self._items]
+        value = value_column(self._items, place.item, place)
+        self._users, self._items, self._counts = [], [], []
+        return self._batch(user, value, None, place)
+
+    def _from_arrow(self, data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+        metadata = dict(data.schema.metadata or {})
+        metadata.pop(CONTRIBUTIONS, None)  # checked already, but its items are values
+        return super()._from_arrow(data.replace_schema_metadata(metadata))
+
+    def _batch(self, user: pa.Array, item: pa.Array, count: pa.Array | None, place: Place) -> pa.RecordBatch:
+        c = self._columns
+        leaf = leaf_column(item, self._axis, self._leaves, c.item, c.drop_null, place)
+        return super()._batch(user, leaf, None, place)
