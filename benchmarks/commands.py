@@ -1,6 +1,6 @@
 """Speed and memory of every command beside `headcount histogram`, on one log and in one run.
 
-    python benchmarks/commands.py --rows 10000000 --items 1000000 --commands release partitions sips
+    python benchmarks/commands.py --rows 10000000 --items 1000000 --commands count-release partitions sips
 
 Every job is a process of its own, start-up included, and they take turns, so that a busy machine slows all of them. The shown
 time is the least of the repeats; ratios are those of the times shown, against the histogram with the bound that the command's
@@ -19,15 +19,15 @@ BUDGET = "--epsilon 1 --delta 1e-8"
 
 # The words of each command, the histogram's bound that it is compared with, and how many times that it may take.
 COMMANDS: dict[str, tuple[str, int, float]] = {
-    "release": (f"release {BUDGET}", 10, 2),
-    "release, noise reduced": (f"release {BUDGET} --noise-reduction", 10, 2),
+    "count-release": (f"count-release {BUDGET}", 10, 2),
+    "count-release, noise reduced": (f"count-release {BUDGET} --noise-reduction", 10, 2),
     "top": (f"top --k 100 {BUDGET}", 10, 2),
-    "partitions": (f"partitions {BUDGET} --strategy weighted-gaussian --items-per-user 10", 10, 2),
-    "sips": (f"partitions {BUDGET} --strategy sips --items-per-user 10", 10, 4),
+    "partitions": (f"partitions {BUDGET} --strategy weighted-gaussian --max-items 10", 10, 2),
+    "sips": (f"partitions {BUDGET} --strategy sips --max-items 10", 10, 4),
     "partitions, auto": (f"partitions {BUDGET}", 10, 4),
     "sampled": (f"sampled {BUDGET}", 1, 1.2),
     "shape": ("shape --epsilon 1 --domain-size 1000000", 1, 1.3),
-    "plume": (f"plume {BUDGET} --items-per-user 10", 10, 4),
+    "plume": (f"plume {BUDGET} --max-items 10", 10, 4),
 }
 
 

@@ -86,7 +86,7 @@ def main() -> None:
         ways = [auto.choice.candidates[k] for k in drawn]
         chosen = [ChosenStrategy(way.strategy, way.items) for way in ways]
         found = [named(shard, auto.decided(each).rounds, random) for each in chosen]
-        often, _ = Counter((each.strategy, each.items_per_user) for each in chosen).most_common(1)[0]
+        often, _ = Counter((each.strategy, each.max_items) for each in chosen).most_common(1)[0]
         lines.append(_line(name, f"auto ({often[0]})", often[1], found))
         ratio = np.mean(found) / best
         print(f"{'PASS' if ratio >= BAR else 'FAIL'}  {name}: auto names {ratio:.3f} of the best by hand (bar {BAR})")
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def _line(name: str, strategy: str, items: int, found: list[int]) -> dict[str, str]:
-    line = {"data": name, "strategy": strategy, "items_per_user": str(items), "mean": f"{np.mean(found):.1f}"}
+    line = {"data": name, "strategy": strategy, "max_items": str(items), "mean": f"{np.mean(found):.1f}"}
     line["stddev"] = f"{np.std(found):.1f}"
     print("  ".join(f"{value:>24}" for value in line.values()), flush=True)
     return line

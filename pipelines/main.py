@@ -27,10 +27,10 @@ from headcount.pipelines.jobs.signals import Stopped
 # Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {
     "histogram": "headcount.pipelines.commands.histogram:COMMAND",
-    "bound": "headcount.pipelines.commands.choose_bound:COMMAND",
-    "count": "headcount.pipelines.commands.total:COMMAND",
+    "choose-bound": "headcount.pipelines.commands.choose_bound:COMMAND",
+    "total": "headcount.pipelines.commands.total:COMMAND",
     "plume": "headcount.pipelines.commands.plume:COMMAND",
-    "release": "headcount.pipelines.commands.count_release:COMMAND",
+    "count-release": "headcount.pipelines.commands.count_release:COMMAND",
     "top": "headcount.pipelines.commands.top:COMMAND",
     "partitions": "headcount.pipelines.commands.partitions:COMMAND",
     "shape": "headcount.pipelines.commands.shape.release:COMMAND",

@@ -31,7 +31,7 @@ def chosen_items(items: int) -> str:
     each = "for one of its items" if items == 1 else f"for each of at most {items:,} of its items"
     return (
         f"each user counts once {each}, chosen at random: all numbers are of these alone, not of all that users have "
-        "(see --items-per-user)"
+        "(see --max-items)"
     )
 
 

@@ -36,7 +36,7 @@ class DebiasedCount(beam.PTransform):
         self,
         budget: Budget,
         items: str | int | Iterable[str] | Iterable[int],
-        cap: int,
+        max_per_item: int,
         users: int | None = None,
         users_share: float | None = None,
         max_items: int | None = None,
@@ -52,7 +52,7 @@ class DebiasedCount(beam.PTransform):
         self.plan = debiased_count(
             budget,
             items,
-            cap,
+            max_per_item,
             users,
             users_share,
             max_items,

@@ -48,7 +48,7 @@ class SelectPartitions(beam.PTransform):
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names; how often an item occurs
     plays no part, and is not told. The strategies "laplace", "gaussian", "truncated-geometric" (the best for one item per
     user), "weighted-gaussian", "weighted-laplace" and "sips" (`rounds` of weighted-gaussian on what is not named yet, which
-    names the most on large data) look at no more than `items_per_user` items of each user. With "auto", strategy and items per
+    names the most on large data) look at no more than `max_items` items of each user. With "auto", strategy and items per
     user are chosen privately, which takes a twentieth of epsilon. The result is `NamedItem` rows (`NamedIntItem` with
     `item_type=int`), or with `partitions=N` one element (k, record batch with the column `item`) for each k < N, sorted. Rows
     or `Contributions` go in.
@@ -58,7 +58,7 @@ class SelectPartitions(beam.PTransform):
         self,
         budget: Budget,
         strategy: str = "auto",
-        items_per_user: int | None = None,
+        max_items: int | None = None,
         rounds: int = SIPS_ROUNDS,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
@@ -70,15 +70,15 @@ class SelectPartitions(beam.PTransform):
         relation = Relation.parse(relation)
         self.selection: Selection | AutoSelection
         if strategy == "auto":
-            if items_per_user is not None:
+            if max_items is not None:
                 raise ParameterError(
-                    f"items_per_user = {items_per_user!r} is for a strategy that is given: leave it out, or name the strategy"
+                    f"max_items = {max_items!r} is for a strategy that is given: leave it out, or name the strategy"
                 )
             self.selection = auto_partitions(budget, rounds, relation, item_type)
         else:
-            if items_per_user is None:
-                raise ParameterError(f"the strategy {strategy!r} needs items_per_user, how many items of a user count")
-            self.selection = select_partitions(budget, strategy, items_per_user, rounds, relation, item_type)
+            if max_items is None:
+                raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
+            self.selection = select_partitions(budget, strategy, max_items, rounds, relation, item_type)
         self._release, self._shards, self._partitions = release, check_shards(shards), partitions
         self._with_decision = False
 
@@ -236,7 +236,7 @@ class _Bound(beam.DoFn):
             shard = shard.without_items(pa.concat_arrays([names.column("item") for _, names in named]))
         subkeys = step_subkeys(self._key, self._release.id, self._label, each.steps)
         # How users were bounded is part of where the batch comes from: differently bounded shards never meet in one noise step.
-        where = f"{self._label} at {each.items_per_user}, {each.weights}"
+        where = f"{self._label} at {each.max_items}, {each.weights}"
         yield bound_shard(shard, each.steps, subkeys, provenance(where, self._release.id, self._shards)).to_batch(
             number
         )

@@ -31,8 +31,8 @@ class Plume(beam.PTransform):
     """How many users have each item, for items that are not known before: named first, then counted.
 
     Guarantee: user-level delta-approximate rho-zCDP under `relation`; a `Budget` is converted, with half of its delta. Each
-    user has a part in naming with a uniform sample of at most `items_per_user` of its items, and counts for at most
-    `counted_items_per_user` of the named ones (default: as many); "auto" chooses both privately. Naming takes the share `alpha`
+    user has a part in naming with a uniform sample of at most `max_items` of its items, and counts for at most
+    `max_counted_items` of the named ones (default: as many); "auto" chooses both privately. Naming takes the share `alpha`
     of rho, by the strategy `selection`: "gaussian", "weighted-gaussian" or "sips". With `relative_error` r, noisy counts below
     (2 + r) / r standard deviations are left out. The result is as for `UnboundedHistogram`.
     """
@@ -40,8 +40,8 @@ class Plume(beam.PTransform):
     def __init__(
         self,
         budget: Zcdp | Budget,
-        items_per_user: int | Literal["auto"] = "auto",
-        counted_items_per_user: int | Literal["auto"] | None = None,
+        max_items: int | Literal["auto"] = "auto",
+        max_counted_items: int | Literal["auto"] | None = None,
         alpha: float = 0.5,
         selection: str = "gaussian",
         relative_error: float | None = None,
@@ -53,9 +53,7 @@ class Plume(beam.PTransform):
     ) -> None:
         super().__init__()
         relation = Relation.parse(relation)
-        self.plan = plume(
-            budget, items_per_user, counted_items_per_user, alpha, selection, relative_error, relation, item_type
-        )
+        self.plan = plume(budget, max_items, max_counted_items, alpha, selection, relative_error, relation, item_type)
         self._release, self._shards, self._partitions = release, check_shards(shards), partitions
         self._with_decision = False
 

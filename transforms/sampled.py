@@ -122,7 +122,7 @@ class SampledHistogram(_Items):
     """How many users have each item, for items that are not known before, from a sample and without noise (paper 001).
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts once for each of at most
-    `items_per_user` of its items, a uniform choice, with a coin of its own for each; an item is shown if as many users as the
+    `max_items` of its items, a uniform choice, with a coin of its own for each; an item is shown if as many users as the
     threshold were sampled, or more. Rate and threshold are chosen so that an item of few users is shown with
     probability 0.95 (`objective="w95"`) or 0.5 ("w50"). An item that nobody has cannot appear. The result is `SampledCount`
     rows (`SampledIntCount` with `item_type=int`), or with `partitions=N` one element (k, record batch) for each k < N, sorted
@@ -132,7 +132,7 @@ class SampledHistogram(_Items):
     def __init__(
         self,
         budget: Budget,
-        items_per_user: int = 1,
+        max_items: int = 1,
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
@@ -142,13 +142,13 @@ class SampledHistogram(_Items):
         sample: str | None = None,
     ) -> None:
         super().__init__(release, shards, partitions, sample)
-        self.plan = sampled_histogram(budget, items_per_user, objective, Relation.parse(relation), item_type)
+        self.plan = sampled_histogram(budget, max_items, objective, Relation.parse(relation), item_type)
 
 
 class HeavyHitters(_Items):
     """The items that a share `phi` of all `users` have, with the estimates of their users (paper 001).
 
-    Guarantee and result are those of `SampledHistogram` with the same budget, `items_per_user`, objective and relation: of the
+    Guarantee and result are those of `SampledHistogram` with the same budget, `max_items`, objective and relation: of the
     same sample less is shown. On the same collection and with the same `release`, both, and any number of shares,
     together cost no more than one of them. `users` is public (needed under REPLACE), and never the exact number of the data's
     users; or None: then they are counted, by `users_share` of epsilon (default: a tenth), and the sample is that of the rest.
@@ -159,7 +159,7 @@ class HeavyHitters(_Items):
         budget: Budget,
         phi: float,
         users: int | None = None,
-        items_per_user: int = 1,
+        max_items: int = 1,
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
@@ -171,7 +171,7 @@ class HeavyHitters(_Items):
     ) -> None:
         super().__init__(release, shards, partitions, sample)
         self.plan = heavy_hitters(
-            budget, phi, users, items_per_user, objective, Relation.parse(relation), item_type, users_share
+            budget, phi, users, max_items, objective, Relation.parse(relation), item_type, users_share
         )
 
 

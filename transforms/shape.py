@@ -105,7 +105,7 @@ class AnonymizedHistogram(_OfShape):
     """How many items have which number of users, without saying which items these are (paper 002).
 
     Guarantee: user-level epsilon-differential privacy under `relation`. Each user counts once for each of at most
-    `items_per_user` of its items, a uniform choice. `domain_size` is public: how many items there could be, or a number
+    `max_items` of its items, a uniform choice. `domain_size` is public: how many items there could be, or a number
     that the distinct items will not exceed (of more, the largest are kept); or else `buckets`, about four for each user,
     into which items are hashed. The `mode` "central" sorts counts before the noise and is by far the most accurate; "l1" is
     the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. Of the noisy cells of
@@ -121,7 +121,7 @@ class AnonymizedHistogram(_OfShape):
         domain_size: int | None = None,
         buckets: int | None = None,
         mode: ShapeMode = "auto",
-        items_per_user: int = 1,
+        max_items: int = 1,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
@@ -130,7 +130,7 @@ class AnonymizedHistogram(_OfShape):
     ) -> None:
         super().__init__(release, shards, partitions)
         relation = Relation.parse(relation)
-        self.plan = shape_histogram(budget, domain_size, buckets, mode, items_per_user, relation, estimate)
+        self.plan = shape_histogram(budget, domain_size, buckets, mode, max_items, relation, estimate)
         self._questions: tuple[Question, ...] = ()
 
     def guarantee(self) -> Guarantee:
@@ -158,7 +158,7 @@ class _Property(_OfShape):
         samples: int | None,
         domain_size: int | None,
         buckets: int | None,
-        items_per_user: int,
+        max_items: int,
         relation: Relation | str,
         release: Release | None,
         shards: int | None,
@@ -174,11 +174,11 @@ class _Property(_OfShape):
                     f"domain_size = {domain_size!r} and buckets = {buckets!r} are for mode 'shape', got mode 'central': leave "
                     "them out, or take mode 'shape'"
                 )
-            self.plan = central_property(budget, question, samples, items_per_user, relation)
+            self.plan = central_property(budget, question, samples, max_items, relation)
         elif mode == "shape":
             if samples is not None:
                 raise ParameterError(f"samples = {samples!r} is for mode 'central': a shape tells its own number")
-            shape = shape_histogram(budget, domain_size, buckets, "auto", items_per_user, relation)
+            shape = shape_histogram(budget, domain_size, buckets, "auto", max_items, relation)
             self.plan = ShapeProperties(shape, (question,))
         else:
             raise ParameterError(f"mode must be 'central' or 'shape', got {mode!r}")
@@ -209,7 +209,7 @@ class _Property(_OfShape):
 class Entropy(_Property):
     """The Shannon entropy, in nats, of the distribution that users' items are samples of.
 
-    Guarantee: user-level epsilon-differential privacy under `relation`; each user has at most `items_per_user` of its items
+    Guarantee: user-level epsilon-differential privacy under `relation`; each user has at most `max_items` of its items
     in it, a uniform choice. In mode "central" noise is added to the exact estimate, which is the most accurate; the number
     of `samples`, users' items in all, is public (never counted from the data) or is counted with a tenth of epsilon. In mode
     "shape" it follows from an `AnonymizedHistogram` with `domain_size` or `buckets`. By the estimator `kind`: "plug-in",
@@ -226,7 +226,7 @@ class Entropy(_Property):
         samples: int | None = None,
         domain_size: int | None = None,
         buckets: int | None = None,
-        items_per_user: int = 1,
+        max_items: int = 1,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
@@ -240,7 +240,7 @@ class Entropy(_Property):
             samples,
             domain_size,
             buckets,
-            items_per_user,
+            max_items,
             relation,
             release,
             shards,
@@ -268,7 +268,7 @@ class SupportSize(_Property):
         samples: int | None = None,
         domain_size: int | None = None,
         buckets: int | None = None,
-        items_per_user: int = 1,
+        max_items: int = 1,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
@@ -282,7 +282,7 @@ class SupportSize(_Property):
             samples,
             domain_size,
             buckets,
-            items_per_user,
+            max_items,
             relation,
             release,
             shards,
@@ -311,7 +311,7 @@ class SupportCoverage(_Property):
         samples: int | None = None,
         domain_size: int | None = None,
         buckets: int | None = None,
-        items_per_user: int = 1,
+        max_items: int = 1,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
@@ -325,7 +325,7 @@ class SupportCoverage(_Property):
             samples,
             domain_size,
             buckets,
-            items_per_user,
+            max_items,
             relation,
             release,
             shards,

@@ -1,11 +1,11 @@
 """Plume (Amin, Gillenwater, Joseph, Kulesza, Vassilvitskii, 2022): name items first, then count the named ones (paper 003).
 
-Items are named by rounds of selection (`partitions`), in which each user has a part with `items_per_user` of its items. Then
-all rows of the named items come back, each user counts for `counted_items_per_user` of them, a uniform choice, and every
+Items are named by rounds of selection (`partitions`), in which each user has a part with `max_items` of its items. Then
+all rows of the named items come back, each user counts for `max_counted_items` of them, a uniform choice, and every
 named item gets the number of its users with Gaussian noise. Naming takes the share alpha of rho, and all of delta.
 
 Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore the (epsilon, delta) that `guarantee()`
-states. Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = counted_items_per_user
+states. Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items
 counts by at most 1 each (2m' if a user is replaced, half of them down), and discrete Gaussian noise of sigma on the integers
 costs the squared distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
 
@@ -86,7 +86,7 @@ class PlumePlan:
 
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
-        return {"chosen": {"items_per_user": self.counted}}
+        return {"chosen": {"max_items": self.counted}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +98,8 @@ class PlumeRelease:
 
     zcdp: Zcdp
     promise: Budget
-    items_per_user: int | None
-    counted_items_per_user: int | None
+    max_items: int | None
+    max_counted_items: int | None
     alpha: Fraction
     selection: str
     relative_error: Fraction | None
@@ -141,7 +141,7 @@ class PlumeRelease:
 
     def plan(self, chosen: ChosenBound | None = None) -> PlumePlan:
         """All numbers, for the bounds that are given or chosen."""
-        items, counted = self.items_per_user, self.counted_items_per_user
+        items, counted = self.max_items, self.max_counted_items
         if chosen is not None:
             items = counted = chosen.bound
         if items is None or counted is None:
@@ -189,7 +189,7 @@ class PlumeRelease:
 
     def _parts(self) -> tuple[Zcdp | None, Zcdp]:
         """What a choice may cost, and the rest."""
-        if self.items_per_user is not None:
+        if self.max_items is not None:
             return None, self.zcdp
         costs, rest = self.zcdp.split(CHOICE_SHARE, 1 - CHOICE_SHARE, delta=(0, 1))
         return costs, rest
@@ -229,29 +229,29 @@ def counted_steps(counted: int) -> tuple[Step, ...]:
 
 def plume(
     budget: Zcdp | Budget,
-    items_per_user: int | Literal["auto"] = "auto",
-    counted_items_per_user: int | Literal["auto"] | None = None,
+    max_items: int | Literal["auto"] = "auto",
+    max_counted_items: int | Literal["auto"] | None = None,
     alpha: float = 0.5,
     selection: str = "gaussian",
     relative_error: float | None = None,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> PlumeRelease:
-    """Plume, with at most `items_per_user` items of a user in naming, and `counted_items_per_user` in counting.
+    """Plume, with at most `max_items` items of a user in naming, and `max_counted_items` in counting.
 
     The budget is a `Zcdp`, or a `Budget`, of which half of delta goes to naming and half to the conversion. By default the
     second bound is as the first, and "auto" chooses both. `selection` is "gaussian", "weighted-gaussian" or "sips".
     """
     zcdp, promise = zcdp_for_names(budget)
     arrow_type(item_type)
-    if counted_items_per_user is None:
-        counted_items_per_user = items_per_user
-    items = _given("items_per_user", items_per_user)
-    counted = _given("counted_items_per_user", counted_items_per_user)
+    if max_counted_items is None:
+        max_counted_items = max_items
+    items = _given("max_items", max_items)
+    counted = _given("max_counted_items", max_counted_items)
     if (items is None) != (counted is None):
         raise ParameterError(
-            f"items_per_user and counted_items_per_user are chosen together, got {items_per_user!r} and "
-            f"{counted_items_per_user!r}: give both, or 'auto' for both"
+            f"max_items and max_counted_items are chosen together, got {max_items!r} and "
+            f"{max_counted_items!r}: give both, or 'auto' for both"
         )
     error = None if relative_error is None else _fraction("relative_error", relative_error, 10)
     made = PlumeRelease(

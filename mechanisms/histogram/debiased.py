@@ -1,7 +1,7 @@
 """Totals of given items with the bias of the cap taken out (paper 000, Algorithm 5 and its extension to several items).
 
-Each user counts with at most `cap` events of an item, and the capped total S gets noise. If users' counts are Poisson of
-mean l, then S is about n h(l), where n is the number of *all* users and h(l) = E min(Poisson(l), cap); so n h^-1(S / n)
+Each user counts with at most `max_per_item` events of an item, and the capped total S gets noise. If users' counts are Poisson
+of mean l, then S is about n h(l), where n is the number of *all* users and h(l) = E min(Poisson(l), cap); so n h^-1(S / n)
 estimates the total without the cap. This is post-processing, and costs no privacy.
 
 Guarantee: the results are (epsilon, delta)-differentially private for the relation, per user. Where n is not given it is
@@ -62,7 +62,7 @@ class CountPlan:
 
     items: Names
     item_type: type
-    cap: int
+    max_per_item: int
     max_items: int
     largest_mean: float
     noise: NoisePlan
@@ -74,7 +74,7 @@ class CountPlan:
     @property
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user's contribution to the capped totals."""
-        return (LimitItemsStep(self.max_items), LimitPerItemStep(self.cap))
+        return (LimitItemsStep(self.max_items), LimitPerItemStep(self.max_per_item))
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -84,7 +84,7 @@ class CountPlan:
         else:
             users = MechanismStep("number of users", 0.0, 0.0, {"public": self.users})
         steps = (
-            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": f"{self.cap} events {where}"}),
+            MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": f"{self.max_per_item} events {where}"}),
             MechanismStep.of_plan("noise", self.noise),
             users,
             MechanismStep("debiasing", 0.0, 0.0, {"by": "Poisson counts", "largest mean per user": self.largest_mean}),
@@ -115,11 +115,11 @@ class CountPlan:
         """
         users = max(users, 1)
         capped = np.asarray(counts.column("count")) / users
-        mean = uncapped_mean(capped, self.cap, self.largest_mean)
-        slope = np.maximum(capped_slope(mean, self.cap), 1e-100)  # never 0; so small, the limit holds anyway
+        mean = uncapped_mean(capped, self.max_per_item, self.largest_mean)
+        slope = np.maximum(capped_slope(mean, self.max_per_item), 1e-100)  # never 0; so small, the limit holds anyway
         users_stddev = self.users.stddev if isinstance(self.users, NoisePlan) else 0.0
         by_total = np.asarray(counts.column("stddev")) / slope
-        by_users = users_stddev * (mean - capped_mean(mean, self.cap) / slope)
+        by_users = users_stddev * (mean - capped_mean(mean, self.max_per_item) / slope)
         stddev = np.minimum(np.hypot(by_total, by_users), users * self.largest_mean / 2)
         columns = {"item": counts.column("item"), "count": pa.array(users * mean), "stddev": pa.array(stddev)}
         return pa.RecordBatch.from_pydict(columns)
@@ -128,7 +128,7 @@ class CountPlan:
 def debiased_count(
     budget: Budget,
     items: str | int | Iterable[str] | Iterable[int],
-    cap: int,
+    max_per_item: int,
     users: int | None = None,
     users_share: float | None = None,
     max_items: int | None = None,
@@ -139,13 +139,13 @@ def debiased_count(
 ) -> CountPlan:
     """Algorithm 5: the totals of one or more given items, with the bias of the cap taken out.
 
-    Each user counts with at most `cap` events of an item, and with `max_items` of the items (default: all of them), a
+    Each user counts with at most `max_per_item` events of an item, and with `max_items` of the items (default: all of them), a
     uniform choice. `users` is the number of all users if it is public; else it is counted, by `users_share` of epsilon. An
     estimated mean per user is at most `largest_mean` (default: twice the cap). 'auto' takes the noise of lower stddev.
     """
     check_budget(budget)
     names = public_domain([items] if isinstance(items, str | int) else items, item_type)
-    cap = check_bound("cap", cap)
+    max_per_item = check_bound("max_per_item", max_per_item)
     max_items = len(names) if max_items is None else min(check_bound("max_items", max_items), len(names))
     number: int | NoisePlan
     if users is None:
@@ -165,10 +165,10 @@ def debiased_count(
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
         number, part = int(users), budget
-    distance = Bound(l0=min(relation.users * max_items, len(names)), linf=cap)
-    mean = 2.0 * cap if largest_mean is None else _largest_mean(largest_mean)
+    distance = Bound(l0=min(relation.users * max_items, len(names)), linf=max_per_item)
+    mean = 2.0 * max_per_item if largest_mean is None else _largest_mean(largest_mean)
     plan = _quietest(part, distance, noise)
-    return CountPlan(names, item_type, cap, max_items, mean, plan, number, budget.epsilon, relation)
+    return CountPlan(names, item_type, max_per_item, max_items, mean, plan, number, budget.epsilon, relation)
 
 
 def capped_mean(mean: np.ndarray, cap: int) -> np.ndarray:

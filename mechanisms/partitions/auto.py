@@ -46,7 +46,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: the numbers of items per user that are looked at.
-ITEMS_PER_USER = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
+MAX_ITEMS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
 
 # Nor this: the part of the soft count of one round that sips gets.
 SIPS_WORTH = Fraction(4, 5)
@@ -61,11 +61,11 @@ class ChosenStrategy(NamedTuple):
     """The strategy and the items per user that were chosen; public, since the choice is paid for."""
 
     strategy: str
-    items_per_user: int
+    max_items: int
 
     def words(self) -> str:
         """The choice in one line."""
-        return f"chosen: {self.strategy} with at most {in_items(self.items_per_user)} of each user"
+        return f"chosen: {self.strategy} with at most {in_items(self.max_items)} of each user"
 
     def sections(self) -> Mapping[str, Any]:
         """The choice as a part of a report."""
@@ -184,7 +184,7 @@ def make_candidates(budget: Budget, relation: Relation) -> tuple[Candidate, ...]
     private whatever they are.
     """
     found = []
-    for items in ITEMS_PER_USER:
+    for items in MAX_ITEMS:
         counting = {name: _threshold(budget, name, items, relation) for name in ("truncated-geometric", "laplace")}
         counting["gaussian"] = _gaussian_threshold(budget, "gaussian", items, relation)
         lowest = min(counting, key=lambda name: counting[name])
@@ -282,7 +282,7 @@ class AutoSelection:
         """All that follows from the choice."""
         rest = self.choice.release_budget
         rounds = self.sips_rounds if chosen.strategy == "sips" else SIPS_ROUNDS
-        made = rounds_of(rest, chosen.strategy, chosen.items_per_user, rounds, self.relation)
+        made = rounds_of(rest, chosen.strategy, chosen.max_items, rounds, self.relation)
         return DecidedSelection(chosen, made, self._whole(*selection_steps(chosen.strategy, rest, made)))
 
     def run(

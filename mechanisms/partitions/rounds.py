@@ -63,33 +63,33 @@ _LAPLACE_STEPS = 2**10
 class Round:
     """One round of selection: how a user's items are kept and weighed, and the noise and threshold for that."""
 
-    items_per_user: int
+    max_items: int
     weights: Weights
     plan: NoisePlan
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """What is done to each user's items, those named before already taken away."""
-        return round_steps(self.items_per_user, self.weights)
+        return round_steps(self.max_items, self.weights)
 
 
-def round_steps(items_per_user: int, weights: Weights) -> tuple[Step, ...]:
+def round_steps(max_items: int, weights: Weights) -> tuple[Step, ...]:
     """Each distinct item once, a sample of them, and their weights."""
-    kept = (LimitPerItemStep(1), LimitItemsStep(items_per_user))
+    kept = (LimitPerItemStep(1), LimitItemsStep(max_items))
     return kept if weights == "count" else (*kept, WeighStep(weights))
 
 
-def bound_of(items_per_user: int, weights: Weights) -> Bound:
+def bound_of(max_items: int, weights: Weights) -> Bound:
     """What one user adds to a round at most."""
-    return promise_of(round_steps(items_per_user, weights), Bound(), "")
+    return promise_of(round_steps(max_items, weights), Bound(), "")
 
 
-def rounds_of(budget: Budget, strategy: str, items_per_user: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
+def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
     """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips alone."""
     if strategy not in STRATEGIES:
         raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
     weights = STRATEGIES[strategy]
-    items = _check_items(items_per_user, weights)
+    items = _check_items(max_items, weights)
     check_budget(budget)
     check_delta_for_names(budget.delta)
     if strategy == "sips":
@@ -192,7 +192,7 @@ def _sips_rate(budget: Budget, sigma: float, relation: Relation) -> float:
 
 
 def zcdp_rounds(
-    rho: float, delta: float, items_per_user: int, relation: Relation, selection: str = "gaussian"
+    rho: float, delta: float, max_items: int, relation: Relation, selection: str = "gaussian"
 ) -> tuple[Round, ...]:
     """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds.
 
@@ -208,7 +208,7 @@ def zcdp_rounds(
     zcdp = Zcdp(rho, delta)
     check_delta_for_names(zcdp.delta)
     weights = STRATEGIES[selection]
-    items = _check_items(items_per_user, weights)
+    items = _check_items(max_items, weights)
     budget = zcdp.to_budget(zcdp.delta)
     shares = _shares(SIPS_ROUNDS) if selection == "sips" else (1.0,)
     distance = relation.users * (items if weights == "count" else 1)
@@ -249,8 +249,8 @@ def check_rounds(rounds: object) -> int:
     return rounds
 
 
-def _check_items(items_per_user: object, weights: Weights) -> int:
-    items = check_bound("items_per_user", items_per_user)
+def _check_items(max_items: object, weights: Weights) -> int:
+    items = check_bound("max_items", max_items)
     if weights != "count" and items > MOST_ITEMS:
-        raise ParameterError(f"items_per_user must be at most {MOST_ITEMS} where items are weighed, got {items}")
+        raise ParameterError(f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}")
     return items

@@ -18,9 +18,9 @@ are public, so that the next one may leave them out; it draws its samples anew, 
 
 Interface for other modules:
 
-    Round(items_per_user, weights, plan)                                        one round as a value
-    rounds_of(budget, strategy, items_per_user, rounds, relation)               rounds that together are (epsilon, delta)
-    zcdp_rounds(rho, delta, items_per_user, relation, selection)                rounds that together are zCDP
+    Round(max_items, weights, plan)                                        one round as a value
+    rounds_of(budget, strategy, max_items, rounds, relation)               rounds that together are (epsilon, delta)
+    zcdp_rounds(rho, delta, max_items, relation, selection)                rounds that together are zCDP
     named_in_rounds(shard, rounds, release, label, item_type)                   the items that they name, sorted: without Beam
     transforms.partitions.NamedItems(rounds, release, shards, item_type, partitions)   the same on packed shards of users
 """
@@ -90,14 +90,14 @@ class Selection:
 def select_partitions(
     budget: Budget,
     strategy: str,
-    items_per_user: int,
+    max_items: int,
     rounds: int = SIPS_ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> Selection:
-    """The selection by a strategy that is given, with at most `items_per_user` items of each user in a round."""
+    """The selection by a strategy that is given, with at most `max_items` items of each user in a round."""
     arrow_type(item_type)
-    made = rounds_of(budget, strategy, items_per_user, rounds, relation)
+    made = rounds_of(budget, strategy, max_items, rounds, relation)
     return Selection(strategy, budget, made, relation, item_type)
 
 
@@ -121,7 +121,7 @@ _NOISE_IN_WORDS = {
 def selection_steps(strategy: str, budget: Budget, rounds: Sequence[Round]) -> tuple[MechanismStep, ...]:
     """The parts of the guarantee of these rounds; scales and thresholds are given round by round, in counts."""
     first, plans = rounds[0], [each.plan for each in rounds]
-    kept = {"a user adds at most": f"{in_items(first.items_per_user)}, {_WEIGHTS_IN_WORDS[first.weights]}"}
+    kept = {"a user adds at most": f"{in_items(first.max_items)}, {_WEIGHTS_IN_WORDS[first.weights]}"}
     scales = [float(plan.scale / 2**plan.grid) for plan in plans]
     limits = [float(plan.threshold_in_counts or 0) for plan in plans]
     details: dict[str, str | int | float] = {"strategy": strategy, "noise": _NOISE_IN_WORDS[first.plan.kind]}

@@ -77,7 +77,7 @@ def heavy_hitters(
     budget: Budget,
     phi: float,
     users: int | None = None,
-    items_per_user: int = 1,
+    max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
@@ -96,7 +96,7 @@ def heavy_hitters(
             raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        histogram = sampled_histogram(budget, items_per_user, objective, relation, item_type)
+        histogram = sampled_histogram(budget, max_items, objective, relation, item_type)
         least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, int(users)))
         return dataclasses.replace(histogram, name="HeavyHitters", least=least)
     if Relation.parse(relation) is Relation.REPLACE:
@@ -107,7 +107,7 @@ def heavy_hitters(
     own = _checked_share("users_share", USERS_SHARE if users_share is None else users_share)
     counted, rest = budget.split(own.numerator, own.denominator - own.numerator, delta=(0, 1))
     noise = calibrate_public_domain(counted, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
-    made = sampled_histogram(rest, items_per_user, objective, relation, item_type)
+    made = sampled_histogram(rest, max_items, objective, relation, item_type)
     fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     return CountedHitters(**fields | {"name": "HeavyHitters"}, phi=share, users=noise, epsilon=budget.epsilon)
 

@@ -1,7 +1,7 @@
 """Histograms without noise (paper 001): every user is sampled, and items that were not sampled often enough stay hidden.
 
 Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
-with at most `items_per_user` of its distinct items, a uniform choice, once each. An item's users are sampled with
+with at most `max_items` of its distinct items, a uniform choice, once each. An item's users are sampled with
 independent coins of probability p, and the item is shown iff theta of them or more were: what is shown is the true number
 of sampled users, so that nobody's item cannot appear. Coins are drawn per item and user; with one coin for all of a user's
 items the guarantee would fail (delta above 5e-4 where 5e-9 is claimed, for ten items). Only the sum of an item's coins
@@ -107,21 +107,21 @@ class SampledHistogram:
 
     name: str
     plan: SamplePlan
-    items_per_user: int
+    max_items: int
     least: int
     item_type: type
 
     def __post_init__(self) -> None:
-        if self.least < self.plan.threshold or self.items_per_user > self.plan.compositions:
+        if self.least < self.plan.threshold or self.max_items > self.plan.compositions:
             raise ParameterError(
                 f"a plan for {self.plan.compositions} items with the threshold {self.plan.threshold} does not hold for "
-                f"{self.items_per_user} items reported from {self.least} on"
+                f"{self.max_items} items reported from {self.least} on"
             )
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user's contribution: so many distinct items, each counted once."""
-        return one_each(self.items_per_user)
+        return one_each(self.max_items)
 
     @property
     def bound(self) -> Bound:
@@ -144,7 +144,7 @@ class SampledHistogram:
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """The subkey of the sample of that name. What is reported of it is no part of it."""
-        return sample_subkey(key, release_id, sample, self.plan, {"items": self.items_per_user})
+        return sample_subkey(key, release_id, sample, self.plan, {"items": self.max_items})
 
     def sampled_counts(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
         """All sums of the histogram as released rows, sorted by item."""
@@ -158,14 +158,14 @@ class SampledHistogram:
 
 def sampled_histogram(
     budget: Budget,
-    items_per_user: int = 1,
+    max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> SampledHistogram:
     """The number of users of each item, for items that come from the data, without noise."""
     arrow_type(item_type)
-    items = check_bound("items_per_user", items_per_user)
+    items = check_bound("max_items", max_items)
     plan = choose(budget, objective, relation, items)
     return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
 

@@ -1,7 +1,7 @@
 """Anonymized histograms (paper 002, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
 
 How many items are held by one user, by two, by three; which items these are is not said. Each user counts with at most
-`items_per_user` of its distinct items, a uniform choice, once each. There are `domain_size` cells, a public number: one for
+`max_items` of its distinct items, a uniform choice, once each. There are `domain_size` cells, a public number: one for
 each item that there could be.
 
 - mode "l1" (Algorithm 1): every cell gets noise, also those that nobody holds; from the noisy tally follows the most likely
@@ -13,7 +13,7 @@ each item that there could be.
   alone would publish the exact number of distinct items.
 
 Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at
-most items_per_user cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance
+most max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance
 of two histograms, nor does it to leave out the smallest: so all modes have the noise of the counts' own sensitivity, and if
 there are more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
 
@@ -122,7 +122,7 @@ class AnonymizedHistogram:
 
     name: str
     plan: NoisePlan
-    items_per_user: int
+    max_items: int
     domain_size: int
     mode: Mode
     estimate: Estimate = "auto"
@@ -136,7 +136,7 @@ class AnonymizedHistogram:
     @property
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user's contribution: so many distinct items, each counted once."""
-        return one_each(self.items_per_user)
+        return one_each(self.max_items)
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -180,7 +180,7 @@ def anonymized_histogram(
     budget: Budget,
     domain_size: int,
     mode: Mode = "l1",
-    items_per_user: int = 1,
+    max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
     estimate: Estimate = "auto",
 ) -> AnonymizedHistogram:
@@ -198,7 +198,7 @@ def anonymized_histogram(
             f"mode 'central' sorts the counts before the noise, and has an estimate of its own, got estimate {estimate!r}: "
             "take mode 'l1' or 'l2'"
         )
-    items = check_bound("items_per_user", items_per_user)
+    items = check_bound("max_items", max_items)
     plan = noise_plan(budget, items, relation)
     return AnonymizedHistogram("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
 
@@ -210,9 +210,9 @@ def check_estimate(estimate: Estimate) -> Estimate:
     return estimate
 
 
-def noise_plan(budget: Budget, items_per_user: int, relation: Relation) -> NoisePlan:
+def noise_plan(budget: Budget, max_items: int, relation: Relation) -> NoisePlan:
     """The noise of each cell, for users who count once with each of so many items."""
-    bound = promise_of(one_each(items_per_user), Bound(), "")
+    bound = promise_of(one_each(max_items), Bound(), "")
     return calibrate_public_domain(budget, bound, relation, "laplace")
 
 

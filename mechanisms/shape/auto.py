@@ -33,7 +33,7 @@ def shape_histogram(
     domain_size: int | None = None,
     buckets: int | None = None,
     mode: ShapeMode = "auto",
-    items_per_user: int = 1,
+    max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
     estimate: Estimate = "auto",
 ) -> AnonymizedHistogram | HashedHistogram:
@@ -51,11 +51,11 @@ def shape_histogram(
         if mode == "auto":
             sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED
             mode = "central" if sortable and estimate == "auto" else "l1"
-        return anonymized_histogram(budget, domain_size, mode, items_per_user, relation, estimate)  # type: ignore[arg-type]
+        return anonymized_histogram(budget, domain_size, mode, max_items, relation, estimate)  # type: ignore[arg-type]
     if mode == "central":
         raise ParameterError(
             "mode 'central' sorts the counts, and needs no buckets: give domain_size, the largest number of distinct items "
             f"that is of interest, in place of buckets = {buckets!r}, or take mode 'l1'"
         )
     mode = "l1" if mode == "auto" else mode
-    return hashed_histogram(budget, None, buckets, mode, items_per_user, relation, estimate)
+    return hashed_histogram(budget, None, buckets, mode, max_items, relation, estimate)

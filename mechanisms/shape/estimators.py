@@ -10,7 +10,7 @@ Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to h
 Guarantee of mode "central": epsilon-differential privacy for the relation, per user. Proof: g is replaced by whole numbers
 G(c) on a grid; each is computed from c alone (never from where c stands in an array, since vectorised logarithms need not
 give the same number twice), so that items whose count is the same in two neighbours add exactly the same. The others, at most
-users * items_per_user of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is
+users * max_items of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is
 discrete Laplace on the same grid. `Estimator.step` is that largest step: for what stands in the table it is its exact
 maximum; for the tail of the entropy, -x ln x is concave, so that its steps are at most ln(n)/n in size where it rises and
 1/n where it falls, and rounding to the grid adds at most 1, and the error of the float 2^-48 of 1/2, for each of both.

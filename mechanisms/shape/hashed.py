@@ -79,7 +79,7 @@ class HashedHistogram:
     name: str
     plan: NoisePlan
     ranks: NoisePlan | None
-    items_per_user: int
+    max_items: int
     users: int
     buckets: int
     budget: Budget
@@ -88,7 +88,7 @@ class HashedHistogram:
     @property
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user's contribution: so many distinct items, each counted once."""
-        return one_each(self.items_per_user)
+        return one_each(self.max_items)
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -130,7 +130,7 @@ class HashedHistogram:
 
     def shape(self, buckets: Tally, items: Tally, shape_key: bytes, ranks_key: bytes) -> pa.RecordBatch:
         """The released rows of the tally of all buckets' counts and, in mode "l2", of that of the items' own."""
-        samples = self.users * self.items_per_user
+        samples = self.users * self.max_items
         noisy = noisy_tally(of_cells(buckets, self.buckets), self.plan.scale, shape_key)
         limits = None
         if self.ranks is not None:
@@ -145,7 +145,7 @@ def hashed_histogram(
     users: int | None,
     buckets: int | None = None,
     mode: BucketMode = "l1",
-    items_per_user: int = 1,
+    max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
     estimate: Estimate = "auto",
 ) -> HashedHistogram:
@@ -153,7 +153,7 @@ def hashed_histogram(
 
     `users` is public: about how many there are. From it follow the buckets, or it from them: four for each item of a user.
     """
-    items = check_bound("items_per_user", items_per_user)
+    items = check_bound("max_items", max_items)
     if users is None and buckets is not None:
         users = check_cells("buckets", buckets, _REASON) // (BUCKETS_PER_USER * items)
         if users == 0:

@@ -240,19 +240,19 @@ class CentralProperty:
     question: Question
     budget: Budget
     relation: Relation
-    items_per_user: int
+    max_items: int
     samples: int | NoisePlan
     tallied = (None,)
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """What bounds a user's contribution: so many distinct items, each counted once."""
-        return one_each(self.items_per_user)
+        return one_each(self.max_items)
 
     @property
     def bound(self) -> Bound:
         """What the steps promise of every user."""
-        return noise_plan(self.budget, self.items_per_user, self.relation).bound
+        return noise_plan(self.budget, self.max_items, self.relation).bound
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs. The noise's scale follows from the number of samples."""
@@ -273,9 +273,9 @@ class CentralProperty:
 
     def plan(self, samples: int) -> tuple[Estimator, NoisePlan]:
         """The estimator for so many samples, and its noise in units of the estimator's grid."""
-        spread = math.sqrt(2) * self.relation.users * self.items_per_user / self.budget.epsilon
+        spread = math.sqrt(2) * self.relation.users * self.max_items / self.budget.epsilon
         estimator = self.question.estimator(samples, spread)
-        moved = Bound(l1=self.items_per_user * estimator.step)
+        moved = Bound(l1=self.max_items * estimator.step)
         return estimator, calibrate_public_domain(self.budget, moved, self.relation, "laplace")
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -298,7 +298,7 @@ class CentralProperty:
             ParameterError
         ):  # too far, or too much noise, for the noisy number of samples, which is all that this tells
             return property_rows([])
-        parameters = {"property": self.question.name, "plan": plan.to_json(), "items": self.items_per_user}
+        parameters = {"property": self.question.name, "plan": plan.to_json(), "items": self.max_items}
         chosen = {
             "samples": samples,
             "grid": estimator.grid,
@@ -318,7 +318,7 @@ def central_property(
     budget: Budget,
     question: Question,
     samples: int | None = None,
-    items_per_user: int = 1,
+    max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> CentralProperty:
     """One question to a trusted curator. `samples` is public, or None: then it is counted, by a share of epsilon.
@@ -327,11 +327,11 @@ def central_property(
     fewer items.
     """
     check_budget(budget)
-    items = check_bound("items_per_user", items_per_user)
+    items = check_bound("max_items", max_items)
     noise = math.sqrt(2) * relation.users * items / budget.epsilon
     if noise > MOST_SPREAD:
         raise ParameterError(
-            f"epsilon = {budget.epsilon} is too small for items_per_user = {items}: with noise of {noise:.3g} items nothing "
+            f"epsilon = {budget.epsilon} is too small for max_items = {items}: with noise of {noise:.3g} items nothing "
             "can be said; raise epsilon, or take fewer items per user"
         )
     if samples is not None:

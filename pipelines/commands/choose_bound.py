@@ -1,4 +1,4 @@
-"""`headcount bound`: the private choice of a bound alone, for a release that is made later."""
+"""`headcount choose-bound`: the private choice of a bound alone, for a release that is made later."""
 
 from __future__ import annotations
 
@@ -173,12 +173,12 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
 
 
 COMMAND = Command(
-    name="bound",
+    name="choose-bound",
     help="Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
     add_arguments=add_arguments,
     run=run,
     example=(
-        "headcount bound --input 'events-*.parquet' --user user_id --item query \\\n"
+        "headcount choose-bound --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-8 --output bound/"
     ),
     takes_beam_flags=True,

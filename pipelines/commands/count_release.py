@@ -1,4 +1,4 @@
-"""`headcount release`: the largest counts of items that nobody knew, without a bound on a user's items."""
+"""`headcount count-release`: the largest counts of items that nobody knew, without a bound on a user's items."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
 
 
 COMMAND = Command(
-    name="release",
+    name="count-release",
     help="Release as many of the largest counts as the budget buys; users count for all of their items.",
     add_arguments=add_arguments,
     run=run,
     example=(
-        "headcount release --input 'events-*.parquet' --user user_id --item query \\\n"
+        "headcount count-release --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --rho 0.5 --delta 1e-6 --output out/"
     ),
     takes_beam_flags=True,

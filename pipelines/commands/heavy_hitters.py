@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="the part of epsilon for counting the users, without --users (default: 0.1)",
     )
-    sampled.add_items_per_user(group)
+    sampled.add_max_items(group)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -49,7 +49,7 @@ def make_transform(
         options.make_budget(args),
         args.phi,
         args.users,
-        args.items_per_user,
+        args.max_items,
         args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sampled.sample_name(args),
@@ -68,7 +68,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    note, plan = options.chosen_items(args.items_per_user), transform.plan.plan
+    note, plan = options.chosen_items(args.max_items), transform.plan.plan
     if isinstance(transform.plan, CountedHitters):
         return (
             f"{note}\nusers are counted with noise of standard deviation {transform.plan.users.stddev:,.4g}; items of fewer "

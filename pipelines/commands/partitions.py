@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how items are selected; auto chooses strategy and items per user privately (default: %(default)s)",
     )
     group.add_argument(
-        "--items-per-user",
+        "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="K",
         help="items of one user that count at most, for a strategy that is given (up to 1000000000; where items are "
@@ -51,12 +51,12 @@ def check(args: argparse.Namespace) -> None:
     options.require(args, "--epsilon")
     if options.make_budget(args).delta == 0:
         raise ParameterError("--delta must be positive, got 0.0: which items there are cannot be hidden with certainty")
-    if args.strategy == "auto" and args.items_per_user is not None:
+    if args.strategy == "auto" and args.max_items is not None:
         raise ParameterError(
-            f"--items-per-user {args.items_per_user} is for a given --strategy, got auto: leave it out, or give one"
+            f"--max-items {args.max_items} is for a given --strategy, got auto: leave it out, or give one"
         )
-    if args.strategy != "auto" and args.items_per_user is None:
-        raise ParameterError(f"--strategy {args.strategy} needs --items-per-user: give it, or leave both out")
+    if args.strategy != "auto" and args.max_items is None:
+        raise ParameterError(f"--strategy {args.strategy} needs --max-items: give it, or leave both out")
     if args.rounds is not None and args.strategy not in ("auto", "sips"):
         raise ParameterError(f"--rounds {args.rounds} is for --strategy sips, got {args.strategy}: leave one out")
 
@@ -68,7 +68,7 @@ def make_transform(
     return SelectPartitions(
         options.make_budget(args),
         args.strategy,
-        args.items_per_user,
+        args.max_items,
         rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
         **options.how_to_run(args, release, item_type, shards),
     )
@@ -80,7 +80,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     chosen = not isinstance(transform.selection, Selection)
     parameters = options.shared_parameters(args, item_type) | {
         "strategy": args.strategy,
-        "items_per_user": args.items_per_user,
+        "max_items": args.max_items,
         "rounds": args.rounds,
     }
     guarantee = transform.guarantee()
@@ -94,7 +94,7 @@ def explain(transform: SelectPartitions) -> str:
         lines += ["", *_expected(selection.rounds)]
     else:
         for end in selection.choice.ends():
-            words = f"if {end.strategy} with at most {in_items(end.items_per_user)} of each user is chosen:"
+            words = f"if {end.strategy} with at most {in_items(end.max_items)} of each user is chosen:"
             lines += ["", words, *_expected(selection.decided(end).rounds)]
     lines += [
         "",
@@ -113,7 +113,7 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
         error = expected_error.expected_error(plan)
         assert error.even_count is not None and error.sure_count is not None
         where = f"round {number}: " if len(rounds) > 1 else ""
-        items = each.items_per_user
+        items = each.max_items
         if each.weights != "count" and items > 1:
             share = math.sqrt(items) if each.weights == "l2" else items
             more = f" if they have no others, of {math.ceil(error.even_count * share):,} if each counts for {items:,}"

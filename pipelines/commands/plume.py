@@ -23,17 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = options.add_budget(parser)
     options.add_rho(group)
     group.add_argument(
-        "--items-per-user",
+        "--max-items",
         type=bound_or_auto,
         default="auto",
         metavar="auto|M",
         help="items of one user that have a part in naming at most; auto chooses it privately (default: %(default)s)",
     )
     group.add_argument(
-        "--counted-items-per-user",
+        "--max-counted-items",
         type=bound_or_auto,
         metavar="M",
-        help="named items that one user counts for at most (default: as --items-per-user)",
+        help="named items that one user counts for at most (default: as --max-items)",
     )
     group.add_argument(
         "--alpha", type=numbers.number, default=0.5, metavar="A", help="share of rho for naming (default: %(default)s)"
@@ -55,8 +55,8 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     """The transform that the flags ask for."""
     return Plume(
         options.make_zcdp_or_budget(args),
-        args.items_per_user,
-        args.counted_items_per_user,
+        args.max_items,
+        args.max_counted_items,
         args.alpha,
         args.selection,
         args.relative_error,
@@ -69,8 +69,8 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
         "rho": transform.plan.zcdp.rho,
-        "items_per_user": args.items_per_user,
-        "counted_items_per_user": args.counted_items_per_user,
+        "max_items": args.max_items,
+        "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
         "relative_error": args.relative_error,
@@ -108,7 +108,7 @@ COMMAND = Command(
     run=run,
     example=(
         "headcount plume --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --rho 0.5 --delta 1e-6 --items-per-user 20 --output out/"
+        "      --rho 0.5 --delta 1e-6 --max-items 20 --output out/"
     ),
     takes_beam_flags=True,
 )

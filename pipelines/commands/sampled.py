@@ -23,15 +23,15 @@ _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speak
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
-    add_items_per_user(options.add_budget(parser))
+    add_max_items(options.add_budget(parser))
     options.add_output(parser)
     options.add_release(parser)
 
 
-def add_items_per_user(group: argparse._ArgumentGroup) -> None:
+def add_max_items(group: argparse._ArgumentGroup) -> None:
     """What all commands that sample users by item have."""
     group.add_argument(
-        "--items-per-user",
+        "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         default=1,
         metavar="N",
@@ -67,7 +67,7 @@ def make_transform(
     """The transform that the flags ask for."""
     return SampledHistogram(
         options.make_budget(args),
-        args.items_per_user,
+        args.max_items,
         args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sample_name(args),
@@ -78,7 +78,7 @@ def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitt
     """The public parameters of a sample by item."""
     plan = transform.plan.plan
     return {
-        "items_per_user": args.items_per_user,
+        "max_items": args.max_items,
         "objective": args.objective,
         "rate": float(plan.rate),
         "threshold": plan.threshold,
@@ -89,13 +89,13 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     shared = options.shared_parameters(args, item_type)
-    note = options.chosen_items(args.items_per_user)
+    note = options.chosen_items(args.max_items)
     return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
 
 
 def explain(made: SampledHistogramPlan, budget: Budget, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, items = made.plan, made.items_per_user
+    plan, items = made.plan, made.max_items
     noisy = laplace_w50(budget, plan.relation, items)
     lines = [
         made.guarantee().words(),

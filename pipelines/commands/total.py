@@ -1,4 +1,4 @@
-"""`headcount count`: the totals of a few given items, with the bias of the cap on each user taken out."""
+"""`headcount total`: the totals of a few given items, with the bias of the cap on each user taken out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--of", action="append", metavar="ITEM", help="the item to count, which must be public; may be repeated"
     )
     group.add_argument(
-        "--cap",
+        "--max-per-item",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="C",
         help="events of one user on an item that count at most (up to 1000000000)",
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon", "--of", "--cap")
+    options.require(args, "--epsilon", "--of", "--max-per-item")
     if args.users is None and args.relation == Relation.REPLACE.value:
         raise ParameterError(
             f"--relation {args.relation} needs --users, the public number of all users, also of those without the item"
@@ -87,7 +87,7 @@ def make_transform(
     return DebiasedCount(
         options.make_budget(args),
         read_items(args.of, item_type, args.max_item_bytes),
-        args.cap,
+        args.max_per_item,
         users=args.users,
         users_share=args.users_share,
         max_items=args.max_items,
@@ -121,7 +121,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
         "items": len(transform.plan.items),
-        "cap": args.cap,
+        "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
         "max_items": transform.plan.max_items,
@@ -134,8 +134,10 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 def explain(plan: CountPlan) -> str:
     """The promise and what it costs, in words, before anything is read."""
     error = expected_error.expected_error(plan.noise)
-    means = sorted({min(mean, plan.largest_mean) for mean in (plan.cap / 4, plan.cap / 2, plan.cap)})
-    factors = 1 / capped_slope(np.array(means), plan.cap)
+    means = sorted(
+        {min(mean, plan.largest_mean) for mean in (plan.max_per_item / 4, plan.max_per_item / 2, plan.max_per_item)}
+    )
+    factors = 1 / capped_slope(np.array(means), plan.max_per_item)
     widened = ", ".join(f"{factor:.3g} at {mean:,g}" for mean, factor in zip(means, factors, strict=True))
     lines = [
         plan.guarantee().words(),
@@ -160,13 +162,13 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
 
 
 COMMAND = Command(
-    name="count",
+    name="total",
     help="Count a few given items, and take out the bias of bounding what one user counts for.",
     add_arguments=add_arguments,
     run=run,
     example=(
-        "headcount count --input 'events-*.parquet' --user user_id --item query --of weather \\\n"
-        "      --cap 2 --epsilon 1 --output out/"
+        "headcount total --input 'events-*.parquet' --user user_id --item query --of weather \\\n"
+        "      --max-per-item 2 --epsilon 1 --output out/"
     ),
     takes_beam_flags=True,
 )

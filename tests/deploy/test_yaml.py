@@ -294,7 +294,7 @@ def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
 def test_explain_adds_up_several_steps(tmp_path, capsys):
     steps = ["{type: Create, config: {elements: [{user: u, item: i}]}}"]
     made = [
-        ("Rho", "HeadcountPlume", {"rho": 0.1, "delta": "1e-6", "items_per_user": 1}),
+        ("Rho", "HeadcountPlume", {"rho": 0.1, "delta": "1e-6", "max_items": 1}),
         ("Epsilon", "HeadcountSelectPartitions", {"epsilon": 0.2, "delta": "1e-6", "relation": "replace"}),
         ("More", "HeadcountTopItems", {"epsilon": 0.1, "delta": "1e-7", "k": 1}),
     ]
@@ -345,8 +345,8 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
         (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, {"item", "count", "stddev"}),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
-        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "items_per_user": 3}, {"item", "count", "stddev"}),
-        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "cap": 2}, {"item", "count", "stddev"}),
+        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, {"item", "count", "stddev"}),
+        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, {"item", "count", "stddev"}),
         (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "stddev", "sampled"}),
         (
             yaml_provider.HeavyHitters,

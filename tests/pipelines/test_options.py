@@ -118,8 +118,8 @@ def test_values_that_begin_with_a_dash():
         (histogram, ["--bound", "abc"], "--bound must be a whole number from 1 to 1000000000, or auto, got 'abc'"),
         (
             plume,
-            ["--items-per-user", "x"],
-            "--items-per-user must be a whole number from 1 to 1000000000, or auto, got",
+            ["--max-items", "x"],
+            "--max-items must be a whole number from 1 to 1000000000, or auto, got",
         ),
         (distribution, ["--samples-per-user", "mean"], ", or auto, median or buckets, got 'mean'"),
     ],

@@ -23,9 +23,9 @@ RENAMED = {
 COMMANDS = {
     "UnboundedHistogram": "histogram",
     "BoundedHistogram": "histogram",
-    "ChooseBound": "bound",
-    "DebiasedCount": "count",
-    "PrivateCountRelease": "release",
+    "ChooseBound": "choose-bound",
+    "DebiasedCount": "total",
+    "PrivateCountRelease": "count-release",
     "TopItems": "top",
     "Plume": "plume",
     "SelectPartitions": "partitions",

@@ -101,7 +101,7 @@ ROWS = OTHER | {"partitions": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
-PROPERTY = ROWS | {"accuracy": 0.2, "items_per_user": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
+PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
     ({"mode": "shape", "domain_size": None, "buckets": 4000}, {"buckets": 5000}),
@@ -131,24 +131,24 @@ TABLE = [
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
          (({"users": 100}, {"relation": "replace"}),)),
     Line(SelectPartitions, "selection", KEY | {"budget": BUDGET}, COUNTS | {"rounds": 2},
-         (({"items_per_user": 3, "strategy": "gaussian"}, {"items_per_user": 2, "strategy": "laplace"}),)),
+         (({"max_items": 3, "strategy": "gaussian"}, {"max_items": 2, "strategy": "laplace"}),)),
     Line(Plume, "plan", KEY | {"budget": Zcdp(1, 1e-6)},
-         COUNTS | {"budget": BUDGET, "items_per_user": 3, "alpha": 0.3, "selection": "sips", "relative_error": 0.2},
-         (({"items_per_user": 3}, {"counted_items_per_user": 5}),)),
+         COUNTS | {"budget": BUDGET, "max_items": 3, "alpha": 0.3, "selection": "sips", "relative_error": 0.2},
+         (({"max_items": 3}, {"max_counted_items": 5}),)),
     Line(PrivateCountRelease, "plan", KEY | {"budget": BUDGET},
          COUNTS | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
                    "start_epsilon": 0.001}),
     Line(TopItems, "plan", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
     Line(SampledHistogram, "plan", KEY | {"budget": BUDGET},
-         COUNTS | {"items_per_user": 2, "objective": "w50", "sample": "other"}),
+         COUNTS | {"max_items": 2, "objective": "w50", "sample": "other"}),
     Line(HeavyHitters, "plan", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
-         COUNTS | {"phi": 0.2, "users": 20_000, "items_per_user": 2, "objective": "w50", "sample": "other"},
+         COUNTS | {"phi": 0.2, "users": 20_000, "max_items": 2, "objective": "w50", "sample": "other"},
          (({"users": None}, {"users_share": 0.3}),)),
     Line(Quantile, "plan", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
     Line(Quantiles, "plan", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
          OVER_VALUES | {"sample": "other", "quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
     Line(AnonymizedHistogram, "plan", KEY | {"budget": BUDGET, "domain_size": 100},
-         ROWS | {"domain_size": 200, "mode": "l2", "items_per_user": 2, "estimate": "algorithm-1"},
+         ROWS | {"domain_size": 200, "mode": "l2", "max_items": 2, "estimate": "algorithm-1"},
          (({"domain_size": None, "buckets": 4000}, {"buckets": 5000}),)),
     Line(Entropy, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"kind": "plug-in"}, OF_SHAPE),
     Line(SupportSize, "plan", KEY | {"budget": BUDGET, "most": 1000}, PROPERTY | {"most": 2000}, OF_SHAPE),

@@ -91,7 +91,7 @@ def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
 
 
 def test_empty_input_and_integer_items(collect, make_release):
-    transform = DebiasedCount(Budget(1), [3, -4], cap=2, item_type=int, release=make_release())
+    transform = DebiasedCount(Budget(1), [3, -4], max_per_item=2, item_type=int, release=make_release())
     empty = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
     found = _run(collect, empty, transform)
     assert sorted(row.item for row in found) == [-4, 3] and all(isinstance(row, NoisyIntCount) for row in found)
@@ -103,7 +103,7 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(900)])
-        counts = DebiasedCount(Budget(20), ["i0", "i1"], cap=1, release=release, partitions=5)
+        counts = DebiasedCount(Budget(20), ["i0", "i1"], max_per_item=1, release=release, partitions=5)
         return rows | RandClip(3, release=release) | counts
 
     found = dict(collect(build))
@@ -117,22 +117,22 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
 def test_the_key_is_nowhere_in_the_graph(make_release):
     release = make_release("graph", key=0xAB)
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    pipeline | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", cap=2, release=release)
+    pipeline | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", max_per_item=2, release=release)
     assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
 
 
 def test_the_guarantee_and_what_is_refused():
-    transform = DebiasedCount(Budget(1, 1e-6), ["a", "b"], cap=3, users=10, relation="replace")
+    transform = DebiasedCount(Budget(1, 1e-6), ["a", "b"], max_per_item=3, users=10, relation="replace")
     assert transform.guarantee() == transform.plan.guarantee()
     assert transform.guarantee().relation is Relation.REPLACE
     with pytest.raises(ParameterError, match="give users"):
-        DebiasedCount(Budget(1), "a", cap=3, relation="replace")
+        DebiasedCount(Budget(1), "a", max_per_item=3, relation="replace")
     with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        DebiasedCount(Budget(1), "a", cap=3, partitions=0)
+        DebiasedCount(Budget(1), "a", max_per_item=3, partitions=0)
     with pytest.raises(ParameterError, match="shards must be"):
-        DebiasedCount(Budget(1), "a", cap=3, shards=0)
+        DebiasedCount(Budget(1), "a", max_per_item=3, shards=0)
     with pytest.raises(ParameterError, match="--key-env or --key-file"):
         from apache_beam.options.pipeline_options import PipelineOptions
 
         remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
-        remote | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", cap=2)
+        remote | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", max_per_item=2)

@@ -69,7 +69,7 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     choice, bounding, noise = several.guarantee.mechanisms
     assert several.chosen.strategy == "sips" and "3 rounds" in bounding.words()
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.05, 0, 0.95, 1e-5)
-    assert several.words() == f"chosen: sips with at most {several.chosen.items_per_user} items of each user"
+    assert several.words() == f"chosen: sips with at most {several.chosen.max_items} items of each user"
     assert several.sections() == {"chosen": several.chosen._asdict()}
 
 
@@ -171,8 +171,8 @@ def test_the_key_is_nowhere_in_the_graph(make_release):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SelectPartitions(BUDGET, "laplace"), "the strategy 'laplace' needs items_per_user"),
-        (lambda: SelectPartitions(BUDGET, items_per_user=5), "items_per_user = 5 is for a strategy that is given"),
+        (lambda: SelectPartitions(BUDGET, "laplace"), "the strategy 'laplace' needs max_items"),
+        (lambda: SelectPartitions(BUDGET, max_items=5), "max_items = 5 is for a strategy that is given"),
         (lambda: SelectPartitions(BUDGET, "best", 5), "strategy must be one of"),
         (lambda: SelectPartitions(Budget(1), "sips", 5), "needs a delta above 0"),
         (lambda: SelectPartitions(BUDGET, "sips", 5, relation="other"), "relation must be"),

@@ -17,7 +17,7 @@ from tests.key_search import found_in_graph
 
 ZCDP = Zcdp(1, 1e-6)
 WAYS = {
-    "given bounds": {"items_per_user": 5, "counted_items_per_user": 8, "relative_error": 0.2},
+    "given bounds": {"max_items": 5, "max_counted_items": 8, "relative_error": 0.2},
     "sips, chosen bounds": {"selection": "sips"},
     "replaced, chosen bounds": {"selection": "weighted-gaussian", "relation": Relation.REPLACE},
 }
@@ -69,7 +69,7 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
         return (rows | "Mine" >> Plume(ZCDP, release=make_release()).with_decision()).decision
 
     (decided,) = collect(build)
-    assert decided.sections() == {"chosen": {"items_per_user": decided.counted}}
+    assert decided.sections() == {"chosen": {"max_items": decided.counted}}
     assert f"{decided.counted:,} items per user" in decided.words()
     assert f"{decided.counted} items" in decided.guarantee.words()
 

@@ -31,8 +31,8 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        fixed = UnboundedHistogram(BUDGET, BOUND, release=release, shards=shards, partitions=1)
-        return pipeline | beam.Create(batches) | Contributions() | "UnboundedHistogram" >> fixed
+        histogram = UnboundedHistogram(BUDGET, BOUND, release=release, shards=shards, partitions=1)
+        return pipeline | beam.Create(batches) | Contributions() | "UnboundedHistogram" >> histogram
 
     ((_, counts),) = collect(build, *options)
     return counts.to_pylist()
@@ -52,12 +52,12 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
 
 def _noise(table: pa.Table, release, label: str = "UnboundedHistogram", bound: int = BOUND) -> dict[str, float]:
     """The noise of every item that is released: the count less the exact bounded sum."""
-    fixed = unbounded_histogram(BUDGET, bound)
-    (bounded,) = bounded_batches([_batch(table)], fixed.steps, release, f"{label}/Bounded")
+    histogram = unbounded_histogram(BUDGET, bound)
+    (bounded,) = bounded_batches([_batch(table)], histogram.steps, release, f"{label}/Bounded")
     item = bounded.column("item")
     sums = sum_by_code(np.asarray(item.indices).astype(int), np.asarray(bounded.column("count")), len(item.dictionary))
     exact = dict(zip(item.dictionary.to_pylist(), sums.tolist(), strict=True))
-    counts = fixed.run([_batch(table)], release, label)
+    counts = histogram.run([_batch(table)], release, label)
     return {row["item"]: row["count"] - exact[row["item"]] for row in counts.to_pylist()}
 
 

@@ -70,7 +70,7 @@ WAYS = {
     "three items, replaced": (
         lambda **g: SampledHistogram(BUDGET, **g),
         lambda **g: sampled_histogram(BUDGET, **g),
-        {"items_per_user": 3, "relation": "replace", "objective": "w50"},
+        {"max_items": 3, "relation": "replace", "objective": "w50"},
     ),
     "integers": (
         lambda **g: SampledHistogram(BUDGET, **g),
@@ -126,7 +126,7 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         events = pipeline | beam.Create(table.to_batches())
         rows, again = (events | name >> Contributions() for name in ("Rows", "Again"))
-        given = {"release": release, "items_per_user": 5}
+        given = {"release": release, "max_items": 5}
         shown = {
             "all": rows | "All" >> SampledHistogram(BUDGET, shards=3, **given),
             "phi": rows | "Phi" >> HeavyHitters(BUDGET, 0.02, 2000, **given),

@@ -24,10 +24,10 @@ BUDGET = Budget(2)
 WAYS = {
     "sorted": {"domain_size": 1000},
     "Algorithm 1": {"domain_size": 1000, "mode": "l1", "relation": "replace"},
-    "l2": {"domain_size": 1000, "mode": "l2", "items_per_user": 3},
+    "l2": {"domain_size": 1000, "mode": "l2", "max_items": 3},
     "fewer cells than items": {"domain_size": 50},
     "Algorithm 2": {"buckets": 8000},
-    "Algorithm 2, l2": {"buckets": 30_000, "mode": "l2", "items_per_user": 2},
+    "Algorithm 2, l2": {"buckets": 30_000, "mode": "l2", "max_items": 2},
 }
 
 
@@ -136,7 +136,7 @@ PROPERTIES = {
     "entropy": (Entropy, {}, EntropyQuestion()),
     "entropy, public samples": (Entropy, {"kind": "plug-in", "samples": 2000}, EntropyQuestion("plug-in")),
     "size": (SupportSize, {"most": 500}, SupportQuestion(500)),
-    "coverage": (SupportCoverage, {"target": 4000, "items_per_user": 2}, CoverageQuestion(4000)),
+    "coverage": (SupportCoverage, {"target": 4000, "max_items": 2}, CoverageQuestion(4000)),
     "coverage of twice as many": (SupportCoverage, {}, CoverageQuestion()),
 }
 
@@ -145,12 +145,12 @@ def test_a_property_equals_the_pure_function_in_both_modes(collect, make_release
     table, release = _table(), make_release()
     made, expected = {}, {}
     for way, (make, given, question) in PROPERTIES.items():
-        items, samples = given.get("items_per_user", 1), given.get("samples")
+        items, samples = given.get("max_items", 1), given.get("samples")
         made[way] = make(BUDGET, **given, release=release, shards=3)
         expected[way] = central_property(BUDGET, question, samples, items).run([_batch(table)], release, way)
         if samples is None:
             name = f"{way}, shape"
-            source = shape_histogram(BUDGET, 1000, items_per_user=items)
+            source = shape_histogram(BUDGET, 1000, max_items=items)
             made[name] = make(BUDGET, **given, mode="shape", domain_size=1000, release=release)
             expected[name] = ShapeProperties(source, (question,)).run([_batch(table)], release, name)
     for way, found in _run_all(collect, table, made).items():
@@ -202,10 +202,10 @@ def test_the_key_is_nowhere_in_the_graph(make_release):
 
 
 def test_guarantees_and_what_is_refused():
-    transform = AnonymizedHistogram(BUDGET, 1000, relation="replace", items_per_user=3)
+    transform = AnonymizedHistogram(BUDGET, 1000, relation="replace", max_items=3)
     assert transform.plan.mode == "central" and transform.plan.plan.scale == 3
     assert AnonymizedHistogram(BUDGET, 10**7 + 1).plan.mode == "l1"
-    assert AnonymizedHistogram(BUDGET, buckets=400, items_per_user=5).plan.users == 20
+    assert AnonymizedHistogram(BUDGET, buckets=400, max_items=5).plan.users == 20
     assert transform.guarantee().epsilon == 2 and Entropy(BUDGET).guarantee().epsilon == pytest.approx(2)
     answered = AnonymizedHistogram(BUDGET, 1000).with_answers(EntropyQuestion(), DistinctQuestion()).guarantee()
     assert answered.epsilon == sum(step.epsilon for step in answered.mechanisms) == 2

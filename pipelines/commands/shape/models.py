@@ -99,8 +99,8 @@ def check(args: argparse.Namespace) -> None:
             raise ParameterError(f"{flag} is for --model {' and '.join(models)}, not for {args.model}: leave it out")
     if args.model == "central":
         return
-    if args.items_per_user != 1:
-        raise ParameterError(f"--items-per-user must be 1 with --model {args.model}, got {args.items_per_user}")
+    if args.max_items != 1:
+        raise ParameterError(f"--max-items must be 1 with --model {args.model}, got {args.max_items}")
     options.require(args, "--buckets")
     if args.mode == "central":
         raise ParameterError(

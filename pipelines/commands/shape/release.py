@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "items; l2 keeps every single count near its true one (default: %(default)s)",
     )
     group.add_argument(
-        "--items-per-user",
+        "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         default=1,
         metavar="K",
@@ -183,7 +183,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, shards: in
         args.domain_size,
         args.buckets,
         args.mode,
-        args.items_per_user,
+        args.max_items,
         args.relation,
         release,
         shards,
@@ -198,7 +198,7 @@ def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
 
 
 def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
-    shared: dict[str, Any] = {"samples": args.samples, "items_per_user": args.items_per_user, "relation": args.relation}
+    shared: dict[str, Any] = {"samples": args.samples, "max_items": args.max_items, "relation": args.relation}
     shared |= {"release": release, "shards": shards, "partitions": args.output_files}
     budget = options.make_budget(args)
     if args.property == "entropy":
@@ -223,8 +223,8 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
         own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
         return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
-    parameters = options.shared_parameters(args, item_type) | parameters | {"items_per_user": args.items_per_user}
-    note = options.chosen_items(args.items_per_user)
+    parameters = options.shared_parameters(args, item_type) | parameters | {"max_items": args.max_items}
+    note = options.chosen_items(args.max_items)
     if isinstance(transform, AnonymizedHistogram):
         parameters |= {"mode": _mode(transform), "estimate": args.estimate}
         return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
@@ -253,7 +253,7 @@ def explain(transform: _Transform) -> str:
         )
         return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
     if not isinstance(transform, AnonymizedHistogram):
-        items = transform.plan.items_per_user if isinstance(transform.plan, CentralProperty) else 1
+        items = transform.plan.max_items if isinstance(transform.plan, CentralProperty) else 1
         return "\n".join([*lines, options.chosen_items(items), "no item is named"])
     plan, mode = transform.plan, _mode(transform)
     if mode == "central":
@@ -268,7 +268,7 @@ def explain(transform: _Transform) -> str:
             f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
-    return "\n".join([*lines, options.chosen_items(transform.plan.items_per_user), "no item is named"])
+    return "\n".join([*lines, options.chosen_items(transform.plan.max_items), "no item is named"])
 
 
 def _distinct_stddev(p: float, cells: int) -> float:

@@ -166,8 +166,8 @@ def test_the_noise_is_for_the_distance_of_neighbours_and_the_shares_add_up():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"cap": 0}, "cap must be an integer from 1 to 1000000000, got 0"),
-        ({"cap": 1.5}, "cap must be an integer"),
+        ({"max_per_item": 0}, "max_per_item must be an integer from 1 to 1000000000, got 0"),
+        ({"max_per_item": 1.5}, "max_per_item must be an integer"),
         ({"items": []}, "the domain is empty"),
         ({"items": ["x", "x"]}, "more than once"),
         ({"items": 3}, "must all be of type str"),
@@ -186,7 +186,7 @@ def test_the_noise_is_for_the_distance_of_neighbours_and_the_shares_add_up():
 )
 def test_what_cannot_be_meant_is_refused(given, words):
     with pytest.raises(ParameterError, match=words):
-        debiased_count(**{"budget": Budget(1), "items": "x", "cap": 2} | given)
+        debiased_count(**{"budget": Budget(1), "items": "x", "max_per_item": 2} | given)
 
 
 def test_the_guarantee_names_every_part():

@@ -224,7 +224,7 @@ def test_the_guarantee_tells_all_numbers(strategy, relation):
     ("make", "message"),
     [
         (lambda: rounds_of(BUDGET, "magic", 5, 3, ONE), "strategy must be one of .* got 'magic'"),
-        (lambda: rounds_of(BUDGET, "laplace", 0, 3, ONE), "items_per_user must be .* got 0"),
+        (lambda: rounds_of(BUDGET, "laplace", 0, 3, ONE), "max_items must be .* got 0"),
         (lambda: rounds_of(BUDGET, "sips", 1 << 21, 3, ONE), "at most 1048576"),
         (lambda: rounds_of(Budget(1), "gaussian", 5, 3, ONE), "needs a delta above 0 and below 1/2, got 0.0"),
         (lambda: rounds_of(Budget(1, 0.5), "sips", 5, 3, ONE), "below 1/2, got 0.5"),

@@ -62,7 +62,7 @@ def test_the_sample_hangs_on_what_defines_it_and_the_whole_input(make_release):
     base = found(histogram.run([batch], make_release(), "A"))
     rate = dataclasses.replace(histogram.plan, rate=histogram.plan.rate - Fraction(1, 2**32))
     threshold = dataclasses.replace(histogram.plan, threshold=histogram.plan.threshold - 1)
-    two = dataclasses.replace(histogram, plan=dataclasses.replace(histogram.plan, compositions=2), items_per_user=2)
+    two = dataclasses.replace(histogram, plan=dataclasses.replace(histogram.plan, compositions=2), max_items=2)
     others = {
         "key": histogram.run([batch], make_release(key=8), "A"),
         "id": histogram.run([batch], make_release("other"), "A"),
@@ -150,7 +150,7 @@ def test_heavy_hitters_are_a_higher_threshold_on_public_users(make_release):
         lambda: sampled_histogram(BUDGET, 0),
         lambda: sampled_histogram(BUDGET, item_type=float),
         lambda: dataclasses.replace(sampled_histogram(BUDGET), least=1),
-        lambda: dataclasses.replace(sampled_histogram(BUDGET), items_per_user=2),
+        lambda: dataclasses.replace(sampled_histogram(BUDGET), max_items=2),
     ],
 )
 def test_wrong_parameters_are_named(call):

@@ -215,7 +215,7 @@ def test_a_user_counts_once_and_with_one_item(make_release):
 
 def test_the_guarantee_states_noise_relation_and_cells():
     for relation, items, scale in ((Relation.ADD_REMOVE, 1, 2), (Relation.REPLACE, 1, 4), (Relation.REPLACE, 3, 12)):
-        histogram = anonymized_histogram(Budget(0.5), 1000, items_per_user=items, relation=relation)
+        histogram = anonymized_histogram(Budget(0.5), 1000, max_items=items, relation=relation)
         assert histogram.plan.scale == scale
         assert histogram.guarantee().relation is relation and "cells 1000" in histogram.guarantee().words()
 

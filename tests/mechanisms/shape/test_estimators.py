@@ -226,8 +226,8 @@ def test_the_curator_counts_samples_that_are_not_public(make_release):
 
 
 def test_private_numbers_and_wrong_parameters_are_refused():
-    with pytest.raises(ParameterError, match="epsilon = 1e-07 is too small for items_per_user = 1000"):
-        central_property(Budget(1e-7), EntropyQuestion(), items_per_user=1000)
+    with pytest.raises(ParameterError, match="epsilon = 1e-07 is too small for max_items = 1000"):
+        central_property(Budget(1e-7), EntropyQuestion(), max_items=1000)
     with pytest.raises(ParameterError, match="must be a Budget"):
         central_property(1.0, EntropyQuestion())
     with pytest.raises(ParameterError, match="samples must be an integer from 3"):
@@ -247,7 +247,7 @@ def test_private_numbers_and_wrong_parameters_are_refused():
 @pytest.mark.parametrize("epsilon", [1e-1, 1e-3, 1e-5])
 def test_much_noise_is_no_reason_to_say_nothing(question, epsilon):
     """1000 items of each user: the grid gets coarser with the noise, whose scale has an end, and rounding stays below it."""
-    asked = central_property(Budget(epsilon), question, items_per_user=1000)
+    asked = central_property(Budget(epsilon), question, max_items=1000)
     samples = 10**12
     estimator, plan = asked.plan(samples)
     assert asked.of_tally(make_tally(np.array([samples])), bytes(32), "id", "A").num_rows == 1

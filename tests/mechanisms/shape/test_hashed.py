@@ -153,7 +153,7 @@ def test_a_run_is_the_same_however_the_data_is_cut(make_release):
     ]
     assert histogram.run(parts, make_release()).equals(rows)
     assert histogram.run([], make_release()).schema == rows.schema
-    several = hashed_histogram(Budget(1), 2000, items_per_user=3)
+    several = hashed_histogram(Budget(1), 2000, max_items=3)
     assert several.buckets == 24_000 and several.run(parts, make_release()).schema == rows.schema
 
 

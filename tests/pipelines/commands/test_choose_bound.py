@@ -74,11 +74,11 @@ def test_a_public_domain_without_a_bound(place, tmp_path):
 @pytest.mark.parametrize(("noise", "bound"), [("laplace", 19), ("gaussian", 5), ("laplace", "auto")])
 def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     """No user has more than 19 of the items, and so at most an l2 norm of 5: a bound that is given loses nothing."""
-    flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", choose_bound]
+    flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", bound]
     report = run("histogram", place, tmp_path / "out", *SHAPE, *flags)
     assert report["parameters"]["max_per_item"] == 1 and report["parameters"]["public_domain"]
     norm = {"laplace": "l1", "gaussian": "l2"}[noise]
-    chosen = report["chosen"]["bound"] if choose_bound == "auto" else choose_bound
+    chosen = report["chosen"]["bound"] if bound == "auto" else bound
     (bounding,) = [step for step in report["guarantee"]["mechanisms"] if step["name"] == "bounding"]
     assert bounding["details"]["a user adds at most"] == f"an {norm} norm of {chosen}" + " and 1 on one item"
     events = pq.read_table(place / "events.parquet").to_pylist()
@@ -87,7 +87,7 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
         users[item] += 1
     rows = list(csv.DictReader((tmp_path / "out" / FILE).open()))
     assert len(rows) == 19
-    if choose_bound == "auto":
+    if bound == "auto":
         assert report["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
         assert chosen <= 19
         assert float(rows[0]["count"]) < times["i1"] / 2
@@ -99,7 +99,7 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
 
 def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):
     shape = [*SHAPE[:4], "--epsilon", "1", "--for-epsilon", "1", "--domain", place / "domain.txt"]
-    report = run("bound", place, tmp_path / "out", *shape, "--max-per-item", 1)
+    report = run("choose-bound", place, tmp_path / "out", *shape, "--max-per-item", 1)
     assert report["chosen"]["max_per_item"] == report["parameters"]["max_per_item"] == 1
     assert report["chosen"]["bound"] <= 19
     assert report["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
@@ -140,7 +140,7 @@ def test_a_guess_of_the_users_is_handed_on(place):
 
 def test_the_bound_alone(place, tmp_path, capsys):
     shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
-    report = run("bound", place, tmp_path / "out", *shape, "--output-files", 2)
+    report = run("choose-bound", place, tmp_path / "out", *shape, "--output-files", 2)
     chosen = report["chosen"]
     assert f"chosen: a bound of {chosen['bound']}" in capsys.readouterr().out
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (0.1, 0)

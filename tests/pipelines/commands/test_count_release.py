@@ -1,4 +1,4 @@
-"""`headcount release` and `headcount top` from end to end: output and report, what --explain says, and what is refused."""
+"""`headcount count-release` and `headcount top` from end to end: output, report, --explain, and what is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPE = ["--user", "who", "--item", "what"]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """30,000 events of 3,000 users, on items as text and as numbers, with counts; and a key."""
-    directory = tmp_path_factory.mktemp("release")
+    directory = tmp_path_factory.mktemp("counts")
     random = np.random.default_rng(3)
     user, item = random.integers(0, 3000, 30_000), random.geometric(0.1, 30_000)
     columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item}
@@ -50,11 +50,11 @@ def rows(directory, name="counts", files=1):
 
 def test_a_release_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
-    status, said, err = run("release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, out))
+    status, said, err = run("count-release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, out))
     (found,) = rows(out)
     assert status == 0 and len(found) > 10
     assert len(err) == 1 and "promises little: delta = 0.00019999" in err[0]
-    assert found == expected(place, count_release(Zcdp(2, 1e-4)), "Release")
+    assert found == expected(place, count_release(Zcdp(2, 1e-4)), "CountRelease")
     report = json.loads((out / "report.json").read_text())
     rounds = sum(line["rounds"] for line in report["ledger"])
     assert said.splitlines()[0] == report["decision"]
@@ -64,19 +64,31 @@ def test_a_release_from_one_command_is_that_of_the_pure_function(run, place, tmp
     assert report["guarantee"]["delta"] == Zcdp(2, 1e-4).to_budget(1e-4).delta
     assert "epsilon" not in report["parameters"]
     again = tmp_path / "again"
-    assert run("release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, again), "--shards", "9")[0] == 0
+    assert run("count-release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, again), "--shards", "9")[0] == 0
     assert json.loads((again / "report.json").read_text()) == report and rows(again) == [found]
 
 
 def test_events_with_an_epsilon_integers_and_files(run, place, tmp_path):
     out = tmp_path / "out"
-    words = ["release", "--user", "who", "--item", "number", "--count", "times", "--epsilon", "6", "--delta", "1e-4"]
+    words = [
+        "count-release",
+        "--user",
+        "who",
+        "--item",
+        "number",
+        "--count",
+        "times",
+        "--epsilon",
+        "6",
+        "--delta",
+        "1e-4",
+    ]
     words += ["--max-per-item", "3", "--noise-reduction", "--k-bar", "30", "--relative-error", "0.2", "--strict-target"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     plan = count_release(
         Budget(6, 1e-4), 0.2, 30, max_per_item=3, noise_reduction=True, strict_target=True, item_type=int
     )
-    wanted = expected(place, plan, "Release", "number", "times")
+    wanted = expected(place, plan, "CountRelease", "number", "times")
     assert len(wanted) > 5
     assert sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"]) == wanted
     report = json.loads((out / "report.json").read_text())
@@ -97,12 +109,14 @@ def test_the_top_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
 
 
 def test_explain_reads_nothing(run):
-    status, out, err = run("release", "--rho", "1", "--delta", "1e-6", "--explain", "--input", "nowhere.parquet")
+    status, out, err = run("count-release", "--rho", "1", "--delta", "1e-6", "--explain", "--input", "nowhere.parquet")
     assert (status, err) == (0, [])
     for part in ("1e-06-approximate 1-zCDP", "epsilon = 7.766", "finds 1,000 items", "more than some 505 users"):
         assert part in out
-    assert "this budget does not buy 10 items" in run("release", "--rho", "1e-7", "--delta", "1e-6", "--explain")[1]
-    assert "finds 1,000" not in run("release", "--rho", "1", "--delta", "1e-6", "--k-bar", "500", "--explain")[1]
+    assert (
+        "this budget does not buy 10 items" in run("count-release", "--rho", "1e-7", "--delta", "1e-6", "--explain")[1]
+    )
+    assert "finds 1,000" not in run("count-release", "--rho", "1", "--delta", "1e-6", "--k-bar", "500", "--explain")[1]
     status, out, err = run("top", "--k", "20", "--epsilon", "1", "--delta", "1e-8", "--explain")
     assert (status, err) == (0, [])
     for part in ("draws 20, candidates 10000", "accounting zCDP", "more than some 350 users", "rank 10,001"):
@@ -112,19 +126,19 @@ def test_explain_reads_nothing(run):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["release", "--delta", "1e-6"], "give one of --epsilon and --rho, got neither"),
-        (["release", "--rho", "1", "--epsilon", "2", "--delta", "1e-6"], "got --epsilon 2.0 and --rho 1.0"),
-        (["release", "--rho", "1"], "--delta must be positive, as the items are not known beforehand, got 0.0"),
-        (["release", "--rho", "-1", "--delta", "1e-6"], "rho must be positive, got -1.0"),
+        (["count-release", "--delta", "1e-6"], "give one of --epsilon and --rho, got neither"),
+        (["count-release", "--rho", "1", "--epsilon", "2", "--delta", "1e-6"], "got --epsilon 2.0 and --rho 1.0"),
+        (["count-release", "--rho", "1"], "--delta must be positive, as the items are not known beforehand, got 0.0"),
+        (["count-release", "--rho", "-1", "--delta", "1e-6"], "rho must be positive, got -1.0"),
         (
-            ["release", "--rho", "1", "--delta", "1e-6", "--relative-error", "0"],
+            ["count-release", "--rho", "1", "--delta", "1e-6", "--relative-error", "0"],
             "--relative-error must be a number from",
         ),
         (
-            ["release", "--rho", "1", "--delta", "1e-6", "--k-bar", "0"],
+            ["count-release", "--rho", "1", "--delta", "1e-6", "--k-bar", "0"],
             "--k-bar must be a whole number from 1 to 1000000",
         ),
-        (["release", "--rho", "1", "--delta", "1e-6", "--bound", "5"], "unknown flag '--bound'"),
+        (["count-release", "--rho", "1", "--delta", "1e-6", "--bound", "5"], "unknown flag '--bound'"),
         (["top", "--epsilon", "1", "--delta", "1e-6"], "missing --k"),
         (["top", "--k", "3", "--epsilon", "1"], "--delta must be positive, as the items are not known beforehand"),
         (

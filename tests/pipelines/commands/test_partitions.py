@@ -36,7 +36,7 @@ def flags(place, out, *more):
 
 def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
-    given = ["--strategy", "sips", "--items-per-user", 4, "--rounds", 2, "--output-files", 2]
+    given = ["--strategy", "sips", "--max-items", 4, "--rounds", 2, "--output-files", 2]
     status, said, _ = run(*flags(place, out, *given))
     assert status == 0 and "wrote" in said
     files = sorted(path.name for path in out.iterdir())
@@ -50,19 +50,19 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     assert sorted(sum((table["item"].to_pylist() for table in tables), [])) == names and len(names) > 5
     report = json.loads((out / "report.json").read_text())
     assert report["guarantee"]["mechanisms"][1]["details"]["strategy"] == "sips"
-    assert {name: report["parameters"][name] for name in ("strategy", "items_per_user", "rounds")} == {
+    assert {name: report["parameters"][name] for name in ("strategy", "max_items", "rounds")} == {
         "strategy": "sips",
-        "items_per_user": 4,
+        "max_items": 4,
         "rounds": 2,
     }
     assert "decision" not in report
 
 
-def test_strategy_and_items_per_user_are_chosen_and_reported(run, place, tmp_path):
+def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
     status, said, _ = run(*flags(place, tmp_path / "a", "--format", "csv"))
     report = json.loads((tmp_path / "a" / "report.json").read_text())
     chosen = report["chosen"]
-    assert status == 0 and f"chosen: {chosen['strategy']} with at most {chosen['items_per_user']} item" in said
+    assert status == 0 and f"chosen: {chosen['strategy']} with at most {chosen['max_items']} item" in said
     assert report["decision"] in said
     choice, bounding, noise = report["guarantee"]["mechanisms"]
     assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.05, 0.95, 1e-6)
@@ -86,13 +86,13 @@ def test_strategy_and_items_per_user_are_chosen_and_reported(run, place, tmp_pat
                 "round 3:",
             ],
         ),
-        (["--strategy", "sips", "--items-per-user", "100"], ["100 items, each weighing 1/sqrt", "round 1: an item of"]),
+        (["--strategy", "sips", "--max-items", "100"], ["100 items, each weighing 1/sqrt", "round 1: an item of"]),
         (
-            ["--strategy", "truncated-geometric", "--items-per-user", "1"],
+            ["--strategy", "truncated-geometric", "--max-items", "1"],
             ["threshold 15", "an item of 15 users is named"],
         ),
-        (["--strategy", "weighted-laplace", "--items-per-user", "10"], ["if each counts for 10"]),
-        (["--strategy", "gaussian", "--items-per-user", "10", "--relation", "replace"], ["replacing one user's whole"]),
+        (["--strategy", "weighted-laplace", "--max-items", "10"], ["if each counts for 10"]),
+        (["--strategy", "gaussian", "--max-items", "10", "--relation", "replace"], ["replacing one user's whole"]),
     ],
 )
 def test_explain_reads_nothing_and_says_how_many_users_an_item_needs(run, more, words):
@@ -105,15 +105,15 @@ def test_explain_reads_nothing_and_says_how_many_users_an_item_needs(run, more, 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--strategy", "sips"], ["--strategy sips needs --items-per-user"]),
-        (["--items-per-user", "5"], ["--items-per-user 5", "--strategy", "auto"]),
+        (["--strategy", "sips"], ["--strategy sips needs --max-items"]),
+        (["--max-items", "5"], ["--max-items 5", "--strategy", "auto"]),
         (
-            ["--strategy", "laplace", "--items-per-user", "5", "--rounds", "2"],
+            ["--strategy", "laplace", "--max-items", "5", "--rounds", "2"],
             ["--rounds 2", "--strategy sips", "laplace"],
         ),
         (["--strategy", "some"], ["--strategy", "'some'"]),
         (["--rounds", "9"], ["--rounds must be a whole number from 1 to 8", "'9'"]),
-        (["--strategy", "sips", "--items-per-user", "2000000"], ["at most 1048576", "2000000"]),
+        (["--strategy", "sips", "--max-items", "2000000"], ["at most 1048576", "2000000"]),
     ],
 )
 def test_refusals_are_one_line_that_names_the_flag(run, more, words):

@@ -31,7 +31,7 @@ def events(tmp_path_factory):
 @pytest.mark.parametrize(
     ("flags", "budget", "given"),
     [
-        (["--rho", "1", "--delta", "1e-6", "--items-per-user", "5"], Zcdp(1, 1e-6), {"items_per_user": 5}),
+        (["--rho", "1", "--delta", "1e-6", "--max-items", "5"], Zcdp(1, 1e-6), {"max_items": 5}),
         (["--epsilon", "5", "--delta", "1e-4", "--selection", "sips"], Budget(5, 1e-4), {"selection": "sips"}),
     ],
 )
@@ -50,7 +50,7 @@ def test_one_command_is_the_pure_function(run, events, tmp_path, flags, budget, 
     assert report["guarantee"]["epsilon"] == release.promise.epsilon
     assert report["parameters"]["rho"] == release.zcdp.rho
     if release.choice is not None:
-        chosen = report["chosen"]["items_per_user"]
+        chosen = report["chosen"]["max_items"]
         assert f"chosen: {chosen} items per user" in said
         assert f"{chosen} items" in json.dumps(report["guarantee"]["words"])
 
@@ -64,7 +64,7 @@ def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):
         "if at most 10,000 items per user is chosen",
     ):
         assert words in said
-    _, said, _ = run("plume", "--epsilon", "1", "--delta", "1e-6", "--items-per-user", "9", "--explain")
+    _, said, _ = run("plume", "--epsilon", "1", "--delta", "1e-6", "--max-items", "9", "--explain")
     assert "(epsilon = 1, delta = 1e-06)" in said and "9 items, each counting one" in said
 
 
@@ -74,7 +74,7 @@ def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):
         ([], "give one of --epsilon and --rho, got neither"),
         (["--rho", "1", "--epsilon", "1"], "give one of --epsilon and --rho, got --epsilon 1.0 and --rho 1.0"),
         (["--rho", "1"], "--delta must be positive"),
-        (["--rho", "1", "--delta", "1e-6", "--items-per-user", "0"], "--items-per-user must be"),
+        (["--rho", "1", "--delta", "1e-6", "--max-items", "0"], "--max-items must be"),
         (["--rho", "1", "--delta", "1e-6", "--alpha", "2"], "--alpha must be a number above 0 and below 1, got 2.0"),
     ],
 )

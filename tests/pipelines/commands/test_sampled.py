@@ -73,7 +73,7 @@ def report_of(directory):
 
 def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
-    words = ["sampled", *SHAPE, *PROMISE, "--items-per-user", "2", "--relation", "replace"]
+    words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]
     status, said, err = run(*words, *job(place, out))
     note, wrote = said.splitlines()
     assert (status, wrote, err) == (0, f"wrote {out} (release r1)", [])
@@ -86,7 +86,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     assert list(wanted[0]) == ["item", "count", "stddev", "sampled"]
     report = report_of(out)
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (2, 1e-4)
-    assert report["parameters"].items() >= {"items_per_user": 2, "threshold": made.plan.threshold}.items()
+    assert report["parameters"].items() >= {"max_items": 2, "threshold": made.plan.threshold}.items()
     assert report["parameters"]["rate"] == float(made.plan.rate)
     again = tmp_path / "again"
     assert run(*words, *job(place, again), "--shards", "9")[0] == 0
@@ -274,7 +274,7 @@ def test_explain_reads_nothing(run):
             "rate 0.28824267, threshold 23",
             "79 users is shown with a chance of 50 %, one of 104 with 95 %",
         ],
-        ("sampled", "--items-per-user", "10", "--objective", "w50"): ["109 users is shown", "an item of 202 users"],
+        ("sampled", "--max-items", "10", "--objective", "w50"): ["109 users is shown", "an item of 202 users"],
         ("heavy-hitters", "--phi", "0.01", "--users", "1000000"): ["reported from 2,883 sampled users", "10,002 users"],
         ("quantiles", "--lo", "0", "--hi", "9", "--quantile", "0.5"): ["1,024 equal parts", "levels of a user", "202"],
         ("quantiles", "--lo", "0", "--hi", "9", "--quantile", "0.5", "--method", "search", "--rounds", "5"): [
@@ -301,7 +301,7 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
             ["sampled", "--epsilon", "1"],
             "--delta must be positive, as which items there are cannot be hidden for certain",
         ),
-        (["sampled", *PROMISE, "--items-per-user", "0"], "--items-per-user must be a whole number from 1"),
+        (["sampled", *PROMISE, "--max-items", "0"], "--max-items must be a whole number from 1"),
         (["sampled", *PROMISE, "--bound", "5"], "unknown flag '--bound'"),
         (["heavy-hitters", *PROMISE], "missing --phi"),
         (

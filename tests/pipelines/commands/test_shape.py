@@ -64,7 +64,7 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     assert {name: report[name] for name in answers.sections()} == answers.sections()
     assert [row["property"] for row in report["properties"]] == ["entropy", "distinct items", "support coverage"]
     assert report["guarantee"]["epsilon"] == 1 == sum(step["epsilon"] for step in report["guarantee"]["mechanisms"])
-    assert {"domain_size": 3000, "mode": "central", "items_per_user": 1}.items() <= report["parameters"].items()
+    assert {"domain_size": 3000, "mode": "central", "max_items": 1}.items() <= report["parameters"].items()
     lines = said.splitlines()
     assert lines[0] == report["decision"] == answers.words()
     assert lines[2] == f"wrote {out} (release r1)"
@@ -78,7 +78,7 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
 
 def test_buckets_modes_and_formats(run, place, tmp_path):
     out = tmp_path / "out"
-    words = ["--epsilon", "2", "--buckets", "40000", "--mode", "l2", "--items-per-user", "2", "--coverage", "15000"]
+    words = ["--epsilon", "2", "--buckets", "40000", "--mode", "l2", "--max-items", "2", "--coverage", "15000"]
     words += ["--relation", "replace", "--format", "csv"]
     status, said, err = run(*SHAPE, *words, *job(place, out))
     assert (status, err) == (0, [])

@@ -163,7 +163,7 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
             "shape --epsilon 1 --model pan-private --buckets 8 --users 2",
             "--users is for --model shuffle, not for pan-private",
         ),
-        ("shape --epsilon 1 --model pan-private --buckets 8 --items-per-user 2", "--items-per-user must be 1"),
+        ("shape --epsilon 1 --model pan-private --buckets 8 --max-items 2", "--max-items must be 1"),
         ("shape --epsilon 1 --model pan-private --buckets 8 --input a --input b", "takes one file of counters"),
         (
             "shape --epsilon 1 --domain-size 8 --salt s",

@@ -17,7 +17,7 @@ from headcount.pipelines.commands.total import read_items
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
-SHAPE = ["count", "--user", "who", "--item", "what", "--of", "tea", "--cap", "2", "--epsilon", "1"]
+SHAPE = ["total", "--user", "who", "--item", "what", "--of", "tea", "--max-per-item", "2", "--epsilon", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     assert run(*SHAPE, *words) == (0, f"wrote {out} (release r1)\n", [])
     table = pq.read_table(events)
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
-    expected = debiased_count(Budget(1), "tea", 2).run([batch], Release(KeyFile(key), "r1"), "Count").to_pylist()
+    expected = debiased_count(Budget(1), "tea", 2).run([batch], Release(KeyFile(key), "r1"), "Total").to_pylist()
     assert rows(out) == expected
     teas = table.num_rows - 5000
     assert expected[0]["count"] == pytest.approx(teas, rel=0.05)
@@ -56,7 +56,21 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
 
 
 def test_several_integers_replaced_users_and_gaussian_noise(run, events, tmp_path):
-    words = ["count", "--user", "who", "--item", "number", "--of", "3", "--of", "-7", "--of", "12", "--cap", "2"]
+    words = [
+        "total",
+        "--user",
+        "who",
+        "--item",
+        "number",
+        "--of",
+        "3",
+        "--of",
+        "-7",
+        "--of",
+        "12",
+        "--max-per-item",
+        "2",
+    ]
     words += ["--epsilon", "1", "--delta", "1e-6", "--noise", "gaussian", "--relation", "replace", "--users", "5000"]
     assert run(*words, "--input", events, "--output", tmp_path / "out")[0] == 0
     found = rows(tmp_path / "out")
@@ -83,7 +97,7 @@ def test_explain_reads_nothing(run):
         (["--relation", "replace"], "--relation replace needs --users"),
         (["--users", "5", "--users-share", "0.2"], "--users-share 0.2 is of no use with --users"),
         (["--users-share", "2"], "--users-share must be a number between 0 and 1, got 2.0"),
-        (["--cap", "0"], "--cap must be a whole number from 1 to 1000000000, got '0'"),
+        (["--max-per-item", "0"], "--max-per-item must be a whole number from 1 to 1000000000, got '0'"),
         (["--of", "tea"], "--of 'tea' is given twice"),
         (["--max-item-bytes", "2"], "--of 'tea' is longer than 2 bytes"),
         (["--item-type", "int"], "--of must be a whole number of 64 bits, as the item column holds, got 'tea'"),
@@ -98,7 +112,7 @@ def test_what_is_refused(run, words, said):
 
 
 def test_what_is_missing_is_named(run):
-    assert run("count", "--epsilon", "1", "--explain")[2] == ["headcount: missing --of, --cap"]
+    assert run("total", "--epsilon", "1", "--explain")[2] == ["headcount: missing --of, --max-per-item"]
 
 
 def test_items_that_are_no_text_are_refused():

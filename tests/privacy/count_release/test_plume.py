@@ -19,9 +19,9 @@ from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.errors import ParameterError
 
 WAYS = [
-    {"items_per_user": 7, "counted_items_per_user": 30},
-    {"items_per_user": 7, "selection": "weighted-gaussian", "alpha": 0.2},
-    {"items_per_user": 50, "counted_items_per_user": 20, "selection": "sips", "relative_error": 0.1},
+    {"max_items": 7, "max_counted_items": 30},
+    {"max_items": 7, "selection": "weighted-gaussian", "alpha": 0.2},
+    {"max_items": 50, "max_counted_items": 20, "selection": "sips", "relative_error": 0.1},
     {"selection": "sips"},
     {},
 ]
@@ -31,7 +31,7 @@ def spent(plan: PlumePlan, relation: Relation, counted: int) -> Fraction:
     """The rho of all rounds and of the counts, from the integers that the samplers get and the distances of neighbours."""
     rho = Fraction(0)
     for each in plan.rounds:
-        distance = each.items_per_user if each.weights == "count" else 1
+        distance = each.max_items if each.weights == "count" else 1
         rho += relation.users * distance * Fraction(4) ** each.plan.grid / (2 * each.plan.scale**2)
     return rho + relation.users * counted * Fraction(4) ** plan.plan.grid / (2 * plan.plan.scale**2)
 
@@ -46,7 +46,7 @@ def fits(rho: Fraction, zcdp: Zcdp) -> bool:
 def test_all_parts_together_cost_rho_and_no_more(given, relation, rho):
     zcdp = Zcdp(rho, 1e-6)
     release = plume(zcdp, **given, relation=relation)
-    counted = given.get("counted_items_per_user", given.get("items_per_user", 20))
+    counted = given.get("max_counted_items", given.get("max_items", 20))
     choice = Fraction(0)
     if release.choice is None:
         plan = release.plan()
@@ -63,7 +63,7 @@ def test_the_audit_finds_missing_factors():
     """The noise of added users for replaced ones; a share of naming that counting does not leave; half of m' for m'."""
     zcdp = Zcdp(0.5, 1e-6)
     for given in WAYS[:3]:
-        counted = given.get("counted_items_per_user", given["items_per_user"])
+        counted = given.get("max_counted_items", given["max_items"])
         plan = plume(zcdp, **given).plan()
         whole = plume(zcdp, **given | {"alpha": 0.001}).plan()
         assert fits(spent(plan, Relation.ADD_REMOVE, counted), zcdp)
@@ -125,15 +125,15 @@ def test_rows_repeated_by_one_user_count_once(make_release):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"items_per_user": 0}, "items_per_user must be an integer from 1"),
-        ({"items_per_user": 5, "counted_items_per_user": "auto"}, "are chosen together, got 5 and 'auto'"),
-        ({"items_per_user": 5, "alpha": 1}, "alpha must be a number above 0 and below 1, got 1"),
-        ({"items_per_user": 5, "relative_error": 0}, "relative_error must be a number above 0"),
-        ({"items_per_user": 5, "selection": "laplace"}, "selection must be one of gaussian, weighted-gaussian, sips"),
-        ({"budget": Zcdp(1), "items_per_user": 5}, "delta above 0"),
+        ({"max_items": 0}, "max_items must be an integer from 1"),
+        ({"max_items": 5, "max_counted_items": "auto"}, "are chosen together, got 5 and 'auto'"),
+        ({"max_items": 5, "alpha": 1}, "alpha must be a number above 0 and below 1, got 1"),
+        ({"max_items": 5, "relative_error": 0}, "relative_error must be a number above 0"),
+        ({"max_items": 5, "selection": "laplace"}, "selection must be one of gaussian, weighted-gaussian, sips"),
+        ({"budget": Zcdp(1), "max_items": 5}, "delta above 0"),
         ({"budget": Zcdp(1)}, "delta above 0"),
-        ({"budget": 1, "items_per_user": 5}, r"must be a Zcdp\(rho, delta\) or a Budget\(epsilon, delta\), got 1"),
-        ({"budget": Zcdp(1e-25, 1e-6), "items_per_user": 5}, "raise rho"),
+        ({"budget": 1, "max_items": 5}, r"must be a Zcdp\(rho, delta\) or a Budget\(epsilon, delta\), got 1"),
+        ({"budget": Zcdp(1e-25, 1e-6), "max_items": 5}, "raise rho"),
     ],
 )
 def test_what_is_refused(given, words):

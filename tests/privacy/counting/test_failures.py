@@ -225,9 +225,9 @@ def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(make,
 COMMANDS = {
     "histogram": "--epsilon 2 --delta 1e-3",
     "histogram, domain": "--epsilon 2 --delta 1e-3 --domain {domain}",
-    "bound": "--epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
-    "count": f"--epsilon 2 --cap 2 {' '.join(f'--of {item}' for item in DOMAIN)}",
-    "release": "--epsilon 5 --delta 1e-4",
+    "choose-bound": "--epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
+    "total": f"--epsilon 2 --max-per-item 2 {' '.join(f'--of {item}' for item in DOMAIN)}",
+    "count-release": "--epsilon 5 --delta 1e-4",
     "distribution": "--epsilon 2 --delta 1e-3 --domain {domain}",
 }
 

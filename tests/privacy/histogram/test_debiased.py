@@ -80,7 +80,7 @@ def test_one_user_moves_the_totals_and_the_number_of_users_as_calibrated(make_re
 
 def test_a_missing_cap_and_a_user_who_counts_once_per_batch_are_caught(make_release):
     release, plan, newcomer = make_release(), debiased_count(Budget(1), ITEMS, 4), {"u": SOMEBODY[2]}
-    uncapped = dataclasses.replace(plan, cap=10**6)
+    uncapped = dataclasses.replace(plan, max_per_item=10**6)
     moved = _exact(uncapped, OTHERS | newcomer, release)[0] - _exact(uncapped, OTHERS, release)[0]
     assert np.abs(moved).sum() > plan.noise.bound.l0 * 4
 

@@ -298,9 +298,9 @@ def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
         "plan": noise(epsilon=1.0000001),
         "bound": noise(bound=21),
         "domain": noise(extra=("one more",)),
-        "cap": noise(cap=1),
-        "a cap that the bound implies": noise(cap=30),
-        "another one": noise(cap=40),
+        "cap": noise(max_per_item=1),
+        "a cap that the bound implies": noise(max_per_item=30),
+        "another one": noise(max_per_item=40),
     }
     drawn = {"base": base, **others}
     for one, other in itertools.combinations(drawn, 2):

@@ -39,8 +39,8 @@ def _plan(rate: Fraction, threshold: int, delta: float = 0.01, compositions: int
 def _sampled(counts: np.ndarray, plan: SamplePlan) -> pa.RecordBatch:
     """The mechanism's last steps on a histogram that is given: item i, with counts[i] users, is a world of its own."""
     chunk = pack({"item": pa.array(np.arange(len(counts))), "sum": pa.array(counts)})
-    fixed, digest = merge_sums([chunk], SUBKEY, int)
-    return sample_sums(fixed, plan, plan.threshold, SUBKEY, Evidence.of([digest], []))
+    histogram, digest = merge_sums([chunk], SUBKEY, int)
+    return sample_sums(histogram, plan, plan.threshold, SUBKEY, Evidence.of([digest], []))
 
 
 # T1: the rate and the threshold keep delta, and neither can be relaxed.

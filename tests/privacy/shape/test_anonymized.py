@@ -202,10 +202,10 @@ def test_an_answer_moves_by_epsilon_and_with_half_the_noise_by_twice_that():
 @pytest.mark.parametrize("question", [CoverageQuestion(1000), EntropyQuestion(), SupportQuestion(1000)])
 def test_answers_have_the_noise_of_all_items_of_a_user(question, relation):
     """Three items of each user, which all move; and the samples that are counted move by as many."""
-    asked = central_property(Budget(1), question, samples=1000, items_per_user=3, relation=relation)
+    asked = central_property(Budget(1), question, samples=1000, max_items=3, relation=relation)
     estimator, plan = asked.plan(1000)
     assert plan.scale >= relation.users * 3 * estimator.step
-    counted = central_property(Budget(1), question, items_per_user=3, relation=relation)
+    counted = central_property(Budget(1), question, max_items=3, relation=relation)
     assert counted.samples.scale >= relation.users * 3 / Fraction(1, 10)
     assert counted.guarantee().epsilon <= 1
 
