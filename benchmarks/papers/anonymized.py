@@ -273,7 +273,7 @@ def answers(counts_of: Callable[[int], Counts], cells: int, trials: int) -> Iter
             spread = float(np.asarray(rows.column("error")).sum())
             for name, question in zip(NAMES, QUESTIONS, strict=True):
                 answer = ShapeProperties(made, (question,)).of_rows(rows).to_pylist()[0]
-                estimator = question.estimator(samples, spread)  # the same, where the guard hangs on the noise
+                estimator = question.estimator(samples, spread)  # the same, where the guard depends on the noise
                 truth = estimator.value(estimator.exact(tally))
                 found.setdefault((name, way), []).append((truth, answer["value"], answer["stddev"]))
         for name, question in zip(NAMES, QUESTIONS, strict=True):

@@ -1,4 +1,4 @@
-"""Bound, cap on one item and noise as one private choice, for the aim that the user names: beyond paper 000.
+"""Bound, cap on one item and noise as one private choice, for the aim that the user names: beyond the paper.
 
 For a candidate with bound C, threshold t and mean noise E, and H the expected bounded sum of an item (`item_sums`):
 

@@ -1,4 +1,4 @@
-"""An l2 bound for a public domain with Gaussian noise, from the weighted tail of the users' norms (paper 000, Theorem 4.3).
+"""An l2 bound for a public domain with Gaussian noise, from the weighted tail of the users' norms (the paper, Theorem 4.3).
 
 With d items, l2 norms a and w = l1 norm / l2 norm, the error is at most G(C) = sum of w (a - C)^+ + M C, where M =
 d sigma sqrt(2/pi); it is lowest where W(C), the sum of w over the users with a > C, falls to M. w is *capped* at sqrt(s), for a

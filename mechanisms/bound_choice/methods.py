@@ -1,4 +1,4 @@
-"""Which private choice of a bound: all methods of paper 000 by name, and the one that goes beyond it.
+"""Which private choice of a bound: all methods of the paper by name, and the one that goes beyond it.
 
 `choose_unknown_domain` and `choose_public_domain` make the choice as a value; `decide` runs it. The budget of a choice and
 that of the release which uses it add up, as both look at the same data.

@@ -1,4 +1,4 @@
-"""A bound for an unknown domain by the paper's own measure V(C) (paper 000, Algorithm 4).
+"""A bound for an unknown domain by the paper's own measure V(C) (Algorithm 4).
 
     V(C) = kappa * sum over users of (m - C)^+  +  sum over items of min(H, t(C))
 

@@ -1,4 +1,4 @@
-"""Bounding what one user contributes (paper 000, Algorithms 1 and 3), vectorised over a shard of many users.
+"""Bounding what one user contributes (Liu et al., ICML 2023, Algorithms 1 and 3), vectorised over a shard of many users.
 
 Each function takes all rows of its users and returns rows whose norm, per user, keeps the bound that it names, whatever
 the data. `rand_clip` and `limit_items` draw a uniform sample; their randomness comes from one lane per user above

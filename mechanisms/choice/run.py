@@ -58,7 +58,7 @@ def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice) -> by
 
 
 def decide(choice: Choice, table: Sequence[int], subkey: bytes) -> ChosenBound:
-    """The private choice, with randomness that hangs on the whole table: another table, other bits."""
+    """The private choice, with randomness that depends on the whole table: another table, other bits."""
     ids = decision_lane_ids(lane_key(subkey), encode_table(table), choice.draws)
     return choice.choose(table, Lanes(block_key(subkey), ids))
 

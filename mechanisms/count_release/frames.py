@@ -1,4 +1,4 @@
-"""The top of a histogram of unknown items, and private draws from it: the Unknown Domain Gumbel mechanism (paper 003).
+"""The top of a histogram of unknown items, and private draws from it: the Unknown Domain Gumbel mechanism.
 
 A histogram counts the distinct users of each item. Its *frame* is the k_bar items with the most users, and its *base* the
 users of the item of rank k_bar + 1 (0 if there is none). A draw takes one candidate: item i of the frame with probability

@@ -1,4 +1,4 @@
-"""Plume (Amin, Gillenwater, Joseph, Kulesza, Vassilvitskii, 2022): name items first, then count the named ones (paper 003).
+"""Plume (Amin, Gillenwater, Joseph, Kulesza, Vassilvitskii, 2022): name items first, then count the named ones.
 
 Items are named by rounds of selection (`partitions`), in which each user has a part with `max_items` of its items. Then
 all rows of the named items come back, each user counts for `max_counted_items` of them, a uniform choice, and every
@@ -9,7 +9,7 @@ states. Proof: the named items are delta-approximate (alpha rho)-zCDP. Given the
 counts by at most 1 each (2m' if a user is replaced, half of them down), and discrete Gaussian noise of sigma on the integers
 costs the squared distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
 
-What differs from paper 003's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at
+What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at
 m' = 200 and rho = 0.1; every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell
 of those users; and the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
 

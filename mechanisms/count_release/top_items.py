@@ -1,4 +1,4 @@
-"""The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (paper 003, Theorem 4).
+"""The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (the paper, Theorem 4).
 
 Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k: this has the law
 of ranking all scores with one Gumbel noise each, and reading the ranking down to bot (`selection.gumbel_top`). So the delta of

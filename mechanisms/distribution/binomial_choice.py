@@ -1,4 +1,4 @@
-"""The success probability of a binomial law, chosen privately from how often users succeeded (paper 004, Algorithms 1, 2).
+"""The success probability of a binomial law, chosen privately from how often users succeeded (the paper, Algorithms 1, 2).
 
 Of every user we know N, how often a symbol was among its m samples; if the symbol has probability p, N is Bin(m, p). The
 candidates are a public cover of all p. Two losses of a candidate, both from T(x) = #{users with N > x} alone, where s is the

@@ -1,4 +1,4 @@
-"""Learning a distribution over public symbols from users who hold many samples of it each (paper 004).
+"""Learning a distribution over public symbols from users who hold many samples of it each.
 
 Treating a user's samples together, the error falls with 1 / sqrt(m), which no way of adding noise to counts does. The data
 are looked at through one statistic (`value_counts`): how many users have each symbol how often. `distribution_plan` says what

@@ -1,4 +1,4 @@
-"""How many samples of each user to look at, chosen privately (paper 004, Appendix E; reconstructed, with a better rule).
+"""How many samples of each user to look at, chosen privately (the paper, Appendix E; reconstructed, with a better rule).
 
 Users with fewer samples than the chosen m are left out, and those with more count with m of them. Two rules:
 

@@ -1,4 +1,4 @@
-"""Small success probabilities from who has a symbol at all (paper 004, Algorithm 4, corrected).
+"""Small success probabilities from who has a symbol at all (the paper, Algorithm 4, corrected).
 
 If a symbol has probability p, a user with m samples does not have it with probability (1 - p)^m. So from a noisy number b of
 those who have it, out of s users, 1 - (1 - b/s)^(1/m) estimates p: post-processing. This is good where p is below some c/m,

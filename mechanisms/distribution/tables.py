@@ -1,4 +1,4 @@
-"""How many users have each count of each symbol: all that learning a distribution looks at (paper 004).
+"""How many users have each count of each symbol: all that learning a distribution looks at.
 
 Each user counts with exactly m samples: those who have fewer are left out, and of more a uniform sample without replacement
 is drawn, which again is m draws of the same distribution. (Nothing is filled up, drawn twice, or taken together from several

@@ -1,4 +1,4 @@
-"""Totals of given items with the bias of the cap taken out (paper 000, Algorithm 5 and its extension to several items).
+"""Totals of given items with the bias of the cap taken out (the paper, Algorithm 5 and its extension to several items).
 
 Each user counts with at most `max_per_item` events of an item, and the capped total S gets noise. If users' counts are Poisson
 of mean l, then S is about n h(l), where n is the number of *all* users and h(l) = E min(Poisson(l), cap); so n h^-1(S / n)

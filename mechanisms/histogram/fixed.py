@@ -1,9 +1,9 @@
-"""Private histograms (paper 000, Algorithms 1 and 3): sums by item, noise, and a threshold where items are unknown.
+"""Private histograms (the paper, Algorithms 1 and 3): sums by item, noise, and a threshold where items are unknown.
 
 Guarantee: with contributions bounded as the `NoisePlan` says, the released counts are (epsilon, delta)-differentially
 private for the plan's relation, per user. Two corrections to the paper matter here. Noise goes only to items with a
 positive *bounded* sum, since one user's many other items would each get a chance to pass the threshold (Algorithm 3 as
-printed); and the plan's threshold is the one for discrete noise. Noise lanes hang on the item, its sum and a digest of
+printed); and the plan's threshold is the one for discrete noise. Noise lanes depend on the item, its sum and a digest of
 the whole bounded histogram, so a repeated run repeats the noise and a changed input changes all of it.
 
 The functions are the steps of the Beam pipeline; `bounded_batches` and `noisy_counts` run them in a row without Beam, and

@@ -14,7 +14,7 @@ difference of two such moves. That f keeps these sums exactly is the work of `it
 Candidates. Of the strategies that count one, that with the lowest threshold at each K: they differ in nothing else. Weights of
 1/d are none: they give every K the same H, and the lowest threshold at K = 1, where they count one. Weights of 1/sqrt(d) stand
 for sips, which names half as much again in its rounds where much is named, and a fifth less where little is. It has no soft
-count of its own, as that would hang on what its first rounds name; so it gets four fifths of the soft count of one round.
+count of its own, as that would depend on what its first rounds name; so it gets four fifths of the soft count of one round.
 """
 
 from __future__ import annotations

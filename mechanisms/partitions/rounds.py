@@ -154,7 +154,7 @@ def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePl
 def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
     """Rounds of weighted Gaussian noise of precision w_r / sigma^2, whose own items show at a rate of w_r G at most; sum w = 1.
 
-    Proof. What a round does hangs on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
+    Proof. What a round does depends on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
     ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user)
     times w_r / sigma^2 whatever came before; hence as a whole one Gaussian at the sum of these (adaptive composition). On a
     course of all rounds that names no own item, the law of M is that of M* times the chance that none is named, which is at

@@ -1,4 +1,4 @@
-"""Cohorts that are drawn before their data is seen (paper 001, Lemma 6): who is asked, where not everybody can be.
+"""Cohorts that are drawn before their data is seen (the paper, Lemma 6): who is asked, where not everybody can be.
 
 Sample and threshold takes each user with probability p, by itself. Asking a fixed number of users is something else: where all
 asked users but one are known to have one item, their number tells whether the last one was among them, and delta is at least p.

@@ -1,4 +1,4 @@
-"""Sample and threshold (paper 001): how private it is, exactly. (Which rate and threshold to take: `sampled_plan`.)
+"""Sample and threshold: how private it is, exactly. (Which rate and threshold to take: `sampled_plan`.)
 
 Each user is sampled with probability p, and an item is shown, with its number of sampled users, if and only if it was
 sampled theta times or more. No noise is added. Where an item has k + 1 users in one data set and k in its neighbour, the

@@ -1,4 +1,4 @@
-"""Heavy hitters by sample and threshold (paper 001): the items that a share of all users have, who are counted if need be.
+"""Heavy hitters by sample and threshold: the items that a share of all users have, who are counted if need be.
 
 A sampled histogram shows items from its threshold theta on; of those, the ones whose sampled users are a share phi of p n are
 reported, where n is the number of all users. That is post-processing if n is public. It is never that of the data: there are

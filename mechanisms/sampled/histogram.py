@@ -1,4 +1,4 @@
-"""Histograms without noise (paper 001): every user is sampled, and items that were not sampled often enough stay hidden.
+"""Histograms without noise: every user is sampled, and items that were not sampled often enough stay hidden.
 
 Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
 with at most `max_items` of its distinct items, a uniform choice, once each. An item's users are sampled with
@@ -11,7 +11,7 @@ Nothing else may be published: neither the number of sampled users in all, nor t
 each of which would give a sampled user away with a probability of about p.
 
 Whatever shows less of a sample than its threshold does, such as heavy hitters at any share, is a function of what is shown at
-the threshold: any number of them is one release, if they read one sample. So a sample's random bits hang on what defines it
+the threshold: any number of them is one release, if they read one sample. So a sample's random bits depend on what defines it
 (`sample_subkey`), and on nothing that is done with it.
 
 The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
@@ -185,7 +185,7 @@ def sample_sums(
 ) -> pa.RecordBatch:
     """The released rows item, count, stddev, sampled of one item shard, which `merge_sums` has made.
 
-    A row's lane hangs on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
+    A row's lane depends on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
     same sample, and a changed input changes every item's.
     """
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)

@@ -1,4 +1,4 @@
-"""Quantiles and range counts by sample and threshold (paper 001, sections on quantiles), over a public grid of leaves.
+"""Quantiles and range counts by sample and threshold (the paper, sections on quantiles), over a public grid of leaves.
 
 Each user counts with one value, that is with one leaf (of several, one is chosen uniformly). Two mechanisms:
 
@@ -103,7 +103,7 @@ class QuantileSearch:
         return subkey(key, release_id, label, parameters)
 
     def search(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
-        """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key hangs on all
+        """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key depends on all
         the leaves' sums, so that they determine what is counted in it."""
         below, digest = np.zeros(self.leaves.count + 1, dtype=np.int64), 0
         if chunks:

@@ -1,4 +1,4 @@
-"""What a tree of sampled nodes tells (paper 001): estimates of all nodes, quantiles and range counts, as post-processing.
+"""What a tree of sampled nodes tells: estimates of all nodes, quantiles and range counts, as post-processing.
 
 The paper takes each node's estimate by itself. But every level has a sample of its own, so that a node, the sum of its
 children, that of their children, ... are independent estimates of one number: put together they have a fraction of the

@@ -1,4 +1,4 @@
-"""Anonymized histograms (paper 002, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
+"""Anonymized histograms (the paper, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
 
 How many items are held by one user, by two, by three; which items these are is not said. Each user counts with at most
 `max_items` of its distinct items, a uniform choice, once each. There are `domain_size` cells, a public number: one for

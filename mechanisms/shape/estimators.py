@@ -1,4 +1,4 @@
-"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (paper 002, 5).
+"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (the paper, 5).
 
 Each is a sum over items of g(count), with a g that is fixed by public numbers: the estimators of the literature (plug-in with
 Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to have it private:
@@ -197,7 +197,7 @@ class CoverageQuestion:
         return min(max(value, float(least)), float(max(least, most)))
 
     def per_sample(self, value: float, samples: int) -> float:
-        # The estimate hangs on target / samples alone, and so much more of it brings no more items than samples.
+        # The estimate depends on target / samples alone, and so much more of it brings no more items than samples.
         return 0.0 if self.target is None else self.target / samples
 
 

@@ -1,4 +1,4 @@
-"""Anonymized histograms of domains that are too large to list (paper 002, Algorithm 2): items are hashed into buckets first.
+"""Anonymized histograms of domains that are too large to list (the paper, Algorithm 2): items are hashed into buckets first.
 
 The error of Algorithm 1 grows with the root of the number of cells. So items are hashed into B buckets, a public number of
 about four times the users; Algorithm 1 gives the shape of the buckets, and the collisions are taken out again.

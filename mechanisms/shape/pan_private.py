@@ -1,4 +1,4 @@
-"""Counters that hold even if their memory is seen (paper 002, pan-private model): noise is in them before the first event.
+"""Counters that hold even if their memory is seen (the paper, pan-private model): noise is in them before the first event.
 
 There are B counters, one for each bucket (or item of a listed domain). Each begins with discrete Laplace noise, and each
 event adds one to one of them; the shape follows as in `anonymized`, or `hashed` where items were hashed.

@@ -74,7 +74,7 @@ Source_co = TypeVar("Source_co", bound=ShapeSource, covariant=True)
 class ShapeProperties(Generic[Source_co]):
     """Answers from the rows of one anonymized histogram: as many as wanted, for the budget of the histogram alone.
 
-    It sees the released rows and nothing else, so that it serves every model alike (paper 002, Theorem 4).
+    It sees the released rows and nothing else, so that it serves every model alike (the paper, Theorem 4).
     """
 
     source: Source_co
@@ -353,6 +353,6 @@ def property_rows(answers: Iterable[tuple[str, float, float]]) -> pa.RecordBatch
 
 
 def _draw(tally: Tally, scale: Fraction, own: bytes) -> int:
-    """One noise, from a lane that hangs on the whole tally."""
+    """One noise, from a lane that depends on the whole tally."""
     table = np.concatenate([tally.values, tally.cells]).astype("<i8").tobytes()
     return int(discrete_laplace(Lanes(block_key(own), decision_lane_ids(lane_key(own), table, 1)), scale)[0])

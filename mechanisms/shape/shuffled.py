@@ -1,4 +1,4 @@
-"""Anonymized histograms without a trusted curator (paper 002, shuffle model): users add the noise themselves.
+"""Anonymized histograms without a trusted curator (the paper, shuffle model): users add the noise themselves.
 
 Each user sends messages (bucket, +1) and (bucket, -1) through a shuffler, which hides who sent which; the analyst adds them
 up by bucket, and Algorithm 1 does the rest. A user of bucket b sends (b, +1) and shares of noise for every bucket: over all

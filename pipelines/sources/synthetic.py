@@ -134,7 +134,7 @@ def _power_law(uniform: np.ndarray, size: int, exponent: float, shift: float) ->
 
 
 def _hash(user: np.ndarray, habit: np.ndarray, seed: int) -> np.ndarray:
-    """A number in [0, 1) for each (user, habit), the finaliser of SplitMix64 over both; no secret hangs on it."""
+    """A number in [0, 1) for each (user, habit), the finaliser of SplitMix64 over both; no secret depends on it."""
     mixed = user.astype(np.uint64) << np.uint64(21) ^ habit.astype(np.uint64)
     mixed += np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -82,7 +82,7 @@ def test_anything_else_draws_independent_noise_on_every_item(make_release):
     assert _noise(table, release) == base
 
 
-def test_noise_that_hangs_on_the_item_alone_would_be_caught(monkeypatch, make_release):
+def test_noise_that_depends_on_the_item_alone_would_be_caught(monkeypatch, make_release):
     """The mutation: without the digest of the whole histogram, one changed row leaves the noise of other items as it was."""
     from headcount.mechanisms.counting import noisy
 

@@ -91,7 +91,7 @@ def test_a_frame_is_the_top_however_the_rows_are_cut(k_bar):
         assert other.digest(KEY) == first.digest(KEY)
 
 
-def test_a_digest_hangs_on_all_of_the_frame_and_on_the_key():
+def test_a_digest_depends_on_all_of_the_frame_and_on_the_key():
     one = frame([5, 3], 2, [9, 4])
     others = [
         frame([5, 2], 2, [9, 4]),

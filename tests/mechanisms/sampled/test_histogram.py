@@ -1,4 +1,4 @@
-"""The sampled histogram as a value: what it releases, what it promises, and what its sample hangs on."""
+"""The sampled histogram as a value: what it releases, what it promises, and what its sample depends on."""
 
 import dataclasses
 import json
@@ -56,7 +56,7 @@ def test_any_order_and_batching_gives_the_same_rows(make_release):
     assert histogram.run(parts, make_release()).equals(whole)
 
 
-def test_the_sample_hangs_on_what_defines_it_and_the_whole_input(make_release):
+def test_the_sample_depends_on_what_defines_it_and_the_whole_input(make_release):
     """40 items of 500 users: two independent samples agree on more than 15 of them with probability below 1e-9."""
     histogram, batch = sampled_histogram(BUDGET), crowd(SIZES)
     base = found(histogram.run([batch], make_release(), "A"))

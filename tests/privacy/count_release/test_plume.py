@@ -73,7 +73,7 @@ def test_the_audit_finds_missing_factors():
 
 
 def test_the_noise_is_for_the_root_of_the_counted_items():
-    """44.7 and not 632 at m' = 200 and rho = 0.1, as paper 003 has it; the threshold for a relative error follows."""
+    """44.7 and not 632 at m' = 200 and rho = 0.1, as Rogers (2024) has it; the threshold for a relative error follows."""
     release = plume(Zcdp(0.1, 1e-6), 200, alpha=0.5, relative_error=0.1)
     noise = release.plan().plan
     assert noise.stddev == pytest.approx(math.sqrt(200 / (2 * 0.5 * 0.1)), rel=1e-3)

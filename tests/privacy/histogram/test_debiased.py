@@ -1,4 +1,4 @@
-"""Audits of the debiased count (paper 000, Algorithm 5): what one user moves, and what the two noises make of it together.
+"""Audits of the debiased count (Liu et al., ICML 2023, Algorithm 5): what one user moves, and what both noises make of it.
 
 The estimate is post-processing of the noisy totals and the noisy number of users, so these are what is audited.
 """

@@ -1,4 +1,4 @@
-"""Audits of the whole histogram on the neighbours that break its wrong versions (paper 000, Algorithms 1 and 3).
+"""Audits of whole histograms on neighbours that break wrong versions (Liu et al., ICML 2023, Algorithms 1 and 3).
 
 Each audit runs the mechanism on very many independent copies of two neighbouring data sets, and each is shown to catch the
 bug that it is for. Keys are fixed; the stated false-alarm rates are those of a fresh key.
@@ -274,7 +274,7 @@ def test_evidence_of_one_origin_passes_and_any_other_does_not():
             Evidence.of([1], origins).check(plan.bound)
 
 
-def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
+def test_noise_depends_on_key_id_label_plan_and_domain_one_by_one(make_release):
     """Nobody is above the bound, so the bounded histogram is the same and only the subkey can differ. Noise of scale 20 on 200
     items: independent draws agree on more than a quarter of them with a probability below 1e-20."""
     users, items = [f"u{k}" for k in range(40_000)], [f"i{k % 200}" for k in range(40_000)]

@@ -277,7 +277,7 @@ def adaptive_delta(spent, epsilon: float, sigma: float) -> float:
 
 def test_a_user_whose_items_turn_from_shared_to_own_between_rounds_is_covered():
     """Within one round own items may be set off against shared ones; over rounds that breaks delta, as which a user has can
-    hang on what was named."""
+    depend on what was named."""
     epsilon, delta, items = 1.0, 1e-3, 20
     rounds = rounds_of(Budget(epsilon, delta), "sips", items, 3, ONE)
     precision = [(UNIT / float(each.plan.scale)) ** 2 for each in rounds]

@@ -1,4 +1,4 @@
-"""Audits of sample and threshold on the neighbours that break its wrong versions (paper 001).
+"""Audits of sample and threshold on the neighbours that break its wrong versions (Bharadwaj, Cormode 2022).
 
 Each audit runs the mechanism on very many independent copies of two neighbouring data sets, and each is shown to catch
 the bug that it is for. Keys are fixed; the stated false-alarm rates are those of a fresh key.
