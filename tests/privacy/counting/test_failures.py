@@ -1,4 +1,4 @@
-"""No count makes a job fail, or makes its result depend on the shards: that would tell of users other than the one who wrote it.
+"""No count makes a job fail, or makes its result depend on the shards: that would tell of other users than who wrote it.
 
 The attack: sums of all counts of a shard were checked against 2**63 - 1, so that two planted rows of 2**62 and 2**62 - 1 - T
 made the job fail if and only if the others had more than T events. One victim's ordinary row then decided whether
