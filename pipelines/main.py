@@ -75,8 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run() -> NoReturn:
     """Run this process's own command line, and end the process with its status.
 
-    What Python does last is left out: it stops the threads of Beam's client wherever they are, and sometimes then waits
-    for ever for a lock of gRPC that one of them held, after the job has ended and its output is there.
+    What Python does last is left out: it stops the threads of Beam's client wherever they are. Sometimes it then waits for ever
+    for a lock of gRPC that one of them held, after the job has ended and its output is there.
     """
     status = main()
     atexit._run_exitfuncs()  # a key of this process's own is removed

@@ -12,7 +12,9 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/*.md"), *TOP.glob("benchmarks/*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
-PATH = re.compile(r"`((?:mechanisms|transforms|pipelines|tests|deploy|benchmarks)/[\w./-]+)`")
+FOLDERS = "mechanisms|transforms|pipelines|tests|deploy"
+ROOMS = "|".join(sorted(path.parent.name for path in TOP.glob("mechanisms/*/__init__.py")))
+PATH = re.compile(rf"`((?:{FOLDERS}|{ROOMS})/[\w./-]+)`")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PUBLIC = ("headcount.mechanisms", "headcount.transforms")
 FAMILIES = {path.parent.name for path in TOP.glob("mechanisms/*/__init__.py") if "Paper" in path.read_text()}
@@ -22,6 +24,11 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_there(path: str) -> bool:
+    """Whether a path of the repository, or of a room of mechanisms/, is there, also one without its .py."""
+    return any((top / name).exists() for top in (TOP, TOP / "mechanisms") for name in (path, f"{path}.py"))
 
 
 def examples(page: Path) -> list[str]:
@@ -39,7 +46,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_paths_of_the_repository_are_there(page):
-    missing = {path for path in PATH.findall(page.read_text()) if not (TOP / path).exists()}
+    missing = {path for path in PATH.findall(page.read_text()) if not is_there(path)}
     assert not missing, f"{page.name} names {sorted(missing)}"
 
 

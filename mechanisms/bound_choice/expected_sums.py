@@ -9,10 +9,10 @@ The slope is rounded down for each user and item *before* any sum. Hence for eve
 at most min(m, C), exactly, which is what the sensitivity of a choice rests on (rounding to nearest, or after the sum,
 breaks it). All sums are integers in units of 2**-30, in two parts, since a product with C needs more than 64 bits.
 
-A cap changes all lines of a user who has an item with more than c events, and none of any other user. So what users add
-is kept in layers, and users are told apart by the number k of caps that change them: layer 2k has their lines without a cap,
-and layer 2j + 1 those under cap j, for each j < k. Under cap j the sum of an item is that of the layers 0, 2, .. 2j and
-2j + 1, and without a cap that of all even layers.
+A cap changes all lines of a user who has an item with more than c events, and none of any other user. So what users add is kept
+in layers, and users are told apart by the number k of caps that change them. Layer 2k has their lines without a cap, and layer
+2j + 1 those under cap j, for each j < k. Under cap j the sum of an item is that of the layers 0, 2, .. 2j and 2j + 1, and
+without a cap that of all even layers.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _lines(
     total = np.repeat(totals, rows_per_user)
     step = np.repeat(np.searchsorted(np.array(ladder.bounds), totals), rows_per_user)
     level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
-    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `batches` cuts them
+    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `shards` cuts them
 
 
 def _most(

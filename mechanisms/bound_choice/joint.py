@@ -1,6 +1,6 @@
 """Bound, cap on one item and noise as one private choice, for the aim that the user names: beyond the paper.
 
-For a candidate with bound C, threshold t and mean noise E, and H the expected bounded sum of an item (`item_sums`):
+For a candidate with bound C, threshold t and mean noise E, and H the expected bounded sum of an item (`expected_sums`):
 
     error: the loss is minus the counts saved, the sum over items of max(0, min(2(H - t), H - a)), a = min(2E, t);
     items: the loss is minus a soft number of released items, the sum over items of clip((H - t/2)/t, 0, 1).

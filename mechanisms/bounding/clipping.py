@@ -98,7 +98,7 @@ def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: i
     Positions are drawn with replacement and repeated ones drawn again until enough are distinct, which leaves every
     set of that size equally likely; where the sample is more than half, the units to leave out are drawn instead.
     """
-    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `batches` says
+    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `shards` says
     start = np.append(0, ends)[offsets]
     have = np.diff(start)
     leave_out = 2 * wanted > have

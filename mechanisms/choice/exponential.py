@@ -57,11 +57,11 @@ def em_exponents(losses: Sequence[Rational], spread: Rational, epsilon: Rational
 
         max dq(c) - min dq(c) <= spread,      both over the candidates c.
 
-    That is so for spread = D if 0 <= dq <= D for all neighbours or their reverse (losses that only rise, or only fall,
-    when a user is added), and for spread = 2 D if |dq| <= D, such as when a user is replaced; often less will do.
+    That is so for spread = D if 0 <= dq <= D for all neighbours or their reverse (losses that only rise, or only fall, when a
+    user is added). It is so for spread = 2 D if |dq| <= D, such as when a user is replaced; often less will do.
 
-    Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor
-    that all share, and moves Z by a mean of such factors: log P(c) moves by at most l (max dq - min dq) <= epsilon.
+    Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor that all
+    share, and moves Z by a mean of such factors. So log P(c) moves by at most l (max dq - min dq) <= epsilon.
     """
     values, spread, epsilon = _fractions("losses", losses), _positive("spread", spread), _positive("epsilon", epsilon)
     low = min(values)
@@ -109,9 +109,9 @@ def gem_exponents(
     floor(GRID s) moves by at most GRID, as GRID is an integer. Hence x moves by at most epsilon / 2 either way, and its
     range by at most epsilon: the proof of `em_exponents`, with x as loss and epsilon as spread.
 
-    `tau` is public, and matters to utility only. With the default, (2 / epsilon) ln(candidates / 0.05) rounded up, the
-    chosen c has, with probability 0.95 and up to the grid, q(c) <= q(c') + 2 tau D(c') for every c': one of small
-    sensitivity that is nearly best is not lost among those of large.
+    `tau` is public, and matters to utility only. The default is (2 / epsilon) ln(candidates / 0.05) rounded up. Then the chosen
+    c has, with probability 0.95 and up to the grid, q(c) <= q(c') + 2 tau D(c') for every c': one of small sensitivity that is
+    nearly best is not lost among those of large.
     """
     values, epsilon = _fractions("losses", losses), _positive("epsilon", epsilon)
     weights = [_positive("every sensitivity", sensitivity) for sensitivity in sensitivities]
@@ -230,11 +230,11 @@ def _children(lanes: Lanes, n: int) -> Lanes:
 def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
     """`select` for exponents x that are integers over one denominator, the smallest of them 0: fast for many candidates.
 
-    A candidate has a whole part w = floor(x). One round draws an integer uniformly below the sum of all candidates'
-    upper weights, which are floor(2^48 e^-w) + 1 (for w = 0 just 2^48): it falls to a candidate c with probability
-    proportional to c's upper weight, and its place among those of c is a uniform integer. Read as the first digits of a
-    uniform number R below the upper weight, it passes if R < 2^48 e^-w, with further digits drawn only if these do not
-    settle it; then c is taken with probability e^-(x - w). So a round takes c with probability proportional to
+    A candidate has a whole part w = floor(x). One round draws an integer uniformly below the sum of all candidates' upper
+    weights, which are floor(2^48 e^-w) + 1 (for w = 0 just 2^48). It falls to a candidate c with probability proportional to
+    c's upper weight, and its place among those of c is a uniform integer. Read as the first digits of a uniform number R below
+    the upper weight, it passes if R < 2^48 e^-w, with further digits drawn only if these do not settle it. Then c is taken with
+    probability e^-(x - w). So a round takes c with probability proportional to
 
         upper weight * 2^48 e^-w / upper weight * e^-(x - w) = 2^48 e^-x,
 

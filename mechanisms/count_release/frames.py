@@ -8,13 +8,13 @@ counts is private; here they go by the canonical order of the items, so that sha
 Guarantee: with T as `threshold` gives it, one draw is delta-approximate rho-zCDP, with rho as `draw_cost` gives it, also
 when items that were drawn before have left the frame, as long as the base stays that of the whole histogram.
 
-Proof (Durfee, Rogers 2019; here for both relations). Between neighbours each count, and so the base, moves by 0 or 1 in
-the same direction if a user is added or removed, and by at most 1 in either direction if one is replaced: the range of
-all moves is u = 1 or u = 2. On the candidates that both frames share, epsilon times the score has a range of at most
-u epsilon, and a draw from these alone is (u epsilon)^2 / 8-zCDP (`selection.select`). Let i be in the frame of D alone. In D'
-it has at most base' users, so in D at most base + u: if D has the user more, base' + 1 <= base + 1; if D has the user less,
-base' <= base + 1; if one is replaced, base' + 1 <= base + 2. So all such items together are drawn, in place of bot, with
-probability at most k_bar / (k_bar + e^(epsilon (T - u))), which is below delta for T = u + ln(k_bar / delta) / epsilon.
+Proof (Durfee, Rogers 2019; here for both relations). Between neighbours each count, and so the base, moves by 0 or 1 in the
+same direction if a user is added or removed. If one is replaced, it moves by at most 1 in either direction. So the range of all
+moves is u = 1 or u = 2. On the candidates that both frames share, epsilon times the score has a range of at most u epsilon, and
+a draw from these alone is (u epsilon)^2 / 8-zCDP (`exponential.select`). Let i be in the frame of D alone. In D' it has at most
+base' users, so in D at most base + u. For if D has the user more, base' + 1 <= base + 1; if D has the user less, base' <= base
++ 1. If one is replaced, base' + 1 <= base + 2. So all such items together are drawn, in place of bot, with probability at most
+k_bar / (k_bar + e^(epsilon (T - u))), which is below delta for T = u + ln(k_bar / delta) / epsilon.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ Items are named by rounds of selection (`partitions`), in which each user has a 
 all rows of the named items come back, each user counts for `max_counted_items` of them, a uniform choice, and every
 named item gets the number of its users with Gaussian noise. Naming takes the share alpha of rho, and all of delta.
 
-Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore the (epsilon, delta) that `guarantee()`
-states. Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items
-counts by at most 1 each (2m' if a user is replaced, half of them down), and discrete Gaussian noise of sigma on the integers
-costs the squared distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
+Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore the (epsilon, delta) that `guarantee()` states.
+Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items counts by at
+most 1 each (2m' if a user is replaced, half of them down). Discrete Gaussian noise of sigma on the integers costs the squared
+distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
 
-What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at
-m' = 200 and rho = 0.1; every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell
-of those users; and the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
+What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at m' = 200
+and rho = 0.1. Every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell of those
+users. And the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
 
 With `relative_error` r, counts below (2 + r) sigma / r are left out: those that are kept are within r of the bounded count
 where the noise is within two standard deviations. This looks at noisy counts only, and costs nothing.
@@ -126,7 +126,7 @@ class PlumeRelease:
     def choice(self) -> JointChoice | None:
         """The choice of the bounds, where they are not given.
 
-        A draw of `selection.select` whose exponents have a range of epsilon is (epsilon^2 / 8)-zCDP. It is made for naming
+        A draw of `exponential.select` whose exponents have a range of epsilon is (epsilon^2 / 8)-zCDP. It is made for naming
         as many items as can be, one count of each user on an item.
         """
         costs, rest = self._parts()

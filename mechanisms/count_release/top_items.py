@@ -1,8 +1,8 @@
 """The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (the paper, Theorem 4).
 
-Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k: this has the law
-of ranking all scores with one Gumbel noise each, and reading the ranking down to bot (`selection.gumbel_top`). So the delta of
-the threshold is paid once, and not for every draw.
+Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k. This has the law of
+ranking all scores with one Gumbel noise each, and reading the ranking down to bot. So the delta of the threshold is paid once,
+and not for every draw.
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
 
@@ -20,8 +20,9 @@ is from candidates whose scores have a range of u eps1 between neighbours: it is
 
     P(S) <= d + P'(S common) <= d + d2 + e^e Q'(S common) <= d + d2 + e^e (1 + d)^k Q(S),
 
-which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers: e is
-k u eps1 with d2 = 0 and all of delta as d; or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for either.
+which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers.
+Either e is k u eps1 with d2 = 0 and all of delta as d. Or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for
+either.
 
 (The paper pays no k d. It is tiny, and here the proof has it.)
 """

@@ -1,4 +1,8 @@
-"""Released counts: their columns, how they are cut into output files, and their order."""
+"""Released counts: their columns, how they are cut into output files, and their order.
+
+All of it is post-processing. Rows are cut by a hash of the item and sorted by item, so that nothing shows how they were
+sharded.
+"""
 
 from __future__ import annotations
 

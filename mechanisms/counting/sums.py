@@ -1,4 +1,8 @@
-"""Sums by item: partial sums of bounded batches, cut by a hash of the item, and merged with the lanes of their noise."""
+"""Sums by item: partial sums of bounded batches, cut by a hash of the item, and merged with the lanes of their noise.
+
+All is exact, in integers that never wrap, and the same for any order of the rows and any number of shards: so the digest of the
+merged sums stands for the whole bounded histogram, however it was computed.
+"""
 
 from __future__ import annotations
 

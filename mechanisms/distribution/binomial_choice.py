@@ -6,7 +6,7 @@ number of users, a *constant* that is public or was released before:
 
     "ks" (the default): loss(p) = max over x of | T(x) - s P[Bin(m, p) > x] |, s times the Kolmogorov distance;
     "phs" (the paper's, private hypothesis selection of Bun, Kamath, Steinke, Wu 2019): minus S(p) = min over q of Gamma(p, q).
-        With W the x where Bin(m, p) is the likelier, P and Q its mass by p and by q, Gamma is s if P - Q <= 3 alpha, and else
+        Let W be the x where Bin(m, p) is the likelier, P and Q its mass by p and by q. Gamma is s if P - Q <= 3 alpha, and else
         max(0, #{users with N in W} - s (Q + 3 alpha / 2)).
 
 Guarantee: with exponents epsilon * loss / 2, one choice is epsilon-differentially private, and (epsilon^2 / 8)-zCDP, between
@@ -17,9 +17,9 @@ by at most 1, and so do maxima and minima of such (for "phs": W is {x > c} or {x
 Hence the range of dloss is at most 2: `em_exponents` with spread 2. A user who does not have the symbol is in no T(x).
 
 What differs from the paper: its exponent S / (2 epsilon), which is 1/epsilon-private, is a misprint with a privacy loss of 20
-for epsilon = 0.05; alpha is found from public numbers, where one that is too small selects garbage; and "ks" needs none, at
-the cost of |H| m in place of |H|^2 steps. For binomials the Kolmogorov distance is the total variation, so that the paper's
-bound carries over.
+for epsilon = 0.05. Alpha is found from public numbers, where one that is too small selects garbage; "ks" needs none, at the
+cost of |H| m in place of |H|^2 steps. For binomials the Kolmogorov distance is the total variation, so that the paper's bound
+carries over.
 
 All is replay-stable: the cover and the laws are made by +, -, *, / and square roots alone, which IEEE 754 rounds in one way
 (and the logarithms that "phs" takes are rounded to multiples of 2**-20 at once).

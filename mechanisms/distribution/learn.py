@@ -1,8 +1,8 @@
 """Learning a distribution over public symbols from users who hold many samples of it each.
 
 Treating a user's samples together, the error falls with 1 / sqrt(m), which no way of adding noise to counts does. The data
-are looked at through one statistic (`value_counts`): how many users have each symbol how often. `distribution_plan` says what
-is done to it and what it costs; a private number of samples per user comes from `samples_per_user`.
+are looked at through one statistic (`tables`): how many users have each symbol how often. `plan` says what is done
+to it and what it costs; a private number of samples per user comes from `samples_choice`.
 
 Guarantee: the result is (epsilon, delta)-differentially private for the relation, per user, whatever the data. All users'
 samples are *assumed* to be drawn from one distribution: where they are not, estimates are biased, and no less private.

@@ -6,7 +6,7 @@ users: that would be another distribution.) Per symbol, the table tells for ever
 symbol v times.
 
 Users who do not have a symbol are *not* in its table. A column of zeros would follow the number of users, and then one user
-more would move the tables of all symbols, not of those m at most that it has; a later step takes the number of users as a
+more would move the tables of all symbols, not of those m at most that it has. A later step takes the number of users as a
 constant instead, which is public, or counted once with noise.
 
 Tables of shards of users add up, and are cut by symbol: how the data are sharded changes nothing.

@@ -7,11 +7,11 @@ estimates the total without the cap. This is post-processing, and costs no priva
 Guarantee: the results are (epsilon, delta)-differentially private for the relation, per user. Where n is not given it is
 counted with noise, by a stated share of epsilon: that one user more also makes n larger by one.
 
-What differs from the paper: n is private where users are added or removed (and never the number of users who have the
-item, for which S / n would always be near the cap); the result is limited to 0 .. n * largest_mean, where the paper's is
-not defined for S < 0 or S >= n * cap; and several items share one budget by the distance of the whole vector, in place of
-a budget for each. Between neighbours at most min(users * max_items, items) totals differ, each by at most the cap (users
-is 1, or 2 if one is replaced): hence one item needs no more noise for replacement.
+What differs from the paper: n is private where users are added or removed (and never the number of users who have the item, for
+which S / n would always be near the cap). The result is limited to 0 .. n * largest_mean, where the paper's is not defined for
+S < 0 or S >= n * cap. And several items share one budget by the distance of the whole vector, in place of a budget for each.
+Between neighbours at most min(users * max_items, items) totals differ, each by at most the cap (users is 1, or 2 if one is
+replaced): hence one item needs no more noise for replacement.
 
 `CountPlan.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
 """

@@ -6,8 +6,8 @@ positive *bounded* sum, since one user's many other items would each get a chanc
 printed); and the plan's threshold is the one for discrete noise. Noise lanes depend on the item, its sum and a digest of
 the whole bounded histogram, so a repeated run repeats the noise and a changed input changes all of it.
 
-The functions are the steps of the Beam pipeline; `bounded_batches` and `noisy_counts` run them in a row without Beam, and
-a pipeline with the same key, id and labels gives exactly their rows.
+`Histogram.run` is the mechanism without Beam, by the steps of `bounding` and `counting.noisy`; a pipeline with the same key, id
+and label gives exactly its rows.
 """
 
 from __future__ import annotations

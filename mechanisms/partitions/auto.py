@@ -1,15 +1,15 @@
 """Strategy and items per user of a selection as one private choice: the budget is all that has to be given.
 
 For a candidate with K items per user and threshold t, and H the sum that an item is expected to have in a round, the loss is
-minus a soft number of named items: the sum over items of clip((H - t/2)/t, 0, 1). A user of d distinct items keeps each with
-probability min(1, K/d), and so adds to the H of each of them
+minus a soft number of named items. That is the sum over items of clip((H - t/2)/t, 0, 1). A user of d distinct items keeps each
+with probability min(1, K/d), and so adds to the H of each of them
 
     f = min(1, K/d)                         where items count one:     together min(d, K)
     f = min(1, K/d) / sqrt(min(d, K))       where they are weighed:    together at most sqrt(K)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. Slopes in H lie in [-1/t, 0], so one
 user more lowers each loss by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided form. Replacing a user is the
-difference of two such moves. That f keeps these sums exactly is the work of `item_weights`, which rounds down.
+difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`, which rounds down.
 
 Candidates. Of the strategies that count one, that with the lowest threshold at each K: they differ in nothing else. Weights of
 1/d are none: they give every K the same H, and the lowest threshold at K = 1, where they count one. Weights of 1/sqrt(d) stand
@@ -213,7 +213,7 @@ def _gaussian_threshold(budget: Budget, strategy: str, items: int, relation: Rel
 def _soft_count(candidate: Candidate, sums: ItemWeights, rung: int) -> int:
     """The sum over items of clip(2H - t, 0, 2t), in units of 2**-40.
 
-    H = below + slope * beyond: users up to the rung count as they are, or by their roots; of those beyond, each item is kept
+    H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
     """
     beyond = sums.shares[:, -1] - sums.shares[:, rung]

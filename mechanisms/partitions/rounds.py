@@ -120,11 +120,11 @@ def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
 def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Discrete Laplace noise X of scale 1/epsilon', given |X| <= k; n users name an item iff n + X >= k + 1.
 
-    Proof for one item and one user more or less, (epsilon', delta'): the laws of n + X and n + 1 + X have the ratio
-    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere; whether k + 1 is reached is a
-    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours
-    differ by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of
-    the budget. For K = 1 no mechanism names more, but for the step to a whole k.
+    Proof, first for one item and one user more or less, with (epsilon', delta'). The laws of n + X and n + 1 + X have the ratio
+    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere. Whether k + 1 is reached is a
+    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours differ
+    by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of the
+    budget. For K = 1 no mechanism names more, but for the step to a whole k.
     """
     steps = relation.users * items
     bound = bound_of(items, "count")
@@ -155,14 +155,14 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
     """Rounds of weighted Gaussian noise of precision w_r / sigma^2, whose own items show at a rate of w_r G at most; sum w = 1.
 
     Proof. What a round does depends on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
-    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user)
-    times w_r / sigma^2 whatever came before; hence as a whole one Gaussian at the sum of these (adaptive composition). On a
+    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user) times
+    w_r / sigma^2 whatever came before. Hence it is as a whole one Gaussian at the sum of these (adaptive composition). On a
     course of all rounds that names no own item, the law of M is that of M* times the chance that none is named, which is at
     least Q = e^-G on every course. So M keeps out of a set S and of own names with probability Q (1 - M*[S]) or more, and
-    reaches any set S without own names with Q M*[S] or more: the first line of (1), with Qx, Qy = Q (or 1 for an absent
+    reaches any set S without own names with Q M*[S] or more. This is the first line of (1), with Qx, Qy = Q (or 1 for an absent
     user) and P, P' at full distance. The sigma below spends half of delta, and G is the largest that keeps to the rest.
 
-    (A user's share of own items must not be accounted against the distance here, as it is within a round: it may change from
+    (A user's share of own items must not be accounted against the distance here, as it is within a round. It may change from
     round to round with what was named, and a sum over rounds of what is worst in each can exceed the worst fixed share.)
     """
     shares = _shares(rounds)
@@ -196,10 +196,10 @@ def zcdp_rounds(
 ) -> tuple[Round, ...]:
     """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds.
 
-    Proof. Noise of sigma_r^2 = D^2 / (2 rho w_r), with D^2 the squared l2 distance of neighbours (K for counts, 1 for weights;
-    twice that where a user is replaced), is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With
-    M* as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of
-    probability delta.
+    Proof. Let D^2 be the squared l2 distance of neighbours: K for counts, 1 for weights, twice that where a user is replaced.
+    Noise of sigma_r^2 = D^2 / (2 rho w_r) is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With M*
+    as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of probability
+    delta.
 
     The plans' epsilon and delta are what this implies for all of them together, with a second delta of the same size.
     """

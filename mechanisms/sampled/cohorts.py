@@ -8,9 +8,9 @@ Two ways are left:
   the same law as the coins, hence the same guarantee, *as long as S stays secret*.
 * `known_cohort` is for a size that an adversary knows: s = m + c sqrt(m) users are asked, and each takes part with probability
   m / s, secretly. This is not the law of independent coins (the number who take part varies by sqrt(c) m^(1/4) in place of
-  sqrt(m)), and c is a parameter of the privacy: with n = 2000, m = 400 and epsilon = 0.1, where the coins have a delta of
-  6e-27, it is 2e-11 at c = 10, 1e-6 at c = 3, 3e-4 at c = 1 and 0.2 at c = 0. So it is checked, by that worst case, and refused
-  unless it leaves nine tenths of delta; it holds for replaced users only, since n is public.
+  sqrt(m)), and c is a parameter of the privacy. With n = 2000, m = 400 and epsilon = 0.1 the coins have a delta of 6e-27. There
+  it is 2e-11 at c = 10, 1e-6 at c = 3, 3e-4 at c = 1 and 0.2 at c = 0. So it is checked, by that worst case, and refused unless
+  it leaves nine tenths of delta; it holds for replaced users only, since n is public.
 
 Both give a `Cohort`, which counts the answers itself. Its members have one coin each, thrown when they were drawn. So each
 counts with one item, whatever it answers, and a cohort has one question: of two items, or of two answers, of one member both

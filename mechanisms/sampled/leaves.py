@@ -21,7 +21,7 @@ class Leaves:
     """`count` equal intervals that cover lo .. hi: leaf i has the values x with edge(i) <= x < edge(i + 1), where edge(i) is
     lo + i (hi - lo) / count, and values outside belong to the first and the last.
 
-    An edge need not be a float (or an integer), but which values reach it is a matter of the exact number: each edge is
+    An edge need not be a float (or an integer), but which values reach it is a matter of the exact number. So each edge is
     rounded up to the next value of the column's type, so that no value is put on the wrong side.
     """
 
@@ -56,7 +56,7 @@ class Leaves:
         """The number of the edge that the end of a range moves to: the nearest, or of a whole number where its leaf begins.
 
         So whole numbers are on the right side of it, if leaves are no wider than 1 (and dates, which are counted in
-        microseconds, if no wider than a day): to the nearest, all users with just this value might change sides.
+        microseconds, if no wider than a day). To the nearest, all users with just this value might change sides.
         """
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
             raise ParameterError(f"the ends of a range must be numbers, got {value!r}")

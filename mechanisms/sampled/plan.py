@@ -1,4 +1,4 @@
-"""Sample and threshold: the sampling rate and the threshold for a budget, by the exact curve of `sampled`.
+"""Sample and threshold: the sampling rate and the threshold for a budget, by the exact curve of `divergence`.
 
 Calibration runs once, in the driver; workers get a rational rate and an integer threshold. Rates are rounded down, and
 whatever a search proposes, a pair is returned only if it was itself seen to keep the budget.

@@ -42,9 +42,9 @@ class SampledTree:
         """Level by level, from the leaves up: a node's own estimate and the sum of its children's, each weighted by the
         other's mean squared error.
 
-        An estimate n of a sampled number has the variance c n with c = (1 - p) / p; where all is shown, the weights come out
-        as the levels that each side stands for, whatever the numbers (weights that follow the noise would bias the result).
-        A suppressed node is taken as 0, with an unknown error of up to theta / p; such errors add up, they do not average out.
+        An estimate n of a sampled number has the variance c n with c = (1 - p) / p. Where all is shown, the weights come out as
+        the levels that each side stands for, whatever the numbers (weights that follow the noise would bias the result). A
+        suppressed node is taken as 0, with an unknown error of up to theta / p; such errors add up, they do not average out.
         """
         noise = float((1 - self.plan.rate) / self.plan.rate)
         hidden = float(self.plan.threshold / self.plan.rate)

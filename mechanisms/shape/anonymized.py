@@ -12,14 +12,14 @@ each item that there could be.
   away: two to thirty times more accurate. Every position gets noise, those of the zeros too: noise on the counts above zero
   alone would publish the exact number of distinct items.
 
-Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at
-most max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance
-of two histograms, nor does it to leave out the smallest: so all modes have the noise of the counts' own sensitivity, and if
-there are more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
+Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at most
+max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance of two
+histograms, nor does it to leave out the smallest. So all modes have the noise of the counts' own sensitivity, and if there are
+more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
 
-What differs from the paper: under ADD_REMOVE the noise has half the scale; the noise of equal counts is drawn together
-(`splitting`); its missing Algorithm 5 is `isotonic.antitonic_l1`; the most likely shape is nearer to the truth than the one
-nearest to the unbiased numbers, by a fifth where epsilon is 1 and a user is replaced, and by far where it is lower; and the l2
+What differs from the paper: under ADD_REMOVE the noise has half the scale. The noise of equal counts is drawn together
+(`tally_noise`). Its missing Algorithm 5 is `isotonic.antitonic_l1`. The most likely shape is nearer to the truth than the one
+nearest to the unbiased numbers: by a fifth where epsilon is 1 and a user is replaced, and by far where it is lower. The l2
 variant clips in place of a regression under constraints, which has the same error bound. Sorted counts are brought to the
 nearest by distance, not by its square, which halves the error where many items have the same count.
 
@@ -256,9 +256,9 @@ def estimated_shape(
 def best_shape(noisy: Tally, p: float, most: int, noises: int = 1, estimate: Estimate = "auto") -> tuple[Tally, Tally]:
     """The shape that the estimate takes from a noisy tally; and the one that is nearest to the unbiased numbers.
 
-    The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape, but
-    the second where the first is further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the
-    error of what is taken exceeds its own by no more than that.
+    The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape,
+    unless that is further away from the second than this is from the truth, in the mean, by a factor of FARTHEST. So the error
+    of what is taken exceeds that of the second by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
     if estimate == "algorithm-1":

@@ -1,8 +1,8 @@
 """Which anonymized histogram to take, by what is public: the size of the domain, or a number of buckets.
 
 Mode "auto" looks at public numbers alone. It takes "central" where every position can be drawn in seconds, since a job has the
-users' data and may as well sort it; "l1" for larger domains, for buckets, which only Algorithm 2 needs, and where an estimate
-is asked for, which is one of noisy cells.
+users' data and may as well sort it. It takes "l1" for larger domains, for buckets, which only Algorithm 2 needs, and where an
+estimate is asked for, which is one of noisy cells.
 """
 
 from __future__ import annotations

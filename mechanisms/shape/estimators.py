@@ -1,4 +1,5 @@
-"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (the paper, 5).
+"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (the paper, section
+5).
 
 Each is a sum over items of g(count), with a g that is fixed by public numbers: the estimators of the literature (plug-in with
 Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to have it private:
@@ -7,15 +8,15 @@ Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to h
   of g (its Lipschitz constant) times the l1 error of the shape;
 - mode "central": the exact sum with noise for that largest step, which is far more accurate and answers one question only.
 
-Guarantee of mode "central": epsilon-differential privacy for the relation, per user. Proof: g is replaced by whole numbers
-G(c) on a grid; each is computed from c alone (never from where c stands in an array, since vectorised logarithms need not
-give the same number twice), so that items whose count is the same in two neighbours add exactly the same. The others, at most
-users * max_items of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is
-discrete Laplace on the same grid. `Estimator.step` is that largest step: for what stands in the table it is its exact
-maximum; for the tail of the entropy, -x ln x is concave, so that its steps are at most ln(n)/n in size where it rises and
-1/n where it falls, and rounding to the grid adds at most 1, and the error of the float 2^-48 of 1/2, for each of both.
-Where the number of samples n is private it is counted first, with a share of epsilon, and everything else uses that noisy
-number. A guard lowers the degree or the smoothing until the largest step is small enough for the accuracy asked for.
+Guarantee of mode "central": epsilon-differential privacy for the relation, per user. Proof: g is replaced by whole numbers G(c)
+on a grid. Each is computed from c alone (never from where c stands in an array, since vectorised logarithms need not give the
+same number twice), so that items whose count is the same in two neighbours add exactly the same. The others, at most users *
+max_items of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is discrete Laplace
+on the same grid. `Estimator.step` is that largest step: for what stands in the table its exact maximum. For the tail of the
+entropy, -x ln x is concave, so that its steps are at most ln(n)/n in size where it rises and 1/n where it falls. Rounding to
+the grid adds at most 1, and the error of the float 2^-48 of 1/2, for each of both. Where the number of samples n is private it
+is counted first, with a share of epsilon, and everything else uses that noisy number. A guard lowers the degree or the
+smoothing until the largest step is small enough for the accuracy asked for.
 """
 
 from __future__ import annotations
@@ -268,11 +269,11 @@ def polynomial_entropy(samples: int, degree: int, spread: float = 0.0) -> Estima
 def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estimator:
     """The smoothed Good-Toulmin estimator of the number of distinct items among `target` samples.
 
-    g(c) = 1 - (-t)^c P[L >= c] with t = target / samples - 1 and, for t > 1, L ~ Bin(k, 1 / (1 + t)) with
-    k = floor(log2(samples t^2 / (t - 1)) / 2); the guard takes a smaller k if noise would cost more than half the accuracy. For
-    t from 0 to 1, k = 10: without it, which would have no bias, items of many users would count 0 or 2 for twice the samples,
-    by the parity of their count. An item of 20 expected users then has a variance of 1; it has 0.0001 so, and the bias is at
-    most 0.0001 an item, for every expected count and t. For t below 0 nothing alternates, and L is infinite.
+    g(c) = 1 - (-t)^c P[L >= c] with t = target / samples - 1 and, for t > 1, L ~ Bin(k, 1 / (1 + t)) with k =
+    floor(log2(samples t^2 / (t - 1)) / 2). The guard takes a smaller k if noise would cost more than half the accuracy. For t
+    from 0 to 1, k = 10: without it, which would have no bias, items of many users would count 0 or 2 for twice the samples, by
+    the parity of their count. An item of 20 expected users then has a variance of 1; it has 0.0001 so, and the bias is at most
+    0.0001 an item, for every expected count and t. For t below 0 nothing alternates, and L is infinite.
     """
     t = Fraction(target, samples) - 1
     if t <= 1:

@@ -1,6 +1,6 @@
-"""Private answers to the questions of `symmetric`: from a released shape at no cost, or by a trusted curator with noise.
+"""Private answers to the questions of `estimators`: from a released shape at no cost, or by a trusted curator with noise.
 
-Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `symmetric`. The rows are property,
+Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `estimators`. The rows are property,
 value, stddev, where stddev is that of the noise alone (from a shape: a bound on its effect). An estimate's own error, which a
 larger sample would lower, is not in it. A question about a sample too large to say anything has no row: an error would come
 after the noise was drawn, and whoever runs the job again pays twice.
@@ -216,8 +216,8 @@ def samples_of(shape: Tally) -> int:
 def effect(estimator: Estimator, shape: Tally, errors: np.ndarray) -> float:
     """About the largest stddev that the errors of a shape's rows give the estimate.
 
-    A row's error is spread over the r above the count of the row before, up to its own: an item taken for one of r in place
-    of r - 1 moves the estimate by G(r) - G(r - 1). Of rows that span many r, the first few are looked at. (Errors are means of
+    A row's error is spread over the r above the count of the row before, up to its own. An item taken for one of r in place of
+    r - 1 moves the estimate by G(r) - G(r - 1). Of rows that span many r, the first few are looked at. (Errors are means of
     sizes; a normal error's stddev is that times sqrt(pi/2).)
     """
     total, before = 0.0, 0

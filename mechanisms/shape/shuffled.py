@@ -1,23 +1,23 @@
 """Anonymized histograms without a trusted curator (the paper, shuffle model): users add the noise themselves.
 
-Each user sends messages (bucket, +1) and (bucket, -1) through a shuffler, which hides who sent which; the analyst adds them
-up by bucket, and Algorithm 1 does the rest. A user of bucket b sends (b, +1) and shares of noise for every bucket: over all
-n users, Z1 messages +1 and Z2 messages -1 with Z1, Z2 ~ NB(1, p), so that Z1 - Z2 is discrete Laplace noise, and Z3 *pairs*
-(+1, -1) with Z3 ~ NB(r, q). The pairs cancel out in the sum. Without them the analyst would see that a bucket has at least as
-many +1 as it has users, which is no privacy at all (exactly delta = 1 - p, at every epsilon): they are mandatory.
+Each user sends messages (bucket, +1) and (bucket, -1) through a shuffler, which hides who sent which; the analyst adds them up
+by bucket, and Algorithm 1 does the rest. A user of bucket b sends (b, +1) and shares of noise for every bucket. Over all n
+users these are Z1 messages +1 and Z2 messages -1 with Z1, Z2 ~ NB(1, p), so that Z1 - Z2 is discrete Laplace noise, and Z3
+*pairs* (+1, -1) with Z3 ~ NB(r, q). The pairs cancel out in the sum. Without them the analyst would see that a bucket has at
+least as many +1 as it has users, which is no privacy at all (exactly delta = 1 - p, at every epsilon): they are mandatory.
 
 Guarantee: what the shuffler gives out is (epsilon, delta)-differentially private under REPLACE, if at least `users` users
 follow the protocol; others may do what they like. REPLACE only: the shares are made for a fixed number of users. It holds for
-one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1):
-H(P||Q) = 0 from ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each
-direction, so that epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of
-a second hash into `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta;
-where every item has a bucket of its own, mode "l2" needs no more than mode "l1".
+one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1): H(P||Q) = 0 from
+ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each direction, so that
+epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of a second hash into
+`ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta. Where every item has a
+bucket of its own, mode "l2" needs no more than mode "l1".
 
 The noise is exact. A user's share of NB(r, q) over all B buckets is a compound Poisson: clusters of size k come with the rate
 (B r / n) q^k / k, each to a uniform bucket. They are had by thinning: proposals with the rational rate (B r / n) q / (1 - q), a
-geometric size k >= 1 of parameter q, accepted with probability 1/k. All three are sampled in integers (`system_random`), from
-the operating system, never from a release key: whoever holds that must not be able to take the noise off.
+geometric size k >= 1 of parameter q, accepted with probability 1/k. All three are sampled in integers (`randomness.system`),
+from the operating system, never from a release key: whoever holds that must not be able to take the noise off.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A result as a table of BigQuery: all its rows and its report, or no report.
 
 An output is complete if and only if the table's description is the report. Rows are written as Parquet files under
---temp_location, as for an output of files; one load job, which BigQuery does wholly or not at all, replaces the rows of
-the table by them, and the description follows. The load job's id is fixed when the pipeline is built, so that a commit
-that runs again, or twice at once, loads once; every change of the description holds only for the table that was looked
-at (its etag), so that no attempt undoes what another one did.
+--temp_location, as for an output of files; one load job, which BigQuery does wholly or not at all, replaces the rows of the
+table by them, and the description follows. The load job's id is fixed when the pipeline is built, so that a commit that runs
+again, or twice at once, loads once. Every change of the description holds only for the table that was looked at (its etag), so
+that no attempt undoes what another one did.
 
 A table is known for ours by its label. Other tables are never touched.
 """

@@ -1,14 +1,13 @@
 """Where a result goes: files of rows and report.json, all or nothing.
 
-An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>`
-with names unique to the attempt, and one last step beyond a GroupByKey moves them into place and writes
-report.json at the end; so the commit needs no driver that waits, and any step may run twice, also at the same time:
-a commit never removes what another attempt of it put in place. The number of files and their names follow from public
-options alone, and the bytes from the rows alone.
+An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>` with names unique
+to the attempt, and one last step beyond a GroupByKey moves them into place and writes report.json at the end. So the commit
+needs no driver that waits, and any step may run twice, also at the same time: a commit never removes what another attempt of it
+put in place. The number of files and their names follow from public options alone, and the bytes from the rows alone.
 
-The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found,
-that a move puts the whole file in place or none, and nothing of locks or listings; a listing that lags behind can only
-leave files of an earlier run.
+The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found, that a
+move puts the whole file in place or none, and nothing of locks or listings. A listing that lags behind can only leave files of
+an earlier run.
 
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.

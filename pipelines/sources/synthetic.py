@@ -2,8 +2,8 @@
 
 Two laws, the two ends of what an event log can look like to a private count:
 
-* **tail**: heavy users who repeat themselves. A user's activity follows a power law (the most active
-  hundredth of the users holds about half of the rows), each user keeps coming back to a small set of items
+* **tail**: heavy users who repeat themselves. A user's activity follows a power law: the most active hundredth of the users
+  holds about half of the rows. Each user keeps coming back to a small set of items
   of its own, and items are drawn into those sets by a Zipf law. At ten rows per user about a third of the
   rows are new (user, item) pairs.
 * **spread**: users alike, items mildly skewed, and nearly every (user, item) pair is new (95 % of the rows at
