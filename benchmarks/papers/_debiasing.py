@@ -1,4 +1,4 @@
-"""Paper 000, appendix C.4: Figure 4, the total of one item with the bias of the cap taken out."""
+"""The paper on bounding contribution, appendix C.4: Figure 4, the total of one item with the bias of the cap taken out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paper 000, section 7.1 and appendix D: Figures 2, 5 and 6, Gaussian noise over a public domain."""
+"""The paper on bounding contribution, section 7.1 and appendix D: Figures 2, 5 and 6, Gaussian noise over a public domain."""
 
 from __future__ import annotations
 

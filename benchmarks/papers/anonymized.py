@@ -1,4 +1,4 @@
-"""Paper 002, "Differentially private anonymized histograms": its error bounds, measured.
+"""The paper "Anonymized Histograms in Intermediate Privacy Models": its error bounds, measured.
 
     python benchmarks/papers/anonymized.py                       # synthetic data
     python benchmarks/papers/anonymized.py --data words=FILE --data authors=FILE

@@ -1,4 +1,4 @@
-"""Paper 000, "Algorithms for bounding contribution for histogram estimation under user-level privacy", reproduced.
+"""The paper "Algorithms for bounding contribution for histogram estimation under user-level privacy", reproduced.
 
     python benchmarks/papers/contribution_bounds.py                       # Table 1, Figures 2 to 6, on synthetic data
     python benchmarks/papers/contribution_bounds.py --parts table bounded --reddit FILE --authors FILE

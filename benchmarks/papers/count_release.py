@@ -1,4 +1,4 @@
-"""Paper 003, "Private Count Release: A Simple and Scalable Approach for Private Data Analytics": its Figures 1 to 5.
+"""The paper "Private Count Release: A Simple and Scalable Approach for Private Data Analytics": its Figures 1 to 5.
 
     python benchmarks/papers/count_release.py --data words=FILE --data authors=FILE
 

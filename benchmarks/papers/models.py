@@ -1,4 +1,4 @@
-"""Paper 002 without trust in whoever counts (Theorem 4, Corollary 3): errors of shapes and of what follows from them, measured.
+"""Shapes without trust in whoever counts (Ghazi et al. 2022, Theorem 4, Corollary 3): errors of shapes and answers.
 
     python benchmarks/papers/models.py                        # 100,000 samples, 10 trials: two minutes
     python benchmarks/papers/models.py --samples 10000 --trials 40

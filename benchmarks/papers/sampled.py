@@ -1,4 +1,4 @@
-"""Paper 001, "Sample and threshold differential privacy: histograms and applications": its parameters beside ours.
+"""The paper "Sample-and-threshold differential privacy: Histograms and applications": its parameters beside ours.
 
     python benchmarks/papers/sampled.py                                  # tables, accuracy over n, quantiles
     python benchmarks/papers/sampled.py --parts items --data words=FILE --data authors=FILE
