@@ -62,3 +62,6 @@ from headcount.transforms.shape import SupportCoverage as SupportCoverage
 from headcount.transforms.shape import SupportSize as SupportSize
 from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
 from headcount.transforms.shuffled import ShuffledReports as ShuffledReports
+
+# What is public: the classes and functions above. (Modules that were imported on the way are not.)
+__all__ = sorted(name for name, found in vars().items() if getattr(found, "__module__", "").startswith("headcount."))
