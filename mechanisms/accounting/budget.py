@@ -139,10 +139,10 @@ def check_delta_for_names(delta: float) -> None:
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """The least delta that rho-zCDP promises at `epsilon` >= 0.
 
-    delta = min over a > 1 of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is u((1+u) rho -
-    epsilon) + u ln u - (1+u) ln(1+u), which is convex. Its derivative, (1+2u) rho - epsilon - ln(1 + 1/u), increases from minus
-    infinity, and bisection finds the one root. Every u gives a valid delta, so that an inexact root costs tightness, never
-    privacy.
+    delta = min over a > 1 of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is
+    u((1+u) rho - epsilon) + u ln u - (1+u) ln(1+u), which is convex. Its derivative, (1+2u) rho - epsilon - ln(1 + 1/u),
+    increases from minus infinity, and bisection finds the one root. Every u gives a valid delta, so that an inexact root costs
+    tightness, never privacy.
     """
     rho, epsilon = _positive("rho", rho), _at_least_0("epsilon", epsilon)
     low = max(-700.0, -(3 * rho + 1))  # ln u where the derivative is negative (or delta is 1 anyway)

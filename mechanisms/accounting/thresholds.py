@@ -84,9 +84,9 @@ class Spread:
 
         Whole items: phi increases, so every item has `cap`. Mass: phi is convex (the noise's distribution function is
         log-concave), hence among all spreads over a fixed number of items one of the worst has at most one item strictly
-        between 1 and cap. With a caps, one item of s and ones, sum phi is convex in s. For a < own // cap its ends s = 1 and s
-        = cap are spreads of ones and caps only, whose sum is linear in a: no cap or all possible caps are worst. For a = own //
-        cap the ends are s = 1 and s = own % cap.
+        between 1 and cap. With a caps, one item of s and ones, sum phi is convex in s. For a < own // cap its ends s = 1 and
+        s = cap are spreads of ones and caps only, whose sum is linear in a: no cap or all possible caps are worst. For
+        a = own // cap the ends are s = 1 and s = own % cap.
         """
         if self.whole_items:
             return [[(own, self.cap)]]
@@ -252,8 +252,8 @@ def grid_threshold(threshold: float, grid: int) -> int:
     hides as much as the continuous one: P[Z >= m - h] <= P[N >= threshold - h] for all h with threshold - h >= sigma.
 
     The sum of the bell curve over the whole grid exceeds its integral (Poisson summation), so each grid point has at most its
-    density times the step. Where the curve is convex, this is at most the integral over the cell around it. The cells from m -
-    h on begin half a step lower.
+    density times the step. Where the curve is convex, this is at most the integral over the cell around it. The cells from
+    m - h on begin half a step lower.
     """
     return math.ceil(Fraction(threshold) * 2**grid + Fraction(1, 2))
 

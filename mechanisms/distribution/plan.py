@@ -4,10 +4,9 @@ Methods, for k public symbols and users with exactly m samples each. K is how ma
 min(k, m) if a user is added or removed, min(k, 2 m) if one is replaced (see `tables` for why it is not k).
 
     "dense" (Algorithm 3): p of every symbol is chosen by `binomial_choice`, at epsilon' each. What counts are the K choices
-    that
-        differ, which cost K epsilon' in pure privacy, or K epsilon'^2 / 8 in zCDP: epsilon' is the larger that this allows.
+        that differ, which cost K epsilon' in pure privacy, or K epsilon'^2 / 8 in zCDP: epsilon' is the larger of the two.
     "sparse" (Algorithm 5, corrected): first all p by `small`, from one vector with noise for its l2 distance sqrt(K) (l1
-    distance K, where delta is 0). Then the n symbols that are not small by choices, of which min(n, K) count. Which
+        distance K, where delta is 0). Then the n symbols that are not small by choices, of which min(n, K) count. Which
         ones these are is a private output by then. The two parts of rho (of epsilon, where delta is 0) add up.
     "gaussian", "laplace": baselines, the numbers of samples with noise for all m samples of a user.
 

@@ -11,9 +11,9 @@ since the ratio of the two laws increases with the number shown, and is least wh
 over all k, and that has a closed form:
 
 1. Over k, for j fixed, the first difference of the first line is p times P[B(k+1) = j-1] - e^epsilon P[B(k) = j-1]. The
-   quotient of these probabilities, (1-p)(k+1) / (k+2-j), falls in k. So the line rises, then falls: its maximum g(j) is at k =
-   floor((j-1) / q) with q = 1 - (1-p) e^-epsilon. In the same way the second line has its maximum at k = ceil((j-1) / q') - 1
-   with q' = 1 - (1-p) e^epsilon. If q' <= 0 it rises for ever, to its limit 0, and is never positive.
+   quotient of these probabilities, (1-p)(k+1) / (k+2-j), falls in k. So the line rises, then falls: its maximum g(j) is at
+   k = floor((j-1) / q) with q = 1 - (1-p) e^-epsilon. In the same way the second line has its maximum at
+   k = ceil((j-1) / q') - 1 with q' = 1 - (1-p) e^epsilon. If q' <= 0 it rises for ever, to its limit 0, and is never positive.
 2. Neither maximum rises with j. Let T be the number of the first success: given T = t, the event B(k) >= j + 1 is
    B(k-t) >= j. So the first line at (j+1, k) is a mean, over t, of itself at (j, k-t) and of zeros, and is at most
    max(0, g(j)). The second is such a mean plus P[T > k] (1 - e^epsilon), which is negative.

@@ -269,11 +269,11 @@ def polynomial_entropy(samples: int, degree: int, spread: float = 0.0) -> Estima
 def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estimator:
     """The smoothed Good-Toulmin estimator of the number of distinct items among `target` samples.
 
-    g(c) = 1 - (-t)^c P[L >= c] with t = target / samples - 1 and, for t > 1, L ~ Bin(k, 1 / (1 + t)) with k =
-    floor(log2(samples t^2 / (t - 1)) / 2). The guard takes a smaller k if noise would cost more than half the accuracy. For t
-    from 0 to 1, k = 10: without it, which would have no bias, items of many users would count 0 or 2 for twice the samples, by
-    the parity of their count. An item of 20 expected users then has a variance of 1; it has 0.0001 so, and the bias is at most
-    0.0001 an item, for every expected count and t. For t below 0 nothing alternates, and L is infinite.
+    g(c) = 1 - (-t)^c P[L >= c] with t = target / samples - 1 and, for t > 1, L ~ Bin(k, 1 / (1 + t)) with
+    k = floor(log2(samples t^2 / (t - 1)) / 2). The guard takes a smaller k if noise would cost more than half the accuracy. For
+    t from 0 to 1, k = 10: without it, which would have no bias, items of many users would count 0 or 2 for twice the samples,
+    by the parity of their count. An item of 20 expected users then has a variance of 1; it has 0.0001 so, and the bias is at
+    most 0.0001 an item, for every expected count and t. For t below 0 nothing alternates, and L is infinite.
     """
     t = Fraction(target, samples) - 1
     if t <= 1:

@@ -3,10 +3,10 @@
 The error of Algorithm 1 grows with the root of the number of cells. So items are hashed into B buckets, a public number of
 about four times the users; Algorithm 1 gives the shape of the buckets, and the collisions are taken out again.
 
-A bucket's count is S = sum over items of count * Bernoulli(1/B). With phi_r items of count r, ln E z^S = const + sum_r phi_r
-sum_i (-1)^(i+1) z^(ri) / (i (B-1)^i). The inversion takes the logarithm of the power series of the buckets' shares, and then
-the phi from its coefficients, in order. Counts above 4 sqrt(n) are rare, collide seldom, and stay as they are. This replaces
-the paper's missing Algorithm 7, and is exact on data without noise.
+A bucket's count is S = sum over items of count * Bernoulli(1/B). With phi_r items of count r,
+ln E z^S = const + sum_r phi_r sum_i (-1)^(i+1) z^(ri) / (i (B-1)^i). The inversion takes the logarithm of the power series of
+the buckets' shares, and then the phi from its coefficients, in order. Counts above 4 sqrt(n) are rare, collide
+seldom, and stay as they are. This replaces the paper's missing Algorithm 7, and is exact on data without noise.
 
 Guarantee: as that of `anonymized`. A user's item is in one bucket, so that one user moves the buckets by as much as the items.
 (Its items may meet in one bucket, which then moves by more than one; the sum, which the noise is for, stays as it is.) The salt
