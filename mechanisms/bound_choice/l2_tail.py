@@ -1,9 +1,9 @@
 """An l2 bound for a public domain with Gaussian noise, from the weighted tail of the users' norms (the paper, Theorem 4.3).
 
-With d items, l2 norms a and w = l1 norm / l2 norm, the error is at most G(C) = sum of w (a - C)^+ + M C, where M = d sigma
-sqrt(2/pi). It is lowest where W(C), the sum of w over the users with a > C, falls to M. w is *capped* at sqrt(s), for a public
-sparsity s. The paper only assumes that no user has more than s items, and one dense user then breaks its guarantee: one with
-90,000 items costs 25 times the claimed epsilon at s = 9. All methods look at one table of W:
+With d items, l2 norms a and w = l1 norm / l2 norm, the error is at most G(C) = sum of w (a - C)^+ + M C, where M =
+d sigma sqrt(2/pi). It is lowest where W(C), the sum of w over the users with a > C, falls to M. w is *capped* at sqrt(s), for a
+public sparsity s. The paper only assumes that no user has more than s items, and one dense user then breaks its guarantee:
+one with 90,000 items costs 25 times the claimed epsilon at s = 9. All methods look at one table of W:
 
     "em": the exponential mechanism on |W(C) - M|, whose range is 2 sqrt(s).
     "gem": the generalised mechanism on q(C) = C M - sum of w min(C, a), which a further user lowers by at most sqrt(s) C
