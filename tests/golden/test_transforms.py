@@ -10,6 +10,7 @@ import apache_beam as beam
 import pytest
 
 from headcount import transforms as t
+from headcount.mechanisms.symmetric import EntropyQuestion
 from tests.golden import events
 
 _DOMAIN = [f"i{i}" for i in range(1, 200, 3)]
@@ -33,12 +34,13 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Plume": lambda release: t.Plume(t.Zcdp(0.5, 1e-6), items_per_user=5, **release),
     "SampledHistogram": lambda release: t.SampledHistogram(_BUDGET, **release),
     "HeavyHitters": lambda release: t.HeavyHitters(_BUDGET, phi=0.02, users=1500, **release),
-    "Quantile": lambda release: t.Quantile(t.Budget(2, 1e-4), 0.5, 0, 20, value="number", **release),
-    "Quantiles": lambda release: t.Quantiles(t.Budget(2, 1e-4), [0.5, 0.9], 0, 20, levels=6, value="number", **release),
+    "Quantile": lambda release: t.Quantile(t.Budget(2, 1e-4), 0.5, 0, 20, rounds=4, value="number", **release),
+    "Quantiles": lambda release: t.Quantiles(t.Budget(2, 1e-4), [0.5, 0.9], 0, 20, levels=4, value="number", **release),
     "AnonymizedHistogram": lambda release: t.AnonymizedHistogram(t.Budget(1), domain_size=500, **release),
     "Entropy": lambda release: t.Entropy(t.Budget(1), **release),
     "SupportSize": lambda release: t.SupportSize(t.Budget(1), most=200, **release),
     "SupportCoverage": lambda release: t.SupportCoverage(t.Budget(1), 2000, **release),
+    "PropertiesOfShape": lambda release: _shape_then(t.PropertiesOfShape([EntropyQuestion()]), release),
     "LearnDistribution": lambda release: t.LearnDistribution(t.Budget(1), _DOMAIN, samples_per_user=3, **release),
 }
 
@@ -48,6 +50,10 @@ FRESH = {"ShuffledReports", "PanPrivateCounts"}
 
 def _bounded_then(noise: beam.PTransform, release: dict[str, Any]) -> beam.PTransform:
     return "Bounded" >> t.RandClip(3, **release) | "Noisy" >> noise
+
+
+def _shape_then(properties: beam.PTransform, release: dict[str, Any]) -> beam.PTransform:
+    return "Shape" >> t.AnonymizedHistogram(t.Budget(1), domain_size=500, **release) | "Properties" >> properties
 
 
 def _text(element: Any) -> Any:
