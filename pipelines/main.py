@@ -134,8 +134,8 @@ def _dispatch(argv: list[str]) -> int:
     args, beam_flags = parser.parse(command, argv[1:])
     try:
         status = command.run(args, beam_flags)
-    except ParameterError as error:  # of the mechanisms, which have parameters and no flags
-        raise ParameterError(parser.in_flags(command, str(error))) from error
+    except ParameterError as error:
+        raise parser.in_flags(command, error) from None
     if getattr(args, "explain", False):
         options.hint_of_flags(args)
     return status

@@ -143,8 +143,8 @@ def _weights(args: argparse.Namespace) -> dict[str, Any]:
 def _for_budget(args: argparse.Namespace) -> Budget:
     try:
         return Budget(args.for_epsilon, args.for_delta)
-    except ParameterError as error:  # it begins with epsilon or delta
-        raise ParameterError(f"--for-{error}") from None
+    except ParameterError as error:
+        raise error.renamed(f"for_{error.parameter}") from None
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:

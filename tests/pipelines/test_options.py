@@ -131,18 +131,22 @@ def test_words_beside_numbers_are_listed(command, flags, words):
 
 
 @pytest.mark.parametrize(
-    ("command", "message", "said"),
+    ("command", "raised", "said"),
     [
-        (histogram, "epsilon must be positive, got 0.0", "--epsilon must be positive, got 0.0"),
-        (plume, "relative_error must be a number, got 0", "--relative-error must be a number, got 0"),
-        (quantiles, "a quantile must be a number, got 2", "--quantile must be a number, got 2"),
-        (histogram, "alpha must be a number, got 2", "alpha must be a number, got 2"),
-        (histogram, "the epsilon must be 1", "the epsilon must be 1"),
-        (histogram, "epsilon = 1 needs more", "epsilon = 1 needs more"),
+        (histogram, ("epsilon must be positive, got 0.0", "epsilon"), "--epsilon must be positive, got 0.0"),
+        (
+            plume,
+            ("relative_error must be a number, got 0", "relative_error"),
+            "--relative-error must be a number, got 0",
+        ),
+        (quantiles, ("a quantile must be a number, got 2", "a quantile"), "--quantile must be a number, got 2"),
+        (histogram, ("alpha must be a number, got 2", "alpha"), "alpha must be a number, got 2"),
+        (histogram, ("the epsilon must be 1",), "the epsilon must be 1"),
+        (histogram, ("domain 'd' is empty", "domain"), "--domain 'd' is empty"),
     ],
 )
-def test_parameters_are_told_as_flags_of_the_command(command, message, said):
-    assert parser.in_flags(command.COMMAND, message) == said
+def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
+    assert str(parser.in_flags(command.COMMAND, ParameterError(*raised))) == said
 
 
 def test_missing_flags_are_named():
