@@ -16,7 +16,6 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
 from headcount.pipelines.numbers import number, whole_number
-from headcount.pipelines.parser import as_flag
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 LOCAL_RUNNER = "FnApiRunner"
@@ -27,6 +26,11 @@ LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 # DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
 _PINNED = {"fnapi", "fnapirunner", "direct", "directrunner", "switchingdirectrunner"}
 _ON_THIS_MACHINE = {*_PINNED, "prism", "prismrunner"}
+
+
+def as_flag(parameter: str) -> str:
+    """How a command line spells a parameter."""
+    return f"--{parameter.replace('_', '-')}"
 
 
 def chosen_items(items: int) -> str:
@@ -195,6 +199,11 @@ def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
     if args.delta == 0:
         raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
     return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
+
+
+def check_zcdp_or_budget(args: argparse.Namespace) -> None:
+    """Refuse a command line that gives neither or both, or no delta."""
+    make_zcdp_or_budget(args)
 
 
 def hint(epsilon: float, delta: float) -> None:

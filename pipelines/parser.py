@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command
+from headcount.pipelines.options import as_flag
 
 _FLAG = re.compile(r"--?[A-Za-z]")
 _BEAM_HELP = (
@@ -59,11 +60,6 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[argparse.Namespace, li
     if unknown:
         _refuse_unknown(command, [*parser._option_string_actions], of_beam, unknown)
     return args, rest + passed_on
-
-
-def as_flag(parameter: str) -> str:
-    """How a command line spells a parameter."""
-    return f"--{parameter.replace('_', '-')}"
 
 
 def in_flags(command: Command, error: ParameterError) -> ParameterError:

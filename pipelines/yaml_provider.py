@@ -28,9 +28,9 @@ from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, yaml_parts
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
-from headcount.pipelines.parser import Parser, as_flag
+from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service
@@ -173,7 +173,7 @@ def _release(given: Mapping[str, str]) -> argparse.Namespace:
     sources = [name for name in options.KEY_SOURCES if name in given]
     if len(sources) > 1:
         raise ParameterError(f"{sources[1]}: not allowed with argument {sources[0]}")
-    return parser.parse_args([f"{as_flag(name)}={value}" for name, value in given.items()])
+    return parser.parse_args([f"{options.as_flag(name)}={value}" for name, value in given.items()])
 
 
 def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> None:
@@ -308,7 +308,7 @@ def _json(text: str) -> str:
     return text
 
 
-def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+def _explain(args: argparse.Namespace) -> None:
     try:
         found = promises(args.file, args.jinja_variables)
     except Exception as error:  # Beam wraps what a step refuses, and adds where it stands
@@ -325,7 +325,6 @@ def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     print("\n\n".join(parts))
     for guarantee in found.values():
         options.hint(guarantee.epsilon, guarantee.delta)
-    return 0
 
 
 def totals(guarantees: Iterable[Guarantee]) -> str:
@@ -341,10 +340,10 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command(
+COMMAND = Tool(
     name="explain-yaml",
     help="Print what the steps of a Beam YAML pipeline promise, without running it.",
     add_arguments=_add_arguments,
-    run=_run,
+    do=_explain,
     example="headcount explain-yaml pipeline.yaml",
 )

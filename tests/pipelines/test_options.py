@@ -7,7 +7,8 @@ import pytest
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import options, parser
-from headcount.pipelines.commands import distribution, histogram, plume, quantiles, tools
+from headcount.pipelines.commands import distribution, histogram, plume, quantiles
+from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
 from headcount.pipelines.sources.domain import parse_domain
 
@@ -178,7 +179,7 @@ def test_what_stands_after_two_dashes_is_passed_on_as_it_is():
 
 def test_commands_without_a_pipeline_take_no_flag_of_beam():
     with pytest.raises(ParameterError, match="unknown flag '--runner'"):
-        parser.parse(tools.KEY, ["file", "--runner=FlinkRunner"])
+        parser.parse(make_key.COMMAND, ["file", "--runner=FlinkRunner"])
 
 
 @pytest.mark.parametrize(
