@@ -47,7 +47,7 @@ class _FromFrame(beam.PTransform):
     ) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}", "partitions")
         self.plan = plan
         self._release, self._partitions = release, partitions
         self._shards = check_shards(shards)

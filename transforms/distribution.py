@@ -87,7 +87,7 @@ class LearnDistribution(beam.PTransform):
     ) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}", "partitions")
         relation = Relation.parse(relation)
         self.plan = learn_distribution(budget, domain, samples_per_user, method, users, hypothesis, relation, item_type)
         self._release, self._shards, self._partitions = release, check_shards(shards), partitions

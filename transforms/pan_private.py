@@ -152,7 +152,7 @@ class PanPrivateCounts(beam.PTransform):
     def _check_batch(self) -> None:
         if not self._batch or not isinstance(self._batch, str):
             raise ParameterError(
-                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
+                f"batch must be the name of these events, which no other batch has, got {self._batch!r}", "batch"
             )
 
 
@@ -169,7 +169,7 @@ class _StateFile:
 
     def __init__(self, path: str, plan: PlannedCounts, salt: str | None) -> None:
         if not isinstance(path, str) or not path:
-            raise ParameterError(f"state must be the path of a file, got {path!r}")
+            raise ParameterError(f"state must be the path of a file, got {path!r}", "state")
         self.path, self._scale = path, plan.scale
         # What a file is made for goes into it. One that is made for "either" must not be released as for "both", or vice versa.
         self._made_for = {"scale": str(plan.scale), "protect": plan.protect, "relation": plan.relation.value}

@@ -75,7 +75,7 @@ class _Sampling(beam.PTransform):
         super().__init__()
         self._sample = check_sample(sample)
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}", "partitions")
         self._release, self._partitions, self._shards = release, partitions, check_shards(shards)
 
     plan: SampledHistogramPlan | QuantileSearch | Hierarchy
@@ -310,7 +310,7 @@ class Quantiles(_OverValues):
         self._ranges = [(number("a range", low), number("a range", high)) for low, high in ranges]
         for given, (low, high) in zip(ranges, self._ranges, strict=True):
             if not low < high:
-                raise ParameterError(f"a range must begin below its end, got {given!r}")
+                raise ParameterError(f"a range must begin below its end, got {given!r}", "a range")
         self.plan = quantile_hierarchy(
             budget, number("lo", lo), number("hi", hi), levels, branching, Relation.parse(relation)
         )
@@ -318,12 +318,13 @@ class Quantiles(_OverValues):
         for given, (low, high) in zip(ranges, self._ranges, strict=True):
             if low >= leaves.hi or high <= leaves.lo:
                 raise ParameterError(
-                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}"
+                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}", "a range"
                 )
             if leaves.nearest_edge(low) == leaves.nearest_edge(high):
                 raise ParameterError(
                     f"a range must not be smaller than one of the {leaves.count} parts of lo .. hi, got {given!r}: give more "
-                    "levels, or a lo and hi that are nearer"
+                    "levels, or a lo and hi that are nearer",
+                    "a range",
                 )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:

@@ -52,7 +52,7 @@ class _OfShape(beam.PTransform):
     def __init__(self, release: Release | None, shards: int | None, partitions: int | None) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}", "partitions")
         self._release, self._shards, self._partitions = release, check_shards(shards), partitions
 
     def _released(self, rows: beam.PCollection, plan: FromTallies) -> beam.PCollection:
@@ -181,7 +181,7 @@ class _Property(_OfShape):
             shape = shape_histogram(budget, domain_size, buckets, "auto", max_items, relation)
             self.plan = ShapeProperties(shape, (question,))
         else:
-            raise ParameterError(f"mode must be 'central' or 'shape', got {mode!r}")
+            raise ParameterError(f"mode must be 'central' or 'shape', got {mode!r}", "mode")
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""

@@ -87,7 +87,7 @@ class Zcdp:
 def check_budget(budget: Budget, name: str = "the budget") -> None:
     """Refuses what is no `Budget`: a number alone, or a `Zcdp` where that cannot be spent."""
     if not isinstance(budget, Budget):
-        raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}")
+        raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}", name)
 
 
 def check_parts(whole: Budget | Zcdp, *parts: Budget | Zcdp) -> None:
@@ -192,41 +192,41 @@ def _bisect(holds: Callable[[float], bool], good: float, bad: float) -> float:
 
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{name} must be a number, got {value!r}")
+        raise ParameterError(f"{name} must be a number, got {value!r}", name)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ParameterError(f"{name} must be a finite number, got {value!r}")
+        raise ParameterError(f"{name} must be a finite number, got {value!r}", name)
     return number
 
 
 def _positive(name: str, value: float) -> float:
     number = _number(name, value)
     if number <= 0:
-        raise ParameterError(f"{name} must be positive, got {value!r}")
+        raise ParameterError(f"{name} must be positive, got {value!r}", name)
     return number
 
 
 def _at_least_0(name: str, value: float) -> float:
     number = _number(name, value)
     if number < 0:
-        raise ParameterError(f"{name} must not be negative, got {value!r}")
+        raise ParameterError(f"{name} must not be negative, got {value!r}", name)
     return number
 
 
 def _probability(name: str, value: float) -> float:
     number = _number(name, value)
     if not 0 <= number < 1:
-        raise ParameterError(f"{name} must be at least 0 and below 1, got {value!r}")
+        raise ParameterError(f"{name} must be at least 0 and below 1, got {value!r}", name)
     return number
 
 
 def _inner(name: str, value: float) -> float:
     number = _number(name, value)
     if not 0 < number < 1:
-        raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}")
+        raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}", name)
     return number
 
 

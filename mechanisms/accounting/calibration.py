@@ -92,7 +92,7 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
         sigma = float(scale / 2**grid)
         real = thresholds.gaussian_threshold(spread, budget.epsilon, budget.delta, sigma, relation)
         return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
-    raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
 
 
 def choose_noise(budget: Budget, bound: Bound, relation: Relation | str) -> NoisePlan:
@@ -139,7 +139,7 @@ def calibrate_public_domain(
 def public_noise(noise: str) -> str:
     """The noise that a public domain gets: for 'auto' Laplace, which needs no delta."""
     if noise not in ("auto", "laplace", "gaussian"):
-        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
     return "laplace" if noise == "auto" else noise
 
 

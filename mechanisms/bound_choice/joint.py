@@ -56,7 +56,7 @@ class JointChoice:
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
-            raise ParameterError(f"objective must be 'error' or 'items', got {self.objective!r}")
+            raise ParameterError(f"objective must be 'error' or 'items', got {self.objective!r}", "objective")
 
     @cached_property
     def ladder(self) -> Ladder:

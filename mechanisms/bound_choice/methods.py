@@ -39,11 +39,12 @@ def choose_unknown_domain(
     if not 0 < release_budget.delta < 0.5:
         raise ParameterError(
             "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or take "
-            f"BoundedHistogram with a domain, got {release_budget.delta}"
+            f"BoundedHistogram with a domain, got {release_budget.delta}",
+            "delta",
         )
     if method in ("auto", "joint"):
         if noise not in ("auto", "laplace", "gaussian"):
-            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
         cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
         return JointChoice(budget, release_budget, relation, objective, noise, cap)
     if method not in UNKNOWN_DOMAIN_METHODS:

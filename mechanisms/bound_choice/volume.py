@@ -50,7 +50,7 @@ class VolumeChoice:
 
     def __post_init__(self) -> None:
         if self.kappa < 1:
-            raise ParameterError(f"kappa must be at least 1, got {self.kappa}")
+            raise ParameterError(f"kappa must be at least 1, got {self.kappa}", "kappa")
 
     @property
     def ladder(self) -> Ladder:

@@ -32,7 +32,7 @@ def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[
     """What the choice may cost, and what is left for the release. Only the method "dp-gd" takes a part of delta."""
     check_budget(budget)
     if isinstance(share, bool) or not 0 < share < 1:
-        raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}")
+        raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}", "bound_share")
     weights = (float(share), float(1 - Fraction(str(share))))
     if budget.delta == 0:
         choice, release = budget.split(*weights)

@@ -69,7 +69,7 @@ class Frame(NamedTuple):
 def check_frame(k_bar: object) -> int:
     """The size of a frame, or an error that names it."""
     if isinstance(k_bar, bool) or not isinstance(k_bar, int | np.integer) or not 1 <= k_bar <= LARGEST_FRAME:
-        raise ParameterError(f"k_bar must be an integer from 1 to {LARGEST_FRAME}, got {k_bar!r}")
+        raise ParameterError(f"k_bar must be an integer from 1 to {LARGEST_FRAME}, got {k_bar!r}", "k_bar")
     return int(k_bar)
 
 

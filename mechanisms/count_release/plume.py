@@ -272,5 +272,5 @@ def _given(name: str, bound: int | str) -> int | None:
 def _fraction(name: str, value: float, below: int) -> Fraction:
     """A parameter as the exact decimal that it prints as."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < below:
-        raise ParameterError(f"{name} must be a number above 0 and below {below}, got {value!r}")
+        raise ParameterError(f"{name} must be a number above 0 and below {below}, got {value!r}", name)
     return Fraction(repr(float(value)))

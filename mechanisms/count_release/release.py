@@ -265,5 +265,5 @@ def _decimal(name: str, value: float, least: Fraction, most: int) -> Fraction:
     """A parameter as the exact decimal that it prints as."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     if not real or not least <= Fraction(repr(float(value))) <= most:
-        raise ParameterError(f"{name} must be a number from {float(least):g} to {most}, got {value!r}")
+        raise ParameterError(f"{name} must be a number from {float(least):g} to {most}, got {value!r}", name)
     return Fraction(repr(float(value)))

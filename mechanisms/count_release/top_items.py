@@ -150,7 +150,7 @@ def top_items(
         )
     k_bar, relation = check_frame(k_bar), Relation.parse(relation)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= k_bar:
-        raise ParameterError(f"k must be an integer from 1 to k_bar = {k_bar}, got {k!r}")
+        raise ParameterError(f"k must be an integer from 1 to k_bar = {k_bar}, got {k!r}", "k")
     arrow_type(item_type)
     ways = {"pure": Fraction(repr(budget.delta)), "zCDP": Fraction(repr(budget.delta)) / 2}
     found = {name: _draw_epsilon(budget, int(k), delta, relation) for name, delta in ways.items()}

@@ -100,9 +100,11 @@ class BinomialChoice:
         if self.kind not in KINDS:
             raise ParameterError(f"the kind of a choice must be one of {KINDS}, got {self.kind!r}")
         if not 1 <= self.users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {self.users!r}")
+            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {self.users!r}", "users")
         if not (self.epsilon > 0 and self.epsilon.numerator < 2**NUMERATOR_BITS):
-            raise ParameterError(f"epsilon must be positive, with a numerator below 2^16, got {self.epsilon!r}")
+            raise ParameterError(
+                f"epsilon must be positive, with a numerator below 2^16, got {self.epsilon!r}", "epsilon"
+            )
         if self.epsilon < _LEAST_EPSILON:
             raise ParameterError(
                 f"a choice at epsilon = {float(self.epsilon):.3g} is no better than none: raise the budget"

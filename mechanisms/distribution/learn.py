@@ -354,11 +354,13 @@ def learn_distribution(
     if samples not in (*RULES, "buckets"):
         if isinstance(samples, str):
             rules = (*RULES, "buckets")
-            raise ParameterError(f"samples_per_user must be an integer or one of {rules}, got {samples_per_user!r}")
+            raise ParameterError(
+                f"samples_per_user must be an integer or one of {rules}, got {samples_per_user!r}", "samples_per_user"
+            )
         samples = check_samples("samples_per_user", samples)
     if users is not None:
         if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
         if isinstance(samples, str):
             raise ParameterError(
                 f"users is the number of those with enough samples, which is not known for samples_per_user = {samples!r}: "
@@ -369,6 +371,7 @@ def learn_distribution(
     probe = made.plans(None if made.choice is None else made.choice.ends()[0])[0]  # refuses what cannot be calibrated
     if isinstance(probe.users, int) and probe.users < probe.least_users():
         raise ParameterError(
-            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'"
+            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'",
+            "users",
         )
     return made

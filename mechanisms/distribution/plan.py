@@ -207,9 +207,9 @@ def plan_distribution(
         plans = [plan_distribution(budget, symbols, samples, relation, users, m, hypothesis, below) for m in with_delta]
         return min(plans, key=lambda plan: plan.l1_error(users or _TYPICAL_USERS))
     if method not in METHODS:
-        raise ParameterError(f"method must be 'auto' or one of {METHODS}, got {method!r}")
+        raise ParameterError(f"method must be 'auto' or one of {METHODS}, got {method!r}", "method")
     if hypothesis not in KINDS:
-        raise ParameterError(f"hypothesis must be one of {KINDS}, got {hypothesis!r}")
+        raise ParameterError(f"hypothesis must be one of {KINDS}, got {hypothesis!r}", "hypothesis")
     bound = promise_of((ExactSamplesStep(samples, below),), Bound(), "")
     number: int | NoisePlan | None = users
     if method in ("gaussian", "laplace"):

@@ -41,7 +41,7 @@ _VALUE_BITS = MOST_SAMPLES.bit_length()
 def check_samples(name: str, value: object) -> int:
     """A number of samples per user as a plain integer, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}")
+        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}", name)
     return int(value)
 
 
@@ -59,7 +59,7 @@ class ExactSamplesStep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", check_samples("samples", self.samples))
         if self.below is not None and self.below <= self.samples:
-            raise ParameterError(f"below must exceed samples = {self.samples}, got {self.below!r}")
+            raise ParameterError(f"below must exceed samples = {self.samples}, got {self.below!r}", "below")
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         totals = shard.totals()

@@ -161,7 +161,7 @@ def debiased_count(
         number = calibrate_public_domain(users_part, users_bound, relation, "laplace")
     else:
         if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
         number, part = int(users), budget
@@ -201,7 +201,7 @@ def uncapped_mean(capped: np.ndarray, cap: int, largest: float) -> np.ndarray:
 def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
     """The noise for a vector whose neighbours differ by `distance`: the given one, or that of the lower stddev."""
     if noise not in ("auto", "laplace", "gaussian"):
-        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
     kinds = [noise]
     if noise == "auto":
         kinds = ["laplace", "gaussian"] if budget.delta > 0 else ["laplace"]
@@ -212,12 +212,14 @@ def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
 def _share(share: float) -> Fraction:
     """The share as the exact decimal that it prints as."""
     if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 < share < 1:
-        raise ParameterError(f"users_share must be a number between 0 and 1, got {share!r}")
+        raise ParameterError(f"users_share must be a number between 0 and 1, got {share!r}", "users_share")
     return Fraction(repr(float(share)))
 
 
 def _largest_mean(mean: float) -> float:
     real = isinstance(mean, numbers.Real) and not isinstance(mean, bool) and math.isfinite(mean)
     if not real or not 0 < mean <= 2 * MAX_BOUND:
-        raise ParameterError(f"largest_mean must be a number above 0 and up to {2 * MAX_BOUND}, got {mean!r}")
+        raise ParameterError(
+            f"largest_mean must be a number above 0 and up to {2 * MAX_BOUND}, got {mean!r}", "largest_mean"
+        )
     return float(mean)

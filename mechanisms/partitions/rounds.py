@@ -87,7 +87,7 @@ def bound_of(max_items: int, weights: Weights) -> Bound:
 def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
     """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips alone."""
     if strategy not in STRATEGIES:
-        raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
+        raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}", "strategy")
     weights = STRATEGIES[strategy]
     items = _check_items(max_items, weights)
     check_budget(budget)
@@ -204,7 +204,7 @@ def zcdp_rounds(
     The plans' epsilon and delta are what this implies for all of them together, with a second delta of the same size.
     """
     if selection not in ZCDP_STRATEGIES:
-        raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}")
+        raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}", "selection")
     zcdp = Zcdp(rho, delta)
     check_delta_for_names(zcdp.delta)
     weights = STRATEGIES[selection]
@@ -245,12 +245,14 @@ def _shares(rounds: int) -> tuple[float, ...]:
 def check_rounds(rounds: object) -> int:
     """A number of rounds, or an error that names it."""
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
-        raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}")
+        raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}", "rounds")
     return rounds
 
 
 def _check_items(max_items: object, weights: Weights) -> int:
     items = check_bound("max_items", max_items)
     if weights != "count" and items > MOST_ITEMS:
-        raise ParameterError(f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}")
+        raise ParameterError(
+            f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}", "max_items"
+        )
     return items

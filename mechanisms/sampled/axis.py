@@ -50,10 +50,10 @@ class Axis:
         """The number that a parameter of this axis stands for."""
         if self.kind == "number":
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise ParameterError(f"{name} must be a number, as lo and hi are, got {value!r}")
+                raise ParameterError(f"{name} must be a number, as lo and hi are, got {value!r}", name)
             return value
         if not isinstance(value, datetime.date) or (self.kind == "date" and isinstance(value, datetime.datetime)):
-            raise ParameterError(f"{name} must be a {self.kind}, as lo and hi are, got {value!r}")
+            raise ParameterError(f"{name} must be a {self.kind}, as lo and hi are, got {value!r}", name)
         return _microseconds(value)
 
     def text(self, number: float) -> str:
@@ -124,7 +124,7 @@ def _kind(name: str, value: Value) -> Kind:
     if isinstance(value, datetime.date):
         return "date"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{name} must be a number, a date or a time, got {value!r}")
+        raise ParameterError(f"{name} must be a number, a date or a time, got {value!r}", name)
     return "number"
 
 

@@ -259,5 +259,5 @@ def known_size_delta(users: int, sample: int | Fraction, size: int, epsilon: flo
 
 def _checked(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_USERS:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_USERS}, got {value!r}")
+        raise ParameterError(f"{name} must be an integer from 1 to {MOST_USERS}, got {value!r}", name)
     return int(value)

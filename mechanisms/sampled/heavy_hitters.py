@@ -93,7 +93,7 @@ def heavy_hitters(
     share = _checked_share("phi", phi)
     if users is not None:
         if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
         histogram = sampled_histogram(budget, max_items, objective, relation, item_type)
@@ -120,5 +120,5 @@ def _least(share: Fraction, rate: Fraction, users: int) -> int:
 def _checked_share(name: str, value: float) -> Fraction:
     """A share as the exact decimal that it prints as."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a share between 0 and 1, got {value!r}")
+        raise ParameterError(f"{name} must be a share between 0 and 1, got {value!r}", name)
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

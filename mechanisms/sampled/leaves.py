@@ -33,13 +33,13 @@ class Leaves:
         for name in ("lo", "hi"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise ParameterError(f"{name} must be a number, got {value!r}")
+                raise ParameterError(f"{name} must be a number, got {value!r}", name)
             number = int(value) if isinstance(value, numbers.Integral) else float(value)
             if not -_LARGEST <= number <= _LARGEST:
-                raise ParameterError(f"{name} must be a number of at most 2^62 in size, got {value!r}")
+                raise ParameterError(f"{name} must be a number of at most 2^62 in size, got {value!r}", name)
             object.__setattr__(self, name, number)
         if not self.lo < self.hi:
-            raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}")
+            raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}", "lo")
         whole = isinstance(self.count, int) and not isinstance(self.count, bool)
         if not whole or not 2 <= self.count <= MOST_LEAVES:
             raise ParameterError(f"the number of leaves must be from 2 to {MOST_LEAVES}, got {self.count!r}")

@@ -107,7 +107,7 @@ def choose(
     """
     (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
     if objective not in _FOUND:
-        raise ParameterError(f"objective must be 'w95' or 'w50', got {objective!r}")
+        raise ParameterError(f"objective must be 'w95' or 'w50', got {objective!r}", "objective")
     compositions = check_bound("compositions", compositions)
     chance = _FOUND[objective]
     if relation is Relation.ADD_REMOVE and compositions == 1:

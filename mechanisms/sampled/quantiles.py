@@ -264,10 +264,10 @@ def _by_leaf(leaf: np.ndarray, sums: np.ndarray, count: int) -> np.ndarray:
 def share(name: str, value: float) -> Fraction:
     """A share between 0 and 1 as the exact decimal that it prints as."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}")
+        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}", name)
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
 
 def _check_whole(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ParameterError(f"{name} must be an integer from {least} to {most}, got {value!r}")
+        raise ParameterError(f"{name} must be an integer from {least} to {most}, got {value!r}", name)

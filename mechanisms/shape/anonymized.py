@@ -187,7 +187,7 @@ def anonymized_histogram(
     """How many items have which count. `domain_size` is public: the number of items that there could be."""
     size = check_cells("domain_size", domain_size, _REASON)
     if mode not in get_args(Mode):
-        raise ParameterError(f"mode must be 'l1', 'l2' or 'central', got {mode!r}")
+        raise ParameterError(f"mode must be 'l1', 'l2' or 'central', got {mode!r}", "mode")
     if mode == "central" and size > MOST_POSITIONS:
         raise ParameterError(
             f"mode 'central' draws noise for every position, at most {MOST_POSITIONS}, got a domain_size of {size}: give "
@@ -206,7 +206,7 @@ def anonymized_histogram(
 def check_estimate(estimate: Estimate) -> Estimate:
     """The estimate, if it is one."""
     if estimate not in ESTIMATES:
-        raise ParameterError(f"estimate must be 'auto', 'likelihood' or 'algorithm-1', got {estimate!r}")
+        raise ParameterError(f"estimate must be 'auto', 'likelihood' or 'algorithm-1', got {estimate!r}", "estimate")
     return estimate
 
 

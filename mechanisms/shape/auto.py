@@ -46,7 +46,7 @@ def shape_histogram(
             "are too large for a cell for each item"
         )
     if mode not in MODES:
-        raise ParameterError(f"mode must be 'auto', 'central', 'l1' or 'l2', got {mode!r}")
+        raise ParameterError(f"mode must be 'auto', 'central', 'l1' or 'l2', got {mode!r}", "mode")
     if buckets is None:
         if mode == "auto":
             sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED

@@ -131,7 +131,7 @@ class EntropyQuestion:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(EntropyKind):
-            raise ParameterError(f"kind must be 'plug-in', 'miller-madow' or 'polynomial', got {self.kind!r}")
+            raise ParameterError(f"kind must be 'plug-in', 'miller-madow' or 'polynomial', got {self.kind!r}", "kind")
         object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
 
     def estimator(self, samples: int, spread: float) -> Estimator:
@@ -331,11 +331,11 @@ def _grid(step: float, spread: float) -> int:
 
 def _share(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}")
+        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}", name)
     return float(value)
 
 
 def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}")
+        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}", name)
     return int(value)

@@ -169,7 +169,7 @@ def hashed_histogram(
             f"{size}: with fewer, collisions cannot be taken out"
         )
     if mode not in ("l1", "l2"):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets")
+        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets", "mode")
     whole = Budget(budget.epsilon)
     if mode == "l1":
         plan = noise_plan(budget, items, relation)

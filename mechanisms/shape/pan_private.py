@@ -142,7 +142,9 @@ def pan_private_counts(
     four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
     if mode not in get_args(BucketMode):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the events themselves")
+        raise ParameterError(
+            f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the events themselves", "mode"
+        )
     ranks = rank_buckets(-(-size // BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
     if size + ranks > MOST_COUNTERS:
         further = f" and {ranks} for the ranks of mode 'l2'" if ranks else ""
@@ -150,7 +152,7 @@ def pan_private_counts(
             f"at most {MOST_COUNTERS} counters fit into memory, got {size}{further}: hash to fewer buckets"
         )
     if protect not in ("both", "either"):
-        raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}")
+        raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}", "protect")
     moved = 2 if ranks else 1
     scale = laplace_scale(budget, moved, Bound(l0=moved, l1=moved, linf=1), relation)
     return PanPrivateCounts(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))

@@ -336,7 +336,9 @@ def central_property(
         )
     if samples is not None:
         if isinstance(samples, bool) or not isinstance(samples, int) or not _LEAST_SAMPLES <= samples <= MOST_SAMPLES:
-            raise ParameterError(f"samples must be an integer from {_LEAST_SAMPLES} to {MOST_SAMPLES}, got {samples!r}")
+            raise ParameterError(
+                f"samples must be an integer from {_LEAST_SAMPLES} to {MOST_SAMPLES}, got {samples!r}", "samples"
+            )
         made = CentralProperty(question, Budget(budget.epsilon), relation, items, samples)
         made.plan(samples)  # a question about too large a sample is refused now
         return made

@@ -192,7 +192,9 @@ def shuffled(
     if budget.epsilon > 20:
         raise ParameterError(f"the shuffle model's epsilon must be at most 20, got {budget.epsilon}")
     if mode not in get_args(BucketMode):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the users' data")
+        raise ParameterError(
+            f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the users' data", "mode"
+        )
     ranks = rank_buckets(number) if mode == "l2" and hashed else 0
     check_cells("buckets of both reports", size + ranks, _REASON)
     parts = 2 if ranks else 1

@@ -87,9 +87,9 @@ def l1_parts(one: Tally, other: Tally) -> tuple[np.ndarray, np.ndarray]:
 def check_cells(name: str, value: object, reason: str) -> int:
     """A public number of cells, or an error that names it and says why it cannot come from the data."""
     if value is None:
-        raise ParameterError(f"{name} must be given, as a public number: {reason}")
+        raise ParameterError(f"{name} must be given, as a public number: {reason}", name)
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_CELLS:
-        raise ParameterError(f"{name} must be an integer from 1 to 2^62 - 1, got {value!r}")
+        raise ParameterError(f"{name} must be an integer from 1 to 2^62 - 1, got {value!r}", name)
     return int(value)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, bound_or_auto, check_choice
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.histogram import BoundedHistogram, UnboundedHistogram
 
@@ -80,9 +79,8 @@ def make_transform(
     return BoundedHistogram(budget, items, **common)
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: UnboundedHistogram | BoundedHistogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     chosen = not isinstance(transform.plan, NoisePlan)
     parameters = options.shared_parameters(args, item_type) | {
         "bound": args.bound,
@@ -96,24 +94,21 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(report.explain(transform.guarantee(), transform.plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+def explain(args: argparse.Namespace, transform: UnboundedHistogram | BoundedHistogram) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    return report.explain(transform.guarantee(), transform.plan)
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="histogram",
     help="Count how often each item occurs, without giving any user away.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress
 from headcount.pipelines.jobs import failures, memory, report
+from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
@@ -103,7 +105,7 @@ def run_job(
     command: str,
     make_plan: Callable[[Release, type, int], Plan],
     source: type[Source] | None = None,
-) -> int:
+) -> Outcome:
     """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
@@ -140,13 +142,10 @@ def run_job(
             if message is not None:
                 raise InputError(message) from error
             raise
-    if finished:
-        decision = report.decision_words(sink.read_report(target))
-        said = filter(None, (decision, plan.note, f"wrote {args.output} (release {release.id})"))
-        print("\n".join(said))
-    else:
-        print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
-    return 0
+    if not finished:
+        return Outcome(args.output, release.id, sink.COMPLETE)
+    found = json.loads(sink.read_report(target))
+    return Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
 
 
 def _reported(

@@ -70,6 +70,10 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def place(self, k: int) -> str:
+        """Where file k lies after the commit."""
+        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+
     def is_ours(self, name: str) -> bool:
         """Whether a file of the output directory can be of a job like this one."""
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
@@ -119,7 +123,7 @@ def commit(target: Target, written: Iterable[Written], report: bytes) -> None:
     none undoes what another one did.
     """
     files = target.checked(written)
-    places = {stores.join(target.directory, f"{target.stem(file.k)}.{target.format}"): file for file in files}
+    places = {target.place(file.k): file for file in files}
     if _make_way(target, places, report):
         stores.make_directory(target.directory)
         for place, file in places.items():
@@ -157,6 +161,11 @@ def abandon(target: Target) -> None:
 def read_report(target: Target) -> bytes:
     """The report of a complete output."""
     return stores.read(stores.join(target.directory, REPORT))
+
+
+def written(target: Target) -> list[str]:
+    """The files of a complete output that hold its rows."""
+    return [target.place(k) for k in range(target.files)]
 
 
 @beam.typehints.with_input_types(tuple[int, pa.RecordBatch])

@@ -55,7 +55,7 @@ class Noise(beam.PTransform):
     ) -> None:
         super().__init__()
         if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}", "partitions")
         self._plan, self._domain, self._item_type = plan, domain, item_type
         self._release, self._partitions, self._named = release, partitions, named
         self._shards = item_shards(shards)

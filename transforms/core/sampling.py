@@ -44,7 +44,7 @@ def sample_name(rows: beam.PCollection, named: str | None, *columns: str) -> str
 def check_sample(named: object) -> str | None:
     """The name of a sample, or None."""
     if named is not None and (not isinstance(named, str) or not named):
-        raise ParameterError(f"sample must be a name, as a text that is not empty, got {named!r}")
+        raise ParameterError(f"sample must be a name, as a text that is not empty, got {named!r}", "sample")
     return named
 
 

@@ -23,7 +23,7 @@ def check_shards(shards: int | None) -> int:
     if shards is None:
         return DEFAULT_SHARDS
     if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1 << 16:
-        raise ParameterError(f"shards must be an integer from 1 to {1 << 16}, got {shards!r}")
+        raise ParameterError(f"shards must be an integer from 1 to {1 << 16}, got {shards!r}", "shards")
     return shards
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
@@ -24,12 +23,11 @@ from headcount.mechanisms.shape.hashed import HashedHistogram
 from headcount.mechanisms.shape.isotonic import step_kernel
 from headcount.mechanisms.shape.properties import CentralProperty
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.commands.shape.models import Counters, Messages, OfCounters
-from headcount.pipelines.jobs.run import Plan, Source, run_job
-from headcount.pipelines.sinks import output
-from headcount.pipelines.storage import bigquery, stores
+from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.run import Plan, Source
 from headcount.transforms.shape import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
 from headcount.transforms.shuffled import ShuffledReports
 
@@ -168,7 +166,9 @@ def _check_property(args: argparse.Namespace) -> None:
         options.require(args, "--most")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> _Transform:
     """The transform that the flags ask for."""
     questions = _questions(args)
     if args.model == "shuffle":
@@ -208,9 +208,8 @@ def _make_property(args: argparse.Namespace, release: Release | None, shards: in
     return SupportCoverage(budget, args.coverage, **shared)
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, shards)
     parameters: dict[str, str | int | float | bool | None] = {
         "model": args.model,
         "domain_size": args.domain_size,
@@ -237,7 +236,7 @@ def _mode(transform: AnonymizedHistogram) -> str:
     return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
 
 
-def explain(transform: _Transform) -> str:
+def explain(args: argparse.Namespace, transform: _Transform) -> str:
     """The promise and what it costs, in words, before anything is read."""
     lines = [transform.guarantee().words(), ""]
     if isinstance(transform, ShuffledReports):
@@ -294,35 +293,24 @@ def plot(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, None)))
-        return 0
-    releases: list[Release] = []
-
-    def planned(release: Release, item_type: type, shards: int) -> Plan:
-        releases.append(release)
-        return make_plan(args, release, item_type, shards)
-
-    status = run_job(args, beam_flags, COMMAND.name, planned, _SOURCES.get(args.model))
-    path = None if bigquery.is_table(args.output) else stores.join(stores.normal(args.output), output.REPORT)
-    if path is not None and stores.exists(path):  # a job that was only submitted has none yet, or an earlier one
-        report = json.loads(stores.read(path))
-        if report["release_id"] == releases[0].id and "shape" in report:
-            print(plot(report))
-    return status
+def show(outcome: Outcome) -> None:
+    """Print the shape, if the job was asked for one."""
+    if outcome.report is not None and "shape" in outcome.report:
+        print(plot(outcome.report))
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="shape",
     help="Tell how many items have which number of users, their entropy and their number, without naming any.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --domain-size 1000000 --output shape/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
+    source=lambda args: _SOURCES.get(args.model),
+    show=show,
 )
