@@ -10,12 +10,13 @@ import math
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.accounting.calibration import public_noise
+from headcount.mechanisms.accounting.calibration import NOISES, public_noise
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
 from headcount.mechanisms.bound_choice.joint import JointChoice
 from headcount.mechanisms.bound_choice.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.norm_bins import GRID, grid_to
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.errors import ParameterError
@@ -42,8 +43,7 @@ def choose_unknown_domain(
             f"BoundedHistogram with a domain, got {release_budget.delta}"
         )
     if method in ("auto", "joint"):
-        if noise not in ("auto", "laplace", "gaussian"):
-            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+        check_one_of("noise", noise, NOISES)
         cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
         return JointChoice(budget, release_budget, relation, objective, noise, cap)
     if method not in UNKNOWN_DOMAIN_METHODS:

@@ -28,6 +28,7 @@ from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import RandClipStep
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness.subkeys import lane_key
@@ -40,9 +41,7 @@ _VALUE_BITS = MOST_SAMPLES.bit_length()
 
 def check_samples(name: str, value: object) -> int:
     """A number of samples per user as a plain integer, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}")
-    return int(value)
+    return check_whole(name, value, 1, MOST_SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
