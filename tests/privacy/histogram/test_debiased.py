@@ -169,11 +169,11 @@ def _log_ratio(plan: CountPlan, worlds: int) -> float:
     assert isinstance(plan.users, NoisePlan)
 
     def probability(total: int, users: int) -> float:
-        high = _draws(plan.noise, total, worlds, bytes(range(32))) >= 500 + plan.cap
+        high = _draws(plan.noise, total, worlds, bytes(range(32))) >= 500 + plan.max_per_item
         many = _draws(plan.users, users, worlds, bytes(range(1, 33))) >= 1001
         return float(np.mean(high & many))
 
-    return math.log(probability(500 + plan.cap, 1001) / probability(500, 1000))
+    return math.log(probability(500 + plan.max_per_item, 1001) / probability(500, 1000))
 
 
 def test_an_audit_of_both_noises_and_of_a_budget_that_is_not_split():
