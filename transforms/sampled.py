@@ -24,6 +24,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -38,7 +39,6 @@ from headcount.mechanisms.sampled.quantiles import (
     add_leaves,
     quantile_hierarchy,
     quantile_search,
-    share,
 )
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.contributions import as_contributions, check_whole
@@ -303,7 +303,7 @@ class Quantiles(_OverValues):
         sample: str | None = None,
     ) -> None:
         super().__init__(Axis.of(lo, hi), release, shards, partitions, user, value, drop_null, sample)
-        self._quantiles = [share("a quantile", q) for q in quantiles]
+        self._quantiles = [check_share("a quantile", q) for q in quantiles]
         if not quantiles and not ranges:
             raise ParameterError("give at least one quantile or one range")
         number = self.axis.number

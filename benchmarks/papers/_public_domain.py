@@ -15,7 +15,7 @@ from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
-from headcount.mechanisms.bound_choice.methods import choose_public_domain
+from headcount.mechanisms.bound_choice.methods import GAUSSIAN, choose_public_domain
 from headcount.mechanisms.bounding.clipping import squared_norms
 from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.choice.exponential import probabilities
@@ -101,7 +101,7 @@ class Domain:
 
     def _choice(self, name: str, budget: Budget, sparsity: int, grid: tuple[int, ...] = GRID) -> TailChoice:
         users = max(1, round(1 / (2 * self.release.delta)))
-        return TailChoice(budget, self.release, RELATION, self.size, sparsity, name, users, grid)
+        return GAUSSIAN[name](budget, self.release, RELATION, self.size, sparsity, name, users, grid)
 
     def exactly(self, name: str, epsilon: float, sparsity: int) -> float:
         """The expected error with a method that draws from the grid."""

@@ -40,12 +40,13 @@ from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.clipping import limit_items, limit_per_item
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled.divergence import sampled_delta
 from headcount.mechanisms.sampled.plan import SamplePlan, choose, laplace_w50, paper_parameters
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
@@ -242,7 +243,7 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     """Ranks of 99 quantiles and counts of 100 ranges, by the tree, by the paper's parameters in it, and by the search."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.beta(2, 5, USERS))
-    wanted = [share("quantile", k / 100) for k in range(1, 100)]
+    wanted = [check_share("quantile", k / 100) for k in range(1, 100)]
     ranges = [tuple(sorted(rng.random(2).tolist())) for _ in range(100)]
     true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
     hierarchy = quantile_hierarchy(BUDGET, 0, 1, 10)

@@ -21,10 +21,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
-from headcount.mechanisms.batches.names import hash64, shard_of
-from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.cut import cut_by_item
+from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 
@@ -71,29 +70,9 @@ class ItemSums:
 
 def split_sums(shard: Shard, ladder: Ladder, shards: int) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
-    home = shard_of(hash64(shard.items), shards)
-    order = np.argsort(home, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    items = shard.items.take(pa.array(order))
-    key, level, slope = _entries(shard, ladder, rank)
-    item = key // ladder.slots
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
-    ends = np.searchsorted(item, cuts)
-    for k in np.flatnonzero(np.diff(ends)):
-        rows = slice(ends[k], ends[k + 1])
-        names = items[cuts[k] : cuts[k + 1]]
-        yield (
-            int(k),
-            pack(
-                {
-                    "item": pa.DictionaryArray.from_arrays(pa.array(item[rows] - cuts[k]), names),
-                    "slot": pa.array(key[rows] % ladder.slots),
-                    "level": pa.array(level[rows]),
-                    "slope": pa.array(slope[rows]),
-                }
-            ),
-        )
+    cut = cut_by_item(shard.items, shards)
+    key, level, slope = _entries(shard, ladder, cut.places())
+    return cut.rows(key // ladder.slots, {"slot": key % ladder.slots, "level": level, "slope": slope})
 
 
 def total_sums(shard: Shard, ladder: Ladder) -> list[int]:

@@ -26,9 +26,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS, Candidate, make_candidates, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.exponential import gem_exponents, select
 from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 
 OBJECTIVES = ("error", "items")
@@ -55,8 +55,7 @@ class JointChoice:
     draws = 1
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise ParameterError(f"objective must be 'error' or 'items', got {self.objective!r}", "objective")
+        check_one_of("objective", self.objective, OBJECTIVES)
 
     @cached_property
     def ladder(self) -> Ladder:

@@ -7,21 +7,26 @@ that of the release which uses it add up, as both look at the same data.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.accounting.calibration import public_noise
+from headcount.mechanisms.accounting.calibration import NOISES, public_noise
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
+from headcount.mechanisms.bound_choice.baselines import BASELINES
 from headcount.mechanisms.bound_choice.joint import JointChoice
 from headcount.mechanisms.bound_choice.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.norm_bins import GRID, grid_to
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.errors import ParameterError
 
 UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
-METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *l2_tail.METHODS)))
+#: The methods for Gaussian noise over a public domain.
+GAUSSIAN: Mapping[str, type[l2_tail.TailChoice]] = dict.fromkeys(l2_tail.METHODS, l2_tail.TailChoice) | BASELINES
+METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *GAUSSIAN)))
 
 
 def choose_unknown_domain(
@@ -43,8 +48,7 @@ def choose_unknown_domain(
             "delta",
         )
     if method in ("auto", "joint"):
-        if noise not in ("auto", "laplace", "gaussian"):
-            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
+        check_one_of("noise", noise, NOISES)
         cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
         return JointChoice(budget, release_budget, relation, objective, noise, cap)
     if method not in UNKNOWN_DOMAIN_METHODS:
@@ -93,7 +97,9 @@ def choose_public_domain(
     sparsity, users = check_bound("sparsity", sparsity), check_bound("users", users)
     if method == "auto":
         method = l2_tail.favoured(budget, release_budget, relation, domain_size, sparsity, grid)
-    return l2_tail.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
+    if method not in GAUSSIAN:
+        raise ParameterError(f"the method for Gaussian noise must be one of {tuple(GAUSSIAN)}, got {method!r}")
+    return GAUSSIAN[method](budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
 
 
 def _root(square: int) -> int:

@@ -23,6 +23,7 @@ from headcount.mechanisms.bounding.clipping import (
     rand_clip,
     squared_norms,
 )
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.subkeys import subkey as derive_subkey
 
@@ -31,9 +32,7 @@ MAX_BOUND = 10**9
 
 def check_bound(name: str, value: object) -> int:
     """A bound as a plain integer, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_BOUND:
-        raise ParameterError(f"{name} must be an integer from 1 to {MAX_BOUND}, got {value!r}", name)
-    return int(value)
+    return check_whole(name, value, 1, MAX_BOUND)
 
 
 class Step(Protocol):

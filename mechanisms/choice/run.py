@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.checks import is_real, wrong
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -31,8 +31,8 @@ def default_share(objective: str) -> Fraction:
 def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[Budget, Budget]:
     """What the choice may cost, and what is left for the release. Only the method "dp-gd" takes a part of delta."""
     check_budget(budget)
-    if isinstance(share, bool) or not 0 < share < 1:
-        raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}", "bound_share")
+    if not is_real(share) or not 0 < share < 1:
+        raise wrong("bound_share", "must lie between 0 and 1", share)
     weights = (float(share), float(1 - Fraction(str(share))))
     if budget.delta == 0:
         choice, release = budget.split(*weights)

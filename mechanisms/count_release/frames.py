@@ -35,10 +35,11 @@ from headcount.mechanisms.batches.names import Names, canonical_order, hash64
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.sums import split_sums
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT
 
 #: Frames of more rows are refused: all of a frame is looked at in every draw.
@@ -68,9 +69,7 @@ class Frame(NamedTuple):
 
 def check_frame(k_bar: object) -> int:
     """The size of a frame, or an error that names it."""
-    if isinstance(k_bar, bool) or not isinstance(k_bar, int | np.integer) or not 1 <= k_bar <= LARGEST_FRAME:
-        raise ParameterError(f"k_bar must be an integer from 1 to {LARGEST_FRAME}, got {k_bar!r}", "k_bar")
-    return int(k_bar)
+    return check_whole("k_bar", k_bar, 1, LARGEST_FRAME)
 
 
 def on_grid(epsilon: Fraction) -> Fraction:

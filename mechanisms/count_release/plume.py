@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -47,6 +46,7 @@ from headcount.mechanisms.bounding.steps import (
     provenance,
     step_subkeys,
 )
+from headcount.mechanisms.checks import check_above_0
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import noisy_counts
@@ -253,9 +253,9 @@ def plume(
             f"max_items and max_counted_items are chosen together, got {max_items!r} and "
             f"{max_counted_items!r}: give both, or 'auto' for both"
         )
-    error = None if relative_error is None else _fraction("relative_error", relative_error, 10)
+    error = None if relative_error is None else check_above_0("relative_error", relative_error, 10)
     made = PlumeRelease(
-        zcdp, promise, items, counted, _fraction("alpha", alpha, 1), selection, error, relation, item_type
+        zcdp, promise, items, counted, check_above_0("alpha", alpha, 1), selection, error, relation, item_type
     )
     if made.choice is None:
         made.plan()  # refuses what cannot be calibrated
@@ -267,10 +267,3 @@ def plume(
 
 def _given(name: str, bound: int | str) -> int | None:
     return None if bound == "auto" else check_bound(name, bound)
-
-
-def _fraction(name: str, value: float, below: int) -> Fraction:
-    """A parameter as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < below:
-        raise ParameterError(f"{name} must be a number above 0 and below {below}, got {value!r}", name)
-    return Fraction(repr(float(value)))

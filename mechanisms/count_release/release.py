@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -45,6 +44,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step, check_bound
+from headcount.mechanisms.checks import check_decimal
 from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_cost, frame_of, on_grid, threshold
 from headcount.mechanisms.count_release.rounds import Level, LevelSpent, Rounds, Target
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -242,12 +242,12 @@ def count_release(
     made = CountRelease(
         zcdp,
         promise,
-        _decimal("relative_error", relative_error, Fraction(1, 10**4), 1),
+        check_decimal("relative_error", relative_error, Fraction(1, 10**4), 1),
         check_frame(k_bar),
         1 if max_per_item is None else check_bound("max_per_item", max_per_item),
         bool(noise_reduction),
         bool(strict_target),
-        on_grid(_decimal("start_epsilon", start_epsilon, Fraction(1, 10**6), 10)),
+        on_grid(check_decimal("start_epsilon", start_epsilon, Fraction(1, 10**6), 10)),
         Relation.parse(relation),
         item_type,
     )
@@ -259,11 +259,3 @@ def count_release(
             f"max_per_item = {made.max_per_item} needs more noise than can be sampled: lower it, or raise start_epsilon"
         )
     return made
-
-
-def _decimal(name: str, value: float, least: Fraction, most: int) -> Fraction:
-    """A parameter as the exact decimal that it prints as."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not real or not least <= Fraction(repr(float(value))) <= most:
-        raise ParameterError(f"{name} must be a number from {float(least):g} to {most}, got {value!r}", name)
-    return Fraction(repr(float(value)))

@@ -43,6 +43,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import select_by_excess
 from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_excess, frame_of, on_grid, threshold
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -149,18 +150,17 @@ def top_items(
             "which items there are cannot be hidden with certainty"
         )
     k_bar, relation = check_frame(k_bar), Relation.parse(relation)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= k_bar:
-        raise ParameterError(f"k must be an integer from 1 to k_bar = {k_bar}, got {k!r}", "k")
+    k = check_whole("k", k, 1, k_bar, f"k_bar = {k_bar}")
     arrow_type(item_type)
     ways = {"pure": Fraction(repr(budget.delta)), "zCDP": Fraction(repr(budget.delta)) / 2}
-    found = {name: _draw_epsilon(budget, int(k), delta, relation) for name, delta in ways.items()}
+    found = {name: _draw_epsilon(budget, k, delta, relation) for name, delta in ways.items()}
     name = max(found, key=lambda name: found[name])
     if found[name] <= 0:
         raise ParameterError(
             f"epsilon = {budget.epsilon} is too little for k = {k} with delta = {budget.delta}: k times delta must be below it"
         )
     far = threshold(found[name], k_bar, ways[name], relation)
-    return TopItems(budget, int(k), k_bar, found[name], far, name, relation, item_type)
+    return TopItems(budget, k, k_bar, found[name], far, name, relation, item_type)
 
 
 def _draw_epsilon(budget: Budget, k: int, delta: Fraction, relation: Relation) -> Fraction:

@@ -37,6 +37,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import em_exponents, select_by_excess
 from headcount.mechanisms.distribution.tables import ValueCounts
 from headcount.mechanisms.errors import ParameterError
@@ -99,8 +100,7 @@ class BinomialChoice:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ParameterError(f"the kind of a choice must be one of {KINDS}, got {self.kind!r}")
-        if not 1 <= self.users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {self.users!r}", "users")
+        check_whole("users", self.users, 1, MOST_USERS)
         if not (self.epsilon > 0 and self.epsilon.numerator < 2**NUMERATOR_BITS):
             raise ParameterError(
                 f"epsilon must be positive, with a numerator below 2^16, got {self.epsilon!r}", "epsilon"

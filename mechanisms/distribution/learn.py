@@ -35,6 +35,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import domain_digest, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
@@ -359,14 +360,12 @@ def learn_distribution(
             )
         samples = check_samples("samples_per_user", samples)
     if users is not None:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
+        users = check_whole("users", users, 1, MOST_USERS)
         if isinstance(samples, str):
             raise ParameterError(
                 f"users is the number of those with enough samples, which is not known for samples_per_user = {samples!r}: "
                 "give an integer for that, or leave users out"
             )
-        users = int(users)
     made = DistributionRelease(budget, symbols, item_type, samples, users, method, hypothesis, relation)
     probe = made.plans(None if made.choice is None else made.choice.ends()[0])[0]  # refuses what cannot be calibrated
     if isinstance(probe.users, int) and probe.users < probe.least_users():

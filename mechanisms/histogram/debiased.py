@@ -19,17 +19,14 @@ replaced): hence one item needs no more noise for replacement.
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Iterable
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.calibration import NOISES, NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import only_domain, public_domain
@@ -42,6 +39,7 @@ from headcount.mechanisms.bounding.steps import (
     check_bound,
     promise_of,
 )
+from headcount.mechanisms.checks import check_one_of, check_share, check_whole, is_real, wrong
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
@@ -154,17 +152,15 @@ def debiased_count(
                 "replacing a user leaves the number of users as it is, so that it must be public: give users, the number "
                 "of all users, also of those without the item"
             )
-        share = _share(USERS_SHARE if users_share is None else users_share)
+        share = check_share("users_share", USERS_SHARE if users_share is None else users_share)
         weights = (share.numerator, share.denominator - share.numerator)
         users_part, part = budget.split(*weights, delta=(0, 1))
         users_bound = promise_of(EVERYBODY_STEPS, Bound(), "")
         number = calibrate_public_domain(users_part, users_bound, relation, "laplace")
     else:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        number, part = int(users), budget
+        number, part = check_whole("users", users, 1, MOST_USERS), budget
     distance = Bound(l0=min(relation.users * max_items, len(names)), linf=max_per_item)
     mean = 2.0 * max_per_item if largest_mean is None else _largest_mean(largest_mean)
     plan = _quietest(part, distance, noise)
@@ -200,8 +196,7 @@ def uncapped_mean(capped: np.ndarray, cap: int, largest: float) -> np.ndarray:
 
 def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
     """The noise for a vector whose neighbours differ by `distance`: the given one, or that of the lower stddev."""
-    if noise not in ("auto", "laplace", "gaussian"):
-        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
+    check_one_of("noise", noise, NOISES)
     kinds = [noise]
     if noise == "auto":
         kinds = ["laplace", "gaussian"] if budget.delta > 0 else ["laplace"]
@@ -209,17 +204,7 @@ def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
     return min(plans, key=lambda plan: plan.stddev)
 
 
-def _share(share: float) -> Fraction:
-    """The share as the exact decimal that it prints as."""
-    if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 < share < 1:
-        raise ParameterError(f"users_share must be a number between 0 and 1, got {share!r}", "users_share")
-    return Fraction(repr(float(share)))
-
-
 def _largest_mean(mean: float) -> float:
-    real = isinstance(mean, numbers.Real) and not isinstance(mean, bool) and math.isfinite(mean)
-    if not real or not 0 < mean <= 2 * MAX_BOUND:
-        raise ParameterError(
-            f"largest_mean must be a number above 0 and up to {2 * MAX_BOUND}, got {mean!r}", "largest_mean"
-        )
+    if not is_real(mean) or not 0 < mean <= 2 * MAX_BOUND:
+        raise wrong("largest_mean", f"must be a number above 0 and up to {2 * MAX_BOUND}", mean)
     return float(mean)

@@ -26,6 +26,7 @@ from headcount.mechanisms.accounting.calibration import (
 )
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step, check_bound, promise_of
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.weights import (
     GRID,
@@ -244,9 +245,7 @@ def _shares(rounds: int) -> tuple[float, ...]:
 
 def check_rounds(rounds: object) -> int:
     """A number of rounds, or an error that names it."""
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
-        raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}", "rounds")
-    return rounds
+    return check_whole("rounds", rounds, 1, MOST_ROUNDS)
 
 
 def _check_items(max_items: object, weights: Weights) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import numbers
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.checks import is_real
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.leaves import Leaves
 
@@ -49,7 +49,7 @@ class Axis:
     def number(self, name: str, value: Value) -> Number:
         """The number that a parameter of this axis stands for."""
         if self.kind == "number":
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if not is_real(value):
                 raise ParameterError(f"{name} must be a number, as lo and hi are, got {value!r}", name)
             return value
         if not isinstance(value, datetime.date) or (self.kind == "date" and isinstance(value, datetime.datetime)):
@@ -123,7 +123,7 @@ def _kind(name: str, value: Value) -> Kind:
         return "time"
     if isinstance(value, datetime.date):
         return "date"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if not is_real(value):
         raise ParameterError(f"{name} must be a number, a date or a time, got {value!r}", name)
     return "number"
 

@@ -37,6 +37,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.bounding.steps import one_each, promise_of
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.counting.sums import add_sums, sum_items
@@ -135,7 +136,7 @@ def draw_cohort(
 
     How many there are must stay secret. A release repeats its cohort: one id is for one question.
     """
-    users, relation = _checked("users", users), Relation.parse(relation)
+    users, relation = check_whole("users", users, 1, MOST_USERS), Relation.parse(relation)
     if isinstance(rate, bool) or not isinstance(rate, Fraction) or not 0 < rate < 1:
         raise ParameterError(f"the rate must be a Fraction between 0 and 1, got {rate!r}")
     plan = _plan(budget, rate, relation)
@@ -226,7 +227,7 @@ def known_cohort(
 
     The check is of the worst case that is known, and no proof: where the size can be kept secret, `draw_cohort` has one.
     """
-    users, sample = _checked("users", users), _checked("sample", sample)
+    users, sample = check_whole("users", users, 1, MOST_USERS), check_whole("sample", sample, 1, MOST_USERS)
     if Relation.parse(relation) is not Relation.REPLACE:
         raise ParameterError(
             f"a cohort of known size protects replaced users only, as it shows how many there are: give relation = "
@@ -255,9 +256,3 @@ def known_size_delta(users: int, sample: int | Fraction, size: int, epsilon: flo
     with_user = (1 - seen / users) * without + (seen + 1) / users * above
     both = [(with_user, without), (without, with_user)]
     return max(float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) for p, q in both) * (1 + 1e-9)
-
-
-def _checked(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_USERS:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_USERS}, got {value!r}", name)
-    return int(value)

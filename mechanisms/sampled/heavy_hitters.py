@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -26,6 +25,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
@@ -90,21 +90,20 @@ def heavy_hitters(
     then users are counted, by `users_share` of epsilon (default: a tenth), and the sample is that of the rest of the budget.
     The exact number of the data's users is not public.
     """
-    share = _checked_share("phi", phi)
+    share = check_share("phi", phi, "share")
     if users is not None:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}", "users")
+        users = check_whole("users", users, 1, MOST_USERS)
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
         histogram = sampled_histogram(budget, max_items, objective, relation, item_type)
-        least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, int(users)))
+        least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, users))
         return dataclasses.replace(histogram, name="HeavyHitters", least=least)
     if Relation.parse(relation) is Relation.REPLACE:
         raise ParameterError(
             "replacing a user leaves the number of users as it is, so that it must be public: give users, the number of all "
             "users"
         )
-    own = _checked_share("users_share", USERS_SHARE if users_share is None else users_share)
+    own = check_share("users_share", USERS_SHARE if users_share is None else users_share, "share")
     counted, rest = budget.split(own.numerator, own.denominator - own.numerator, delta=(0, 1))
     noise = calibrate_public_domain(counted, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
     made = sampled_histogram(rest, max_items, objective, relation, item_type)
@@ -115,10 +114,3 @@ def heavy_hitters(
 def _least(share: Fraction, rate: Fraction, users: int) -> int:
     """The sampled users that such a share of so many users has on average, rounded up."""
     return math.ceil(share * rate * users)
-
-
-def _checked_share(name: str, value: float) -> Fraction:
-    """A share as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a share between 0 and 1, got {value!r}", name)
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

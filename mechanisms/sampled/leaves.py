@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from headcount.mechanisms.checks import is_real, is_whole, wrong
 from headcount.mechanisms.errors import InputError, ParameterError
 
 MOST_LEAVES = 1 << 20
@@ -32,7 +33,7 @@ class Leaves:
     def __post_init__(self) -> None:
         for name in ("lo", "hi"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            if not is_real(value):
                 raise ParameterError(f"{name} must be a number, got {value!r}", name)
             number = int(value) if isinstance(value, numbers.Integral) else float(value)
             if not -_LARGEST <= number <= _LARGEST:
@@ -40,9 +41,8 @@ class Leaves:
             object.__setattr__(self, name, number)
         if not self.lo < self.hi:
             raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}", "lo")
-        whole = isinstance(self.count, int) and not isinstance(self.count, bool)
-        if not whole or not 2 <= self.count <= MOST_LEAVES:
-            raise ParameterError(f"the number of leaves must be from 2 to {MOST_LEAVES}, got {self.count!r}")
+        if not is_whole(self.count, 2, MOST_LEAVES):
+            raise wrong("the number of leaves", f"must be from 2 to {MOST_LEAVES}", self.count)
 
     def to_json(self) -> list[Fraction | int]:
         """What defines the grid, for subkeys: 0, 0.0 and 0e0 are one end."""
@@ -58,7 +58,7 @@ class Leaves:
         So whole numbers are on the right side of it, if leaves are no wider than 1 (and dates, which are counted in
         microseconds, if no wider than a day). To the nearest, all users with just this value might change sides.
         """
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+        if not is_real(value) or math.isnan(value):
             raise ParameterError(f"the ends of a range must be numbers, got {value!r}")
         inside = Fraction(self.lo if value <= self.lo else self.hi if value >= self.hi else value)
         place = (inside - Fraction(self.lo)) / (Fraction(self.hi) - Fraction(self.lo)) * self.count

@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.divergence import added_delta, chance_shown, removed_delta, sampled_delta
 
@@ -106,8 +107,7 @@ def choose(
     For one item, adding or removing, milliseconds (after scipy's import); else a second or two, once per process.
     """
     (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
-    if objective not in _FOUND:
-        raise ParameterError(f"objective must be 'w95' or 'w50', got {objective!r}", "objective")
+    check_one_of("objective", objective, _FOUND)
     compositions = check_bound("compositions", compositions)
     chance = _FOUND[objective]
     if relation is Relation.ADD_REMOVE and compositions == 1:

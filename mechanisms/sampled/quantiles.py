@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
@@ -32,6 +31,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.bounding.steps import Step, one_each, promise_of
+from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import merge_sums, split_sums, sum_items
@@ -141,9 +141,9 @@ def quantile_search(
     relation: Relation = Relation.ADD_REMOVE,
 ) -> QuantileSearch:
     """One quantile of the users' values, to (hi - lo) / 2^rounds; values outside lo .. hi count as its ends."""
-    _check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
+    rounds = check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
     leaves = Leaves(lo, hi, 1 << rounds)
-    return QuantileSearch(choose(budget, "w50", relation, rounds), leaves, share("quantile", quantile))
+    return QuantileSearch(choose(budget, "w50", relation, rounds), leaves, check_share("quantile", quantile))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,8 +226,8 @@ def quantile_hierarchy(
 ) -> Hierarchy:
     """A tree over branching^levels equal parts of lo .. hi; values outside count as its ends."""
     most = MOST_LEAVES.bit_length() - 1
-    _check_whole("levels", levels, 1, most)
-    _check_whole("branching", branching, 2, MOST_LEAVES)
+    levels = check_whole("levels", levels, 1, most)
+    branching = check_whole("branching", branching, 2, MOST_LEAVES)
     if branching**levels > MOST_LEAVES:
         raise ParameterError(f"branching ** levels must be at most {MOST_LEAVES}, got {branching} ** {levels}")
     return Hierarchy(choose(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels)
@@ -259,15 +259,3 @@ def _by_leaf(leaf: np.ndarray, sums: np.ndarray, count: int) -> np.ndarray:
     if leaf.dtype != np.int64 or (len(leaf) and not 0 <= int(leaf.min()) <= int(leaf.max()) < count):
         raise InputError(f"items are not the leaves 0 to {count - 1} of the mechanism's grid; make them by its leaves")
     return sum_by_code(leaf, sums, count)
-
-
-def share(name: str, value: float) -> Fraction:
-    """A share between 0 and 1 as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}", name)
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
-
-
-def _check_whole(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ParameterError(f"{name} must be an integer from {least} to {most}, got {value!r}", name)

@@ -42,6 +42,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each, promise_of
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import add_sums, sum_items
@@ -186,8 +187,7 @@ def anonymized_histogram(
 ) -> AnonymizedHistogram:
     """How many items have which count. `domain_size` is public: the number of items that there could be."""
     size = check_cells("domain_size", domain_size, _REASON)
-    if mode not in get_args(Mode):
-        raise ParameterError(f"mode must be 'l1', 'l2' or 'central', got {mode!r}", "mode")
+    check_one_of("mode", mode, get_args(Mode))
     if mode == "central" and size > MOST_POSITIONS:
         raise ParameterError(
             f"mode 'central' draws noise for every position, at most {MOST_POSITIONS}, got a domain_size of {size}: give "
@@ -205,8 +205,7 @@ def anonymized_histogram(
 
 def check_estimate(estimate: Estimate) -> Estimate:
     """The estimate, if it is one."""
-    if estimate not in ESTIMATES:
-        raise ParameterError(f"estimate must be 'auto', 'likelihood' or 'algorithm-1', got {estimate!r}", "estimate")
+    check_one_of("estimate", estimate, ESTIMATES)
     return estimate
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.anonymized import AnonymizedHistogram, Estimate, anonymized_histogram
 from headcount.mechanisms.shape.hashed import HashedHistogram, hashed_histogram
@@ -45,8 +46,7 @@ def shape_histogram(
             f"one of domain_size and buckets is enough, got {domain_size!r} and {buckets!r}: buckets are for domains that "
             "are too large for a cell for each item"
         )
-    if mode not in MODES:
-        raise ParameterError(f"mode must be 'auto', 'central', 'l1' or 'l2', got {mode!r}", "mode")
+    check_one_of("mode", mode, MODES)
     if buckets is None:
         if mode == "auto":
             sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED

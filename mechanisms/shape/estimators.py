@@ -24,12 +24,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import numbers
 from fractions import Fraction
 from typing import Literal, Protocol, get_args
 
 import numpy as np
 
+from headcount.mechanisms.checks import check_one_of, check_share, check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.tallies import Tally
 
@@ -130,9 +130,8 @@ class EntropyQuestion:
     name = "entropy"
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(EntropyKind):
-            raise ParameterError(f"kind must be 'plug-in', 'miller-madow' or 'polynomial', got {self.kind!r}", "kind")
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+        check_one_of("kind", self.kind, get_args(EntropyKind))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     def estimator(self, samples: int, spread: float) -> Estimator:
         """By the polynomial, of the highest degree for which noise costs at most half of the accuracy; else the others."""
@@ -179,8 +178,8 @@ class CoverageQuestion:
 
     def __post_init__(self) -> None:
         if self.target is not None:
-            object.__setattr__(self, "target", _whole("target", self.target))
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+            object.__setattr__(self, "target", check_whole("target", self.target, 1, MOST_SAMPLES))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     def samples(self, samples: int) -> int:
         """How many samples are asked about, where there are so many."""
@@ -211,8 +210,8 @@ class SupportQuestion:
     name = "support size"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", _whole("most", self.most))
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+        object.__setattr__(self, "most", check_whole("most", self.most, 1, MOST_SAMPLES))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     @property
     def target(self) -> int:
@@ -327,15 +326,3 @@ def _grid(step: float, spread: float) -> int:
     """The bits of a grid on which a step has about 2^26 units, or fewer where counts are off by many in sum."""
     excess = math.ceil(math.log2(max(min(spread, MOST_SPREAD), 1.0))) - _SPREAD_BITS
     return _STEP_BITS - max(0, excess) - min(0, math.floor(math.log2(step)))
-
-
-def _share(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}", name)
-    return float(value)
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}", name)
-    return int(value)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.subkeys import subkey
@@ -168,8 +169,7 @@ def hashed_histogram(
             f"{number} users with {items} items each need at least {LEAST_BUCKETS_PER_USER * number * items} buckets, got "
             f"{size}: with fewer, collisions cannot be taken out"
         )
-    if mode not in ("l1", "l2"):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets", "mode")
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs no buckets")
     whole = Budget(budget.epsilon)
     if mode == "l1":
         plan = noise_plan(budget, items, relation)

@@ -33,6 +33,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import laplace_scale
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import laplace
 from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
@@ -141,18 +142,14 @@ def pan_private_counts(
     """Counters for events of so many buckets, a public number, each event in one of them. Items are `hashed` to buckets, about
     four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
-    if mode not in get_args(BucketMode):
-        raise ParameterError(
-            f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the events themselves", "mode"
-        )
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the events themselves")
     ranks = rank_buckets(-(-size // BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
     if size + ranks > MOST_COUNTERS:
         further = f" and {ranks} for the ranks of mode 'l2'" if ranks else ""
         raise ParameterError(
             f"at most {MOST_COUNTERS} counters fit into memory, got {size}{further}: hash to fewer buckets"
         )
-    if protect not in ("both", "either"):
-        raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}", "protect")
+    check_one_of("protect", protect, ("both", "either"))
     moved = 2 if ranks else 1
     scale = laplace_scale(budget, moved, Bound(l0=moved, l1=moved, linf=1), relation)
     return PanPrivateCounts(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))

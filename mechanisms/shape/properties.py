@@ -24,6 +24,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
@@ -335,10 +336,7 @@ def central_property(
             "can be said; raise epsilon, or take fewer items per user"
         )
     if samples is not None:
-        if isinstance(samples, bool) or not isinstance(samples, int) or not _LEAST_SAMPLES <= samples <= MOST_SAMPLES:
-            raise ParameterError(
-                f"samples must be an integer from {_LEAST_SAMPLES} to {MOST_SAMPLES}, got {samples!r}", "samples"
-            )
+        samples = check_whole("samples", samples, _LEAST_SAMPLES, MOST_SAMPLES)
         made = CentralProperty(question, Budget(budget.epsilon), relation, items, samples)
         made.plan(samples)  # a question about too large a sample is refused now
         return made

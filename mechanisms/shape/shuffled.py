@@ -34,6 +34,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import SystemLanes, geometric, poisson
 from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
@@ -191,10 +192,7 @@ def shuffled(
         raise ParameterError(f"the shuffle model needs a delta above 0 and below 1/2, got {budget.delta}")
     if budget.epsilon > 20:
         raise ParameterError(f"the shuffle model's epsilon must be at most 20, got {budget.epsilon}")
-    if mode not in get_args(BucketMode):
-        raise ParameterError(
-            f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the users' data", "mode"
-        )
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the users' data")
     ranks = rank_buckets(number) if mode == "l2" and hashed else 0
     check_cells("buckets of both reports", size + ranks, _REASON)
     parts = 2 if ranks else 1

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import (
     QuantileTime,
@@ -179,7 +180,7 @@ def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     table, release = _table(), make_release()
     plan = quantile_hierarchy(BUDGET, -5, 15, levels=6, branching=3)
     tree = plan.run([_leaves(table, plan.leaves)], release, "Mine")
-    quantiles = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    quantiles = tree.quantiles([check_share("q", q) for q in QUANTILES]).to_pylist()
     ranges = tree.range_counts(RANGES).to_pylist()
     given = {"levels": 6, "branching": 3, "release": release, "sample": "Mine"}
     shuffled = table.take(np.random.default_rng(1).permutation(N))
@@ -204,7 +205,7 @@ def test_rows_of_every_kind_give_the_same(collect, make_release):
     rows = whole.to_pylist()
     make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, sample="Mine")  # noqa: E731
     tree = make().plan.run([_leaves(whole, make().plan.leaves)], release, "Mine")
-    expected = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    expected = tree.quantiles([check_share("q", q) for q in QUANTILES]).to_pylist()
     kinds = {
         "tuples of floats": [(row["user"], float(row["value"])) for row in rows],
         "dicts": rows,

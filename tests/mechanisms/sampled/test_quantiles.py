@@ -15,6 +15,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.sampled import quantiles
@@ -23,7 +24,7 @@ from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, choose, largest_rate
-from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search
 from headcount.mechanisms.sampled.tree import SampledTree
 
 BUDGET = Budget(1, 1e-8)
@@ -182,7 +183,7 @@ class TestSearch:
     @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
     def test_with_everybody_sampled_it_finds_the_quantile(self, make_release, quantile):
         x = np.sort(np.random.default_rng(0).beta(2, 5, 5000))
-        search = QuantileSearch(ALL, Leaves(0, 1, 1 << 12), share("quantile", quantile))
+        search = QuantileSearch(ALL, Leaves(0, 1, 1 << 12), check_share("quantile", quantile))
         (row,) = search.run([leaf_rows(search.leaves.index(x))], make_release()).to_pylist()
         assert row["value"] == pytest.approx(x[int(quantile * 5000)], abs=2 / 4096)
 

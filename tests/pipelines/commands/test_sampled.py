@@ -14,11 +14,12 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
@@ -168,7 +169,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
     out = tmp_path / "out"
     assert run(*words, "--quantile", "0.5", "--quantile", "0.9", *job(place, out))[0] == 0
-    assert rows(out, "quantiles") == [tree.quantiles([share("q", 0.5), share("q", 0.9)]).to_pylist()]
+    assert rows(out, "quantiles") == [tree.quantiles([check_share("q", 0.5), check_share("q", 0.9)]).to_pylist()]
     parameters = report_of(out)["parameters"]
     assert parameters.items() >= {"lo": "-5", "hi": "15", "quantiles": 2, "values": "number", "levels": 6}.items()
     assert "item_type" not in parameters
@@ -245,7 +246,7 @@ def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write
     assert run(*words, "--quantile", "0.5", *job(place, tmp_path / "out", name))[0] == 0
     made = quantile_hierarchy(BUDGET, -5, 15, 6)
     tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
-    assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([share("q", 0.5)]).to_pylist()]
+    assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([check_share("q", 0.5)]).to_pylist()]
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])

@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice import l2_tail
+from headcount.mechanisms.bound_choice import baselines
 from headcount.mechanisms.choice import run
 from headcount.mechanisms.count_release import rounds as count_rounds
 from headcount.mechanisms.count_release import top_items
@@ -200,14 +200,14 @@ def descents(monkeypatch: pytest.MonkeyPatch, runs: int = 100) -> np.ndarray:
         Budget(1, 1e-3), ["a"], "dp-gd", noise="gaussian", relation=Relation.REPLACE
     ).auto.choice
     drawn: list[np.ndarray] = []
-    gaussian = l2_tail.discrete_gaussian
+    gaussian = baselines.discrete_gaussian
 
     def recorded(lanes: Lanes, sigma: Fraction) -> np.ndarray:
         drawn.append(gaussian(lanes, sigma))
         return drawn[-1]
 
     with monkeypatch.context() as context:
-        context.setattr(l2_tail, "discrete_gaussian", recorded)
+        context.setattr(baselines, "discrete_gaussian", recorded)
         for k in range(runs):
             run.decide(choice, [0] * choice.entries, k.to_bytes(32, "little"))
     return np.array(drawn)

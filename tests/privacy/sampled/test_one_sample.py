@@ -18,6 +18,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.randomness.subkeys import subkey
@@ -26,7 +27,7 @@ from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import SampledHistogram, sample_sums, sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan
-from headcount.mechanisms.sampled.quantiles import Hierarchy, share
+from headcount.mechanisms.sampled.quantiles import Hierarchy
 from headcount.mechanisms.sampled.tree import SampledTree
 
 BUDGET = Budget(1, 1e-8)
@@ -161,9 +162,10 @@ def test_quantiles_and_ranges_of_one_tree_are_one_release_however_its_ends_are_s
     first, *others = _trees(make_release, ends)
     shown = [level.tolist() for level in first.sampled]
     assert sum(map(sum, shown)) > 1000
+    asked = [check_share("q", q) for q in (0.5, 0.9)]
     for other in others:
         assert [level.tolist() for level in other.sampled] == shown
-        assert other.quantiles([share("q", 0.5)]) == first.quantiles([share("q", 0.5), share("q", 0.9)]).slice(0, 1)
+        assert other.quantiles(asked[:1]) == first.quantiles(asked).slice(0, 1)
         assert other.range_counts([(2, 4)]) == first.range_counts([(0, 8), (2, 4)]).slice(1, 1)
     keys = {
         tree.subkey(KEY, "r", name)
