@@ -244,16 +244,25 @@ def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
     if lanes.n != 1:
         raise ParameterError(f"a selection draws with one lane, got {lanes.n}")
     bucket = np.minimum(excess // denominator, len(_UPPER_WEIGHTS) - 1).astype(np.int64)
-    sizes = np.bincount(bucket).tolist()
-    ends = list(itertools.accumulate(n * weight for n, weight in zip(sizes, _UPPER_WEIGHTS, strict=False)))
+    ends = _ends(np.bincount(bucket).tolist())
     while True:
         drawn = int(lanes.uniform_below(ends[-1], [0])[0])
         found = bisect.bisect_right(ends, drawn)
         place, digits = divmod(drawn - (ends[found - 1] if found else 0), _UPPER_WEIGHTS[found])
-        candidate = int(np.flatnonzero(bucket == found)[place])
+        candidate = _member(bucket, found, place)
         whole, rest = divmod(int(excess[candidate]), denominator)
         if _is_below(digits, whole, lanes) and lanes.bernoulli_exp(np.array([rest], excess.dtype), denominator, [0])[0]:
             return candidate
+
+
+def _ends(sizes: list[int]) -> list[int]:
+    """Where the integers end that fall to the candidates of each whole part, of which there are so many."""
+    return list(itertools.accumulate(n * weight for n, weight in zip(sizes, _UPPER_WEIGHTS, strict=False)))
+
+
+def _member(bucket: npt.NDArray[np.int64], whole: int, place: int) -> int:
+    """The candidate at a place among those of one whole part."""
+    return int(np.flatnonzero(bucket == whole)[place])
 
 
 def _is_below(digits: int, whole: int, lanes: Lanes) -> bool:

@@ -120,18 +120,19 @@ def _digits(q: Fraction) -> Iterator[int]:
 def fair(lanes: Lanes, index: Index, trials: Counts) -> Counts:
     """Bin(trials[i], 1/2) for each lane of the index, each with one trial or more."""
     if len(trials) and int(trials.max()) >> FIRST_TABLE == 0:  # often so, and the same words as below
-        return _ones(lanes.words(index) >> (64 - trials).astype(np.uint64))
+        return _ones(lanes.words(index), trials)
     result, left = _tabled(lanes, index, trials, Fraction(1, 2))
     large = left >> (LAST_TABLE + 1) > 0
     counted = np.flatnonzero((left > 0) & ~large)
-    result[counted] += _ones(lanes.words(index[counted]) >> (64 - left[counted]).astype(np.uint64))
+    result[counted] += _ones(lanes.words(index[counted]), left[counted])
     for place in np.flatnonzero(large).tolist():
         result[place] = _halved(lanes, int(index[place]), int(trials[place]))
     return result
 
 
-def _ones(words: npt.NDArray[np.uint64]) -> Counts:
-    return np.bitwise_count(words).astype(np.int64)
+def _ones(words: npt.NDArray[np.uint64], trials: Counts) -> Counts:
+    """How many of the first trials[i] bits of each word are ones."""
+    return np.bitwise_count(words >> (64 - trials).astype(np.uint64)).astype(np.int64)
 
 
 def _halved(lanes: Lanes, lane: int, n: int) -> int:

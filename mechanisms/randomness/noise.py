@@ -61,10 +61,7 @@ def discrete_gaussian(lanes: Lanes, sigma: Fraction | int) -> npt.NDArray[np.int
     n, d = _numerator_denominator(sigma, "the sigma of discrete Gaussian noise")
     # Any t is correct. Near sigma few proposals are lost; with t = n = sigma gamma is (|y| - n)^2 / (2 n^2).
     t = n if d == 1 else n // d + 1
-    # gamma = (|y| t d^2 - n^2)^2 / (2 n^2 t^2 d^2) = (|y| slope - shift)^2 factor / denominator, reduced
-    common = gcd(t * d * d, n * n)
-    slope, shift = t * d * d // common, n * n // common
-    factor, denominator = Fraction(common**2, 2 * (n * t * d) ** 2).as_integer_ratio()
+    slope, shift, factor, denominator = _refusal(n, d, t)
     # Neglected: accepting a proposal above sigma^2/t + 45 sigma, which has probability below e^-1012.
     limit = -(-(n * n + 45 * n * d * t) // (t * d * d))
     largest = max(limit * slope - shift, shift) ** 2 * factor
@@ -81,6 +78,15 @@ def discrete_gaussian(lanes: Lanes, sigma: Fraction | int) -> npt.NDArray[np.int
         return accepted[kept], values[kept]
 
     return _sample(lanes, trial)
+
+
+def _refusal(n: int, d: int, t: int) -> tuple[int, int, int, int]:
+    """The slope, shift, factor and denominator of gamma = (|y| slope - shift)^2 factor / denominator, for sigma = n/d.
+
+    It is (|y| t d^2 - n^2)^2 / (2 n^2 t^2 d^2), reduced.
+    """
+    common = gcd(t * d * d, n * n)
+    return (t * d * d // common, n * n // common, *Fraction(common**2, 2 * (n * t * d) ** 2).as_integer_ratio())
 
 
 def _numerator_denominator(scale: Fraction | int, what: str) -> tuple[int, int]:
@@ -118,6 +124,11 @@ def _laplace_trial(lanes: Lanes, t: int, s: int, index: Lane) -> tuple[Lane, Val
     if max(t, s) >= _NARROW:
         u, v = u.astype(object), v.astype(object)
     size = ((u + t * v) // s).astype(np.int64)
-    valid = np.flatnonzero(~negative | (size > 0))
+    valid = np.flatnonzero(_counts_once(size, negative))
     size, negative = size[valid], negative[valid]
     return accepted[valid], np.where(negative, -size, size)
+
+
+def _counts_once(size: Values, negative: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """All but minus zero."""
+    return ~negative | (size > 0)

@@ -35,6 +35,9 @@ _CHUNK = 1 << 20
 # Digits of a probability that are made at a time.
 _BLOCK = 64
 
+# Noise that is not zero goes up or down, and is at least one.
+_SIGNS, _LEAST_SIZE = (1, -1), 1
+
 
 def noisy_tally(tally: Tally, scale: Fraction, subkey: bytes) -> Tally:
     """Each cell's value with discrete Laplace noise of `scale` on it, as the tally of the results.
@@ -50,9 +53,9 @@ def noisy_tally(tally: Tally, scale: Fraction, subkey: bytes) -> Tally:
     moved = binomial(lanes, tally.cells, functools.partial(logistic_digits, 2, rate))
     up = _fair(lanes, moved)
     children = lanes.words_each(np.arange(lanes.n), np.full(lanes.n, 4)).reshape(-1, 2, 2).astype(np.uint64)
-    sign = np.repeat([1, -1], lanes.n)
+    sign = np.repeat(_SIGNS, lanes.n)
     value, held = np.tile(tally.values, 2), np.concatenate([up, moved - up])
-    ids, size = children.swapaxes(0, 1).reshape(-1, 2), np.ones(2 * lanes.n, dtype=np.int64)
+    ids, size = children.swapaxes(0, 1).reshape(-1, 2), np.full(2 * lanes.n, _LEAST_SIZE, dtype=np.int64)
     for digit in reversed(range(_digits(rate))):
         some = np.flatnonzero(held)
         value, sign, size, held = value[some], sign[some], size[some], held[some]

@@ -3,10 +3,9 @@
 False alarms: keys and seeds are fixed, so all is deterministic. Over the choice of the key, each chi-square fails with
 probability 1e-8, the whole file below 1e-6. Power: of 4,000 draws, exponents that are wrong by 20 % are caught with
 probability above 0.97 (noncentrality 68 against a limit of 37; a test below has them caught), and of 1,000 draws each of
-the mutations at the end (of the top: 300). Audits of the privacy are in tests/privacy/test_selection.py.
+the mutations at the end (of the top: 300). Audits of the privacy are in tests/privacy/choice/test_exponential.py.
 """
 
-import inspect
 import itertools
 import math
 from fractions import Fraction
@@ -376,22 +375,16 @@ def test_a_proposal_at_the_edge_is_settled_by_more_digits():
     assert rounded(GEOMETRIC_LIMIT + 1, 0, []) == (False, 0)
 
 
-def test_candidates_that_fall_to_the_last_weight_keep_their_law():
+def test_candidates_that_fall_to_the_last_weight_keep_their_law(monkeypatch):
     """Were the digits taken as read, all above e^-34 would be as likely as e^-34. Here the weights are of 2 bits, so that
     the last is soon reached: exponents of 3 and more are drawn by digits alone."""
-    short = mutated("_WEIGHT_BITS = 48", "_WEIGHT_BITS = 2", "range(1, 35)", "range(1, 3)")
+    monkeypatch.setattr(exponential, "_WEIGHT_BITS", 2)
+    monkeypatch.setattr(exponential, "_UPPER_WEIGHTS", (4, exp_floor(1, 2) + 1, exp_floor(2, 2) + 1))
     exponents = [Fraction(5, 2), Fraction(3, 2)] * 3 + [Fraction(k, 2) for k in range(16)]
-    check(counts(short["select"], exponents), probabilities(exponents))
-    careless = mutated(
-        "_WEIGHT_BITS = 48",
-        "_WEIGHT_BITS = 2",
-        "range(1, 35)",
-        "range(1, 3)",
-        "_is_below(digits, whole, lanes) and",
-        "",
-    )
+    check(counts(select, exponents), probabilities(exponents))
+    monkeypatch.setattr(exponential, "_is_below", lambda digits, whole, lanes: True)
     with pytest.raises(AssertionError):
-        check(counts(careless["select"], exponents), probabilities(exponents))
+        check(counts(select, exponents), probabilities(exponents))
 
 
 def test_many_candidates_have_the_exact_law():
@@ -493,57 +486,58 @@ def test_the_same_lanes_draw_the_same_in_every_version():
 # --- mutations: what the checks above must catch ----------------------------------------------------------------
 
 
-def mutated(*replaced):
-    """The module's functions with pieces of the source replaced: old, new, old, new, ..."""
-    source = inspect.getsource(exponential)
-    for old, new in zip(replaced[::2], replaced[1::2], strict=True):
-        assert source.count(old) == 1
-        source = source.replace(old, new)
-    names = {"__name__": "mutated"}
-    exec(source, names)
-    return names
+def no_common_denominator(exponents):
+    numerators = [x.numerator for x in exponents]
+    return np.array(numerators) - min(numerators), math.lcm(*(x.denominator for x in exponents))
 
+
+def never_fails(self, numerator, denominator, index):
+    return np.ones(len(numerator), dtype=bool)
+
+
+def first_if_alone(self, bound, index, real=Lanes.uniform_below):
+    """The coins are lanes by the dozen, and stay as they are."""
+    return real(self, bound, index) if self.n > 1 else np.array([0])
+
+
+_member, _ends = exponential._member, exponential._ends
+WEIGHTS_OF_THE_NEXT = (2**48, *(exp_floor(w + 1, 48) + 1 for w in range(1, 35)))
 
 MUTATIONS = {
-    "the rest of an exponent is left out": (
-        "_is_below(digits, whole, lanes) and lanes.bernoulli_exp(np.array([rest], excess.dtype), denominator, [0])[0]",
-        "_is_below(digits, whole, lanes)",
-        "select",
-    ),
-    "the first of a bucket": ("np.flatnonzero(bucket == found)[place]", "np.flatnonzero(bucket == found)[0]", "select"),
-    "at most two of a bucket": ("(n * weight for n, weight", "(min(n, 2) * weight for n, weight", "select"),
-    "weights of the next whole part": (
-        "(2**_WEIGHT_BITS, *(exp_floor(w, _WEIGHT_BITS) + 1 for w in range(1, 35)))",
-        "(2**_WEIGHT_BITS, *(exp_floor(w + 1, _WEIGHT_BITS) + 1 for w in range(1, 35)))",
-        "select",
-    ),
-    "numerators without a common denominator": ("n * (denominator // d)", "n", "select"),
-    "the first that passes": ("passed[lanes.uniform_below(len(passed), [0])[0]]", "passed[0]", "permute_and_flip"),
-    "nobody fails": (
-        "np.flatnonzero(coins.bernoulli_exp(excess, denominator, np.arange(len(excess))))",
-        "np.arange(len(excess))",
-        "permute_and_flip",
-    ),
+    "the rest of an exponent is left out": (Lanes, "bernoulli_exp", never_fails, "select"),
+    "the first of a bucket": (exponential, "_member", lambda bucket, whole, place: _member(bucket, whole, 0), "select"),
+    "at most two of a bucket": (exponential, "_ends", lambda sizes: _ends([min(n, 2) for n in sizes]), "select"),
+    "weights of the next whole part": (exponential, "_UPPER_WEIGHTS", WEIGHTS_OF_THE_NEXT, "select"),
+    "numerators without a common denominator": (exponential, "_excess", no_common_denominator, "select"),
+    "the first that passes": (Lanes, "uniform_below", first_if_alone, "permute_and_flip"),
+    "nobody fails": (Lanes, "bernoulli_exp", never_fails, "permute_and_flip"),
 }
 
 
-@pytest.mark.parametrize(("old", "new", "name"), MUTATIONS.values(), ids=MUTATIONS.keys())
-def test_mutations_are_caught_by_the_chi_square(old, new, name):
-    exponents = TABLES["mixed"]
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS.keys())
+def test_mutations_are_caught_by_the_chi_square(mutation, monkeypatch):
+    *seam, name = mutation
+    monkeypatch.setattr(*seam)
+    (draw, law), exponents = LAWS[name], TABLES["mixed"]
     with pytest.raises(AssertionError):
-        check(counts(mutated(old, new)[name], exponents), LAWS[name][1](exponents))
+        check(counts(draw, exponents), law(exponents))
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    "mutation",
     [
-        ("rest = np.delete(rest, place)", "pass"),  # with replacement
-        ("select_by_excess(excess[rest] - excess[rest].min(), denominator, lanes)", "0"),
-        ("return drawn\n", "return sorted(drawn)\n"),
+        (np, "delete", lambda rest, place: rest),  # with replacement
+        (exponential, "select_by_excess", lambda excess, denominator, lanes: 0),
     ],
 )
-def test_mutations_of_the_top_are_caught_by_the_chi_square(old, new):
-    seen, law = top_counts(mutated(old, new)["gumbel_top"], 2, draws=300)
+def test_mutations_of_the_top_are_caught_by_the_chi_square(mutation, monkeypatch):
+    monkeypatch.setattr(*mutation)
+    seen, law = top_counts(gumbel_top, 2, draws=300)
     with pytest.raises(AssertionError):
         assert sum(seen) == 300
         check(seen, law)
+
+
+def test_a_top_in_another_order_is_caught_by_the_chi_square():
+    with pytest.raises(AssertionError):
+        check(*top_counts(lambda *given: sorted(gumbel_top(*given)), 2, draws=300))

@@ -29,7 +29,7 @@ PAYLOADS = {
 FETCH = """
 import sys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys import KeySecret
+from headcount.mechanisms.randomness.keys import KeySecret
 for resource in sys.argv[1:]:
     try:
         print(KeySecret(resource).fetch().hex())
@@ -119,7 +119,7 @@ def test_pickles_and_texts_never_hold_the_key(manager):
     code = f"""
 import pickle, sys
 from apache_beam.internal.cloudpickle import cloudpickle
-from headcount.mechanisms.keys import KeySecret, Release
+from headcount.mechanisms.randomness.keys import KeySecret, Release
 release = Release(KeySecret({name("good")!r}), "one")
 key = release.key_source.fetch()
 for data in (pickle.dumps(release), cloudpickle.dumps(release), cloudpickle.dumps(KeySecret), repr(release).encode()):

@@ -140,7 +140,7 @@ def test_ephemeral_key_is_made_once_and_is_a_good_key():
 
 EPHEMERAL = """
 import os, sys
-from headcount.mechanisms.randomness import ephemeral_key
+from headcount.mechanisms.randomness.keys import ephemeral_key
 source = ephemeral_key()
 child = os.fork()
 if child == 0:
