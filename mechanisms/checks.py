@@ -24,7 +24,7 @@ def is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def is_whole(value: object, least: int, most: int) -> TypeGuard[int]:
+def is_whole(value: object, least: int, most: float = math.inf) -> TypeGuard[int]:
     """Whether a value is an integer within limits, and no bool."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool) and least <= int(value) <= most
 

@@ -53,7 +53,6 @@ SIPS_WORTH = Fraction(4, 5)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
-_UNIT_BITS = FRACTION_BITS + _THRESHOLD_BITS
 _PLAIN = 1 << 20  # thresholds below this are compared in 64 bits
 
 

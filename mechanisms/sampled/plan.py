@@ -118,17 +118,6 @@ def choose(
     return SamplePlan(rate, threshold, epsilon, delta, relation, compositions)
 
 
-def largest_rate(
-    budget: Budget, threshold: int, relation: Relation = Relation.ADD_REMOVE, compositions: int = 1
-) -> Fraction:
-    """The largest rate (of the grid; by loss distributions to a relative 2^-12) that keeps the budget at `threshold`."""
-    (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
-    threshold, compositions = check_bound("threshold", threshold), check_bound("compositions", compositions)
-    if relation is Relation.ADD_REMOVE and compositions == 1:
-        return Fraction(int(_largest_rates(epsilon, delta, np.array([threshold]))[0]), RATE_GRID)
-    return _largest_composed(epsilon, delta, threshold, relation, compositions)
-
-
 def least_threshold(
     budget: Budget, rate: Fraction, relation: Relation = Relation.ADD_REMOVE, compositions: int = 1
 ) -> int:

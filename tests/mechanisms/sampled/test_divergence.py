@@ -16,13 +16,13 @@ from scipy import special, stats
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.sampled import plan as sampled_plan
 from headcount.mechanisms.sampled.divergence import added_delta, loss_distributions, removed_delta, sampled_delta
 from headcount.mechanisms.sampled.plan import (
     RATE_GRID,
     SamplePlan,
     choose,
     laplace_w50,
-    largest_rate,
     least_threshold,
     paper_parameters,
 )
@@ -223,7 +223,8 @@ class TestChoice:
         assert sampled_delta(epsilon, plan.rate, plan.threshold - 1) > delta
         assert sampled_delta(epsilon, plan.rate * Fraction(3, 2), plan.threshold) > delta
         assert least_threshold(Budget(epsilon, delta), plan.rate) == plan.threshold
-        assert largest_rate(Budget(epsilon, delta), plan.threshold) == plan.rate
+        found = sampled_plan._largest_rates(epsilon, delta, np.array([plan.threshold]))
+        assert Fraction(int(found[0]), sampled_plan.RATE_GRID) == plan.rate
 
     def test_the_counts_that_are_found(self):
         plan = choose(Budget(1, 1e-8))
@@ -242,7 +243,7 @@ class TestChoice:
     )
     def test_levels_table(self, levels, rate, threshold, half):
         """(1, 1e-8): the table's rates are cut to two digits, so that ours lie above by less than one of them."""
-        found = largest_rate(Budget(1, 1e-8), threshold, compositions=levels)
+        found = sampled_plan._largest_composed(1, 1e-8, threshold, Relation.ADD_REMOVE, levels)
         assert rate <= found < rate + 0.01
         assert threshold / found <= half
         assert sampled_delta(1, found, threshold, compositions=levels, precise=1e-8) <= 1e-8
@@ -268,7 +269,6 @@ class TestChoice:
             lambda: choose((1, 1e-8)),
             lambda: choose(Budget(1, 1e-8), "w99"),
             lambda: choose(Budget(1, 1e-8), compositions=0),
-            lambda: largest_rate(Budget(1, 1e-8), 0),
             lambda: least_threshold(Budget(1, 1e-8), 0.1),
             lambda: least_threshold(Budget(1, 1e-8), Fraction(1, 2**33)),
             lambda: choose(Budget(1, 1e-8)).count_found(1.0),

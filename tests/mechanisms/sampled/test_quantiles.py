@@ -18,12 +18,13 @@ from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.sampled import plan as sampled_plan
 from headcount.mechanisms.sampled import quantiles
 from headcount.mechanisms.sampled.divergence import sampled_delta
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.mechanisms.sampled.plan import SamplePlan, choose, largest_rate
+from headcount.mechanisms.sampled.plan import SamplePlan, choose
 from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search
 from headcount.mechanisms.sampled.tree import SampledTree
 
@@ -277,5 +278,5 @@ def test_a_search_sees_what_reaches_the_threshold_and_nothing_below(lowered, mak
 def test_many_compositions_have_a_delta_that_is_no_less_than_what_direct_sums_give():
     """Beyond some hundred, Fourier transforms err by more than is added for one: 5000 of these once gave 9.5e-13 for 1.04e-12,
     and 20,000 a negative number."""
-    assert largest_rate(Budget(1, 1e-12), 9, Relation.ADD_REMOVE, 5000) < Fraction(39319, 10**7)
+    assert sampled_plan._largest_composed(1, 1e-12, 9, Relation.ADD_REMOVE, 5000) < Fraction(39319, 10**7)
     assert sampled_delta(1, Fraction(3615, 2**30), 21, Relation.REPLACE, 20_000, 1e-8) > 0
