@@ -18,14 +18,8 @@ from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySec
 from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
-LOCAL_RUNNER = "FnApiRunner"
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
-
-
-# DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
-_PINNED = {"fnapi", "fnapirunner", "direct", "directrunner", "switchingdirectrunner"}
-_ON_THIS_MACHINE = {*_PINNED, "prism", "prismrunner"}
 
 
 def as_flag(parameter: str) -> str:
@@ -226,21 +220,13 @@ def hint_of_flags(args: argparse.Namespace) -> None:
     hint(budget.epsilon, budget.delta)
 
 
-def is_pinned(runner: str | None) -> bool:
-    """Whether this asks for the runner in this process, which is then pinned to LOCAL_RUNNER."""
-    return runner is None or runner.rsplit(".", 1)[-1].lower() in _PINNED
-
-
-def is_on_this_machine(runner: str | None) -> bool:
-    """Whether the workers of this runner reach the files and the environment of this process."""
-    return runner is None or runner.rsplit(".", 1)[-1].lower() in _ON_THIS_MACHINE
-
-
 def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[str], str] = as_flag) -> Release:
     """The release of `add_release`. The object names where the key lies and never holds it.
 
     Refusals name several parameters, by how whoever gave them spells them.
     """
+    from headcount.transforms.core.runners import is_on_this_machine  # whose package needs Beam, as flags do not
+
     source = _key_source(args)
     secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))
     if source is None:

@@ -34,6 +34,7 @@ from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service
+from headcount.transforms.core.runners import is_on_this_machine
 from headcount.transforms.sampled import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
@@ -105,7 +106,7 @@ class Step(beam.PTransform):
         runners = [pipeline.options.view_as(StandardOptions).runner, type(pipeline.runner).__name__]
         if in_expansion_service():
             runners = ["behind this expansion service"]  # which is not told what its client runs on
-        remote = next((runner for runner in runners if not options.is_on_this_machine(runner)), None)
+        remote = next((runner for runner in runners if not is_on_this_machine(runner)), None)
         return options.make_release(self._release, remote, spell=str)
 
     def _make(self, release: Release | None) -> Any:

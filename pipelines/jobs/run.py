@@ -30,6 +30,7 @@ from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sources import events
 from headcount.pipelines.storage import bigquery
+from headcount.transforms.core import runners
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.result import CountsAndDecision
 
@@ -165,8 +166,8 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
     given = PipelineOptions(list(flags))
     FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
     standard = given.view_as(StandardOptions)
-    if options.is_pinned(standard.runner):
-        standard.runner = options.LOCAL_RUNNER
+    if runners.is_pinned(standard.runner):
+        standard.runner = runners.LOCAL_RUNNER
         return given, None
     _check_runner(standard.runner)
     return given, standard.runner

@@ -8,9 +8,7 @@ from apache_beam.transforms.external import ExternalTransform
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
-
-# Runners whose workers are on this machine, and so can read a temporary file of this process.
-_LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner", "PrismRunner")
+from headcount.transforms.core.runners import is_on_this_machine
 
 
 def full_label(pvalue: beam.PCollection) -> str:
@@ -31,7 +29,7 @@ def release_for(pipeline: beam.Pipeline, release: Release | None) -> Release:
     if in_expansion_service():
         named = "the runner behind this expansion service"
     runner = type(pipeline.runner).__name__
-    if runner not in _LOCAL_RUNNERS or (named or runner).split(".")[-1] not in _LOCAL_RUNNERS:
+    if not (is_on_this_machine(runner) and is_on_this_machine(named)):
         raise ParameterError(
             f"{named or runner} may run on other machines, which cannot reach a key of this one: pass "
             "release=Release(KeySecret(RESOURCE)), Release(KeyEnvironment(NAME)) or Release(KeyFile(PATH)) (--key-secret, "
