@@ -255,7 +255,7 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     for name, way in ways.items():
         ranks, counts = [], []
         for trial in range(trials):
-            tree = way.run([batch], release(trial))
+            tree = way.tree(way.run([batch], release(trial)))
             values = np.asarray(tree.quantiles(wanted).column("value"))
             ranks.append(np.abs(np.searchsorted(x, values) / USERS - np.array(wanted, dtype=float)))
             counts.append(np.abs(np.asarray(tree.range_counts(ranges).column("count")) - true) / USERS)

@@ -60,12 +60,12 @@ class CountedHitters(SampledHistogram):
         steps = (*mechanism_steps(self.plan, self.bound), users, report)
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        batches, key = list(batches), SampleKey(self, release, sample).choices
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
         everybody = bounded_batches(map(one_row_per_user, batches), EVERYBODY_STEPS, key, BOUNDED_USERS)
         users = number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
-        return self.reported(super().run(batches, release, sample), users)
+        return self.reported(super().run(batches, release, label), users)
 
     def reported(self, rows: pa.RecordBatch, users: int) -> pa.RecordBatch:
         """The released rows of the items that the share of so many users have, who may be noisy. Post-processing."""

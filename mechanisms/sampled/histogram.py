@@ -135,9 +135,9 @@ class SampledHistogram:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
         return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())

@@ -182,12 +182,12 @@ class Hierarchy:
         steps = mechanism_steps(self.plan, _bound(), "levels")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> SampledTree:
-        """The released tree."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released nodes, which `tree` reads; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
         chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
-        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch()))
+        return self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch())
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """The subkey of the sample of that name. What is read off the tree is no part of it."""

@@ -178,7 +178,7 @@ def test_a_search_equals_the_pure_function(collect, make_release):
 def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     table, release = _table(), make_release()
     plan = quantile_hierarchy(BUDGET, -5, 15, levels=6, branching=3)
-    tree = plan.run([_leaves(table, plan.leaves)], release, "Mine")
+    tree = plan.tree(plan.run([_leaves(table, plan.leaves)], release, "Mine"))
     quantiles = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
     ranges = tree.range_counts(RANGES).to_pylist()
     given = {"levels": 6, "branching": 3, "release": release, "sample": "Mine"}
@@ -203,7 +203,8 @@ def test_rows_of_every_kind_give_the_same(collect, make_release):
     whole = pa.table({"user": table["user"], "value": table["whole"]})
     rows = whole.to_pylist()
     make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, sample="Mine")  # noqa: E731
-    tree = make().plan.run([_leaves(whole, make().plan.leaves)], release, "Mine")
+    plan = make().plan
+    tree = plan.tree(plan.run([_leaves(whole, plan.leaves)], release, "Mine"))
     expected = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
     kinds = {
         "tuples of floats": [(row["user"], float(row["value"])) for row in rows],

@@ -165,7 +165,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     """Two jobs with the same key and id read what they are asked for off the same sample."""
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
+    tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
     out = tmp_path / "out"
     assert run(*words, "--quantile", "0.5", "--quantile", "0.9", *job(place, out))[0] == 0
     assert rows(out, "quantiles") == [tree.quantiles([share("q", 0.5), share("q", 0.9)]).to_pylist()]
@@ -244,7 +244,7 @@ def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     assert run(*words, "--quantile", "0.5", *job(place, tmp_path / "out", name))[0] == 0
     made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
+    tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
     assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([share("q", 0.5)]).to_pylist()]
 
 

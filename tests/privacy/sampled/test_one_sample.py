@@ -150,7 +150,7 @@ def _trees(make_release, every) -> list[SampledTree]:
     trees = []
     for tree in map(_tree, every):
         batch = contribution_batch(pa.array(np.arange(4000) // 2), pa.array(tree.leaves.index(values)))
-        trees.append(tree.run([batch], make_release()))
+        trees.append(tree.tree(tree.run([batch], make_release())))
     return trees
 
 
