@@ -43,7 +43,7 @@ _LATER = {
     "for_delta": inspect.Parameter("for_delta", inspect.Parameter.KEYWORD_ONLY, annotation="float", default=0.0),
 }
 # Parameters of transforms that a pipeline file does not give.
-_MADE_HERE = ("budget", "release_budget", "release", "partitions")
+_MADE_HERE = ("budget", "release_budget", "release", "output_files")
 _ITEM_TYPES = {"str": str, "int": int}
 _FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused

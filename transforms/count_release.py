@@ -21,7 +21,7 @@ from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelea
 from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
 from headcount.mechanisms.count_release.top_items import ranked, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, counts_batch, sorted_counts
+from headcount.mechanisms.counting.released import by_file, counts_batch, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
@@ -43,13 +43,13 @@ class _FromFrame(beam.PTransform):
         plan: CountRelease | TopItemsPlan,
         release: Release | None,
         shards: int | None,
-        partitions: int | None,
+        output_files: int | None,
     ) -> None:
         super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        if output_files is not None and (isinstance(output_files, bool) or not 1 <= output_files <= 10_000):
+            raise ParameterError(f"output_files must be an integer from 1 to 10000, got {output_files!r}")
         self.plan = plan
-        self._release, self._partitions = release, partitions
+        self._release, self._output_files = release, output_files
         self._shards = check_shards(shards)
 
     def guarantee(self) -> Guarantee:
@@ -57,7 +57,7 @@ class _FromFrame(beam.PTransform):
         return self.plan.guarantee()
 
     def _released(self, rows: beam.PCollection, empty: pa.RecordBatch) -> tuple[beam.PCollection, beam.PCollection]:
-        """(partition, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
+        """(file, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
         check_whole(rows)
         plan, shards = self.plan, item_shards(self._shards)
         release, label = release_for(rows.pipeline, self._release), full_label(rows)
@@ -88,22 +88,22 @@ class _FromFrame(beam.PTransform):
             | "Gather" >> beam.GroupByKey()  # (0, tops)
             | "Release"
             >> beam.ParDo(
-                _Release(plan, release, label, self._partitions or shards), beam.pvalue.AsList(summed.origins)
+                _Release(plan, release, label, self._output_files or shards), beam.pvalue.AsList(summed.origins)
             )
             .with_output_types(tuple[int, bytes], decisions=tuple[int, Released])
             .with_outputs("decisions", main="rows")
         )
-        every_partition = rows.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(self._partitions or shards)], reshuffle=False
+        every_file = rows.pipeline | "EveryPartition" >> beam.Create(
+            [(file, to_ipc(empty)) for file in range(self._output_files or shards)], reshuffle=False
         )
         # The barrier: all that reads what was released hangs on the far side of this GroupByKey (or, for decisions, of one of
         # their own), so that a repeated step can reach no consumer twice. Nothing else may be taken from `done`.
-        partitions = (
-            (done.rows, every_partition)
+        output_files = (
+            (done.rows, every_file)
             | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
+            | "Barrier" >> beam.GroupByKey()  # (file, Arrow streams)
         )
-        return partitions, done.decisions
+        return output_files, done.decisions
 
 
 class PrivateCountRelease(_FromFrame):
@@ -115,7 +115,7 @@ class PrivateCountRelease(_FromFrame):
     `relative_error` of the true ones; `k_bar` items at most are released. With `max_per_item`, what is released of an item
     is the number of events, up to so many of each user. `noise_reduction` spends less on counts that are exact enough, which
     buys some more of them; `strict_target` keeps to small relative errors, whatever they cost. The result is `NoisyCount` rows
-    (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element (k, record batch) for each k < N, sorted by item.
+    (`NoisyIntCount` with `item_type=int`), or with `output_files=N` one element (k, record batch) for each k < N, sorted.
     """
 
     plan: CountRelease
@@ -133,7 +133,7 @@ class PrivateCountRelease(_FromFrame):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         plan = count_release(
             budget,
@@ -146,7 +146,7 @@ class PrivateCountRelease(_FromFrame):
             Relation.parse(relation),
             item_type,
         )
-        super().__init__(plan, release, shards, partitions)
+        super().__init__(plan, release, shards, output_files)
         self._with_decision = False
 
     def with_decision(self) -> PrivateCountRelease:
@@ -158,11 +158,11 @@ class PrivateCountRelease(_FromFrame):
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         item_type = self.plan.item_type
         empty = counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), 0.0)
-        partitions, decisions = self._released(rows, empty)
-        counts = partitions | "SortByItem" >> beam.MapTuple(_sorted_by_item).with_output_types(
+        output_files, decisions = self._released(rows, empty)
+        counts = output_files | "SortByItem" >> beam.MapTuple(_sorted_by_item).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        if self._partitions is None:
+        if self._output_files is None:
             counts = counts | "ToRows" >> ToRows(count_row(item_type))
         if not self._with_decision:
             return counts
@@ -178,7 +178,7 @@ class TopItems(_FromFrame):
     """The `k` items with the most users, without counts, or fewer: those that too few users have stay hidden (paper 003).
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user may have any number of items. `k_bar`
-    items are looked at. The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), or with `partitions=N` one
+    items are looked at. The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), or with `output_files=N` one
     element (k, record batch of rank and item) for each k < N, sorted by rank.
     """
 
@@ -193,17 +193,19 @@ class TopItems(_FromFrame):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__(top_items(budget, k, k_bar, Relation.parse(relation), item_type), release, shards, partitions)
+        super().__init__(
+            top_items(budget, k, k_bar, Relation.parse(relation), item_type), release, shards, output_files
+        )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         item_type = self.plan.item_type
-        partitions, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
-        items = partitions | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(
+        output_files, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
+        items = output_files | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        if self._partitions is not None:
+        if self._output_files is not None:
             return items
         return items | "ToRows" >> ToRows(RankedIntItem if item_type is int else RankedItem)
 
@@ -218,10 +220,10 @@ class _SumByItem(beam.DoFn):
 
 
 class _Release(beam.DoFn):
-    """(0, tops) -> (partition, Arrow stream), and the decision beside; it fetches the key on the worker."""
+    """(0, tops) -> (file, Arrow stream), and the decision beside; it fetches the key on the worker."""
 
-    def __init__(self, plan: CountRelease | TopItemsPlan, release: Release, label: str, partitions: int) -> None:
-        self._plan, self._release, self._label, self._partitions = plan, release, label, partitions
+    def __init__(self, plan: CountRelease | TopItemsPlan, release: Release, label: str, output_files: int) -> None:
+        self._plan, self._release, self._label, self._output_files = plan, release, label, output_files
 
     def setup(self) -> None:
         self._subkey = self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
@@ -233,9 +235,9 @@ class _Release(beam.DoFn):
         frame = make_frame(filter(None, group[1]), self._plan.k_bar, self._plan.item_type)
         released = self._plan.release(frame, self._subkey)
         if isinstance(released, pa.RecordBatch):
-            yield from by_partition(released, self._partitions)
+            yield from by_file(released, self._output_files)
         else:
-            yield from by_partition(released.counts, self._partitions)
+            yield from by_file(released.counts, self._output_files)
             yield beam.pvalue.TaggedOutput("decisions", (0, released.released))
 
 
@@ -248,9 +250,9 @@ def _to_one(_: int, top: bytes) -> tuple[int, bytes]:
     return 0, top
 
 
-def _sorted_by_item(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
+def _sorted_by_item(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, sorted_counts(chunks)
 
 
-def _sorted_by_rank(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
+def _sorted_by_rank(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")

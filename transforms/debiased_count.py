@@ -46,7 +46,7 @@ class DebiasedCount(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         super().__init__()
         self.plan = debiased_count(
@@ -61,8 +61,8 @@ class DebiasedCount(beam.PTransform):
             Relation.parse(relation),
             item_type,
         )
-        plan, count = self.plan, 1 if partitions is None else partitions
-        self._shards, self._partitions, self._release = check_shards(shards), partitions, release
+        plan, count = self.plan, 1 if output_files is None else output_files
+        self._shards, self._output_files, self._release = check_shards(shards), output_files, release
         self._counts = self._noisy_counts(plan.noise, plan.items, item_type, count)
         self._users = self._noisy_counts(plan.users, EVERYBODY, str, 1) if isinstance(plan.users, NoisePlan) else None
 
@@ -78,7 +78,7 @@ class DebiasedCount(beam.PTransform):
             | "OnlyDomain" >> OnlyDomain(plan.items)
             | "Bounded" >> Bounded(plan.steps, self._release, self._shards)
             | "NoisyCounts" >> self._counts
-        )  # (partition, capped totals), beyond a barrier
+        )  # (file, capped totals), beyond a barrier
         users: int | beam.pvalue.AsSingleton | NoisePlan = plan.users
         if self._users is not None:
             users = beam.pvalue.AsSingleton(
@@ -90,11 +90,11 @@ class DebiasedCount(beam.PTransform):
             )
         # All from here on works on released numbers only.
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
-        if self._partitions is not None:
+        if self._output_files is not None:
             return debiased
         return debiased | "ToRows" >> ToRows(count_row(plan.item_type))
 
-    def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, partitions: int) -> NoisyCounts:
+    def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""
         return NoisyCounts(
             Budget(plan.epsilon, plan.delta),
@@ -105,14 +105,14 @@ class DebiasedCount(beam.PTransform):
             self._release,
             item_type,
             shards=min(self._shards, len(domain)),
-            partitions=partitions,
+            output_files=output_files,
         )
 
 
-def _number_of_users(partition: int, counts: pa.RecordBatch) -> int:
+def _number_of_users(file: int, counts: pa.RecordBatch) -> int:
     return number_of_users(counts)
 
 
-def _debiased(partition: tuple[int, pa.RecordBatch], plan: CountPlan, users: int) -> tuple[int, pa.RecordBatch]:
-    number, counts = partition
+def _debiased(file: tuple[int, pa.RecordBatch], plan: CountPlan, users: int) -> tuple[int, pa.RecordBatch]:
+    number, counts = file
     return number, plan.debiased(counts, users)

@@ -25,7 +25,7 @@ from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, sorted_counts
+from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.distribution.learn import (
     BUCKETS,
     DecidedDistribution,
@@ -68,7 +68,7 @@ class LearnDistribution(beam.PTransform):
     paper's own, which needs more users: too few public `users` are refused, and if the noisy number of them is too small, the
     errors of all rows are 1. All users' samples are taken to be from one distribution: where they are not, the
     result is biased, and as private. It is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), or with
-    `partitions=N` one element (k, record batch of item, probability and error) for each k < N, sorted by item.
+    `output_files=N` one element (k, record batch of item, probability and error) for each k < N, sorted by item.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class LearnDistribution(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
+        if output_files is not None and (isinstance(output_files, bool) or not 1 <= output_files <= 10_000):
+            raise ParameterError(f"output_files must be an integer from 1 to 10000, got {output_files!r}")
         relation = Relation.parse(relation)
         self.plan = learn_distribution(budget, domain, samples_per_user, method, users, hypothesis, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._release, self._shards, self._output_files = release, check_shards(shards), output_files
         self._with_decision = False
 
     def guarantee(self) -> Guarantee:
@@ -129,7 +129,7 @@ class LearnDistribution(beam.PTransform):
     def _learned(
         self, counted: beam.pvalue.DoOutputsTuple, source: _Source, known: object, sparse: bool
     ) -> beam.PCollection:
-        """(partition, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
+        """(file, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
         pipeline = counted.values.pipeline
         plans = len(BUCKETS) if self.plan.samples == "buckets" else 1
         every = pipeline | "EveryShard" >> beam.Create(  # symbols that nobody has are learned too
@@ -168,7 +168,7 @@ class LearnDistribution(beam.PTransform):
         # One worker puts the released numbers together, for they have to add up to one.
         return (
             pipeline
-            | "Once" >> beam.Create([self._partitions or 1], reshuffle=False)
+            | "Once" >> beam.Create([self._output_files or 1], reshuffle=False)
             | "Combine"
             >> beam.FlatMap(_combined, self.plan.symbols, known, beam.pvalue.AsList(drawn), chosen).with_output_types(
                 tuple[int, pa.RecordBatch]
@@ -176,7 +176,7 @@ class LearnDistribution(beam.PTransform):
         )
 
     def _rows(self, learned: beam.PCollection) -> beam.PCollection:
-        if self._partitions is not None:
+        if self._output_files is not None:
             return learned
         return learned | "ToRows" >> ToRows(IntItemProbability if self.plan.item_type is int else ItemProbability)
 
@@ -337,7 +337,7 @@ def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
 
 
 def _combined(
-    partitions: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
+    output_files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The released rows, from all that was drawn for each plan."""
     choices = {plan: np.asarray(from_ipc(rows).column("value")) for plan, _, rows in chosen}
@@ -347,5 +347,5 @@ def _combined(
         )
         for plan, users, rows in sorted(drawn)
     ]
-    for partition, rows in by_partition(combined(symbols, estimates), partitions):
-        yield partition, from_ipc(rows)
+    for file, rows in by_file(combined(symbols, estimates), output_files):
+        yield file, from_ipc(rows)

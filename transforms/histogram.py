@@ -52,7 +52,7 @@ class NoisyCounts(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         super().__init__()
         relation = Relation.parse(relation)
@@ -61,7 +61,7 @@ class NoisyCounts(beam.PTransform):
             self.plan = calibrate_unknown_domain(budget, bound, relation, noise)
         else:
             self.plan = calibrate_public_domain(budget, bound, relation, public_noise(noise))
-        self._noise = Noise(self.plan, names, item_type, release, check_shards(shards), partitions)
+        self._noise = Noise(self.plan, names, item_type, release, check_shards(shards), output_files)
         self._histogram = Histogram("NoisyCounts", (), self.plan, names, item_type)
 
     def guarantee(self) -> Guarantee:
@@ -78,13 +78,17 @@ class _PrivateHistogram(beam.PTransform):
     """Contributions, bounding and noise of one histogram; `plan` is its noise, or says how that will be decided."""
 
     def __init__(
-        self, histogram: Histogram | AutoHistogram, release: Release | None, shards: int | None, partitions: int | None
+        self,
+        histogram: Histogram | AutoHistogram,
+        release: Release | None,
+        shards: int | None,
+        output_files: int | None,
     ) -> None:
         super().__init__()
         self._histogram = histogram
         self._release = release
         self._shards = check_shards(shards)
-        self._partitions = partitions
+        self._output_files = output_files
         self._with_decision = False
         self.plan = histogram.plan if isinstance(histogram, Histogram) else histogram.auto
 
@@ -122,7 +126,7 @@ class _PrivateHistogram(beam.PTransform):
 
     def _noise(self, plan: NoisePlan | beam.PCollection[Decided], release: Release) -> Noise:
         h = self._histogram
-        return Noise(plan, h.domain, h.item_type, release, self._shards, self._partitions)
+        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files)
 
 
 class UnboundedHistogram(_PrivateHistogram):
@@ -132,7 +136,7 @@ class UnboundedHistogram(_PrivateHistogram):
     events on one item, and of these with a uniform sample of at most `bound`; items below the threshold stay hidden. With
     `bound="auto"`, bound, cap and noise are chosen privately, for the `objective`: "error" (counts close to the true ones
     in total) or "items" (as many items as can be); the choice takes `bound_share` of epsilon (by default a tenth, for "items" a
-    twentieth). The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element
+    twentieth). The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), or with `output_files=N` one element
     (k, record batch) for each k < N, sorted by item. Rows or `Contributions` go in.
     """
 
@@ -146,7 +150,7 @@ class UnboundedHistogram(_PrivateHistogram):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         objective: str = "error",
         bound_method: str = "auto",
         bound_share: float | None = None,
@@ -160,7 +164,7 @@ class UnboundedHistogram(_PrivateHistogram):
         else:
             _refuse_choosing(bound, objective=objective, bound_method=bound_method, bound_share=bound_share)
             histogram = unbounded_histogram(budget, bound, max_per_item, noise, relation, item_type)
-        super().__init__(histogram, release, shards, partitions)
+        super().__init__(histogram, release, shards, output_files)
 
 
 class BoundedHistogram(_PrivateHistogram):
@@ -184,7 +188,7 @@ class BoundedHistogram(_PrivateHistogram):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
         max_per_item: int | None = None,
@@ -198,7 +202,7 @@ class BoundedHistogram(_PrivateHistogram):
         else:
             _refuse_choosing(bound, bound_method=bound_method, bound_share=bound_share)
             histogram = bounded_histogram(budget, domain, bound, noise, relation, item_type, max_per_item)
-        super().__init__(histogram, release, shards, partitions)
+        super().__init__(histogram, release, shards, output_files)
 
 
 def _refuse_choosing(bound: object, **given: object) -> None:

@@ -3,10 +3,10 @@
 The shards of users are gathered once. Every round reads them again, with the items that earlier rounds have named beside, and
 only sums by item are shuffled anew.
 
-    packed | NamedItems(rounds, release, shards, item_type, partitions)
+    packed | NamedItems(rounds, release, shards, item_type, output_files)
 
 takes shards of users as `transforms.bounds.choose` keeps them, (number, `pack_shard` bytes), and gives (k, record batch with
-the one column `item`, sorted) for every k < partitions, beyond a barrier. Its pure twin is
+the one column `item`, sorted) for every k < output_files, beyond a barrier. Its pure twin is
 `mechanisms.partitions.named_in_rounds`, with the transform's full label.
 """
 
@@ -39,7 +39,7 @@ from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem, ToRows
 from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
 
-_MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per partition
+_MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
 
 
 class SelectPartitions(beam.PTransform):
@@ -50,7 +50,7 @@ class SelectPartitions(beam.PTransform):
     user), "weighted-gaussian", "weighted-laplace" and "sips" (`rounds` of weighted-gaussian on what is not named yet, which
     names the most on large data) look at no more than `max_items` items of each user. With "auto", strategy and items per
     user are chosen privately, which takes a twentieth of epsilon. The result is `NamedItem` rows (`NamedIntItem` with
-    `item_type=int`), or with `partitions=N` one element (k, record batch with the column `item`) for each k < N, sorted. Rows
+    `item_type=int`), or with `output_files=N` one element (k, record batch with the column `item`) for each k < N, sorted. Rows
     or `Contributions` go in.
     """
 
@@ -64,7 +64,7 @@ class SelectPartitions(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         super().__init__()
         relation = Relation.parse(relation)
@@ -79,7 +79,7 @@ class SelectPartitions(beam.PTransform):
             if max_items is None:
                 raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
             self.selection = select_partitions(budget, strategy, max_items, rounds, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._release, self._shards, self._output_files = release, check_shards(shards), output_files
         self._with_decision = False
 
     def guarantee(self) -> Guarantee:
@@ -112,9 +112,9 @@ class SelectPartitions(beam.PTransform):
         self, packed: beam.PCollection, rounds: tuple[Round, ...] | beam.PCollection, release: Release, most: int
     ) -> beam.PCollection:
         item_type = self.selection.item_type
-        partitions = item_shards(self._shards) if self._partitions is None else self._partitions
-        named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, partitions, most)
-        if self._partitions is not None:
+        output_files = item_shards(self._shards) if self._output_files is None else self._output_files
+        named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, output_files, most)
+        if self._output_files is not None:
             return named
         return named | "ToRows" >> ToRows(NamedIntItem if item_type is int else NamedItem)
 
@@ -131,7 +131,7 @@ class NamedItems(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type = str,
-        partitions: int = 1,
+        output_files: int = 1,
         most_rounds: int = SIPS_ROUNDS,
     ) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class NamedItems(beam.PTransform):
         self._given = () if isinstance(rounds, beam.PCollection) else tuple(rounds)
         self._rounds = len(self._given) or most_rounds
         self._release, self._shards = release, shards
-        self._item_type, self._partitions = item_type, partitions
+        self._item_type, self._output_files = item_type, output_files
 
     def expand(self, packed: beam.PCollection) -> beam.PCollection:
         named: list[beam.PCollection] = []
@@ -148,7 +148,7 @@ class NamedItems(beam.PTransform):
         if len(named) == 1:
             return named[0]
         return (
-            named  # (partition, named items), each round's beyond a barrier of its own
+            named  # (file, named items), each round's beyond a barrier of its own
             | "AllRounds" >> beam.Flatten()
             | "Pack" >> beam.MapTuple(_packed_names).with_output_types(tuple[int, bytes])
             | "GroupByPartition" >> beam.GroupByKey()
@@ -157,7 +157,7 @@ class NamedItems(beam.PTransform):
 
     def _round(self, number: int, named: tuple[beam.PCollection, ...]) -> _OneRound:
         rounds = self._given if self._decided is None else self._decided
-        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._partitions)
+        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._output_files)
 
 
 class _OneRound(beam.PTransform):
@@ -171,11 +171,11 @@ class _OneRound(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type,
-        partitions: int,
+        output_files: int,
     ) -> None:
         super().__init__()
         self._number, self._rounds, self._named, self._release = number, rounds, named, release
-        self._shards, self._item_type, self._partitions = shards, item_type, partitions
+        self._shards, self._item_type, self._output_files = shards, item_type, output_files
 
     def expand(self, packed: beam.PCollection) -> beam.PCollection:
         bound = _Bound(self._number, self._release, f"{full_label(packed)}/Bounded", self._shards)
@@ -190,7 +190,7 @@ class _OneRound(beam.PTransform):
         return (
             packed
             | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._partitions)
+            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._output_files)
             | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])
         )
 
@@ -255,13 +255,13 @@ def _plan(decided: object, number: int) -> NoisePlan:
     return each.plan
 
 
-def _only_names(partition: int, counts: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
-    return partition, counts.select(["item"])
+def _only_names(file: int, counts: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+    return file, counts.select(["item"])
 
 
-def _packed_names(partition: int, names: pa.RecordBatch) -> tuple[int, bytes]:
-    return partition, to_ipc(names, compress=names.num_rows > _MANY_NAMES)
+def _packed_names(file: int, names: pa.RecordBatch) -> tuple[int, bytes]:
+    return file, to_ipc(names, compress=names.num_rows > _MANY_NAMES)
 
 
-def _united(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
+def _united(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, sorted_counts(chunks)

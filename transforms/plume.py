@@ -49,12 +49,12 @@ class Plume(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         super().__init__()
         relation = Relation.parse(relation)
         self.plan = plume(budget, max_items, max_counted_items, alpha, selection, relative_error, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        self._release, self._shards, self._output_files = release, check_shards(shards), output_files
         self._with_decision = False
 
     def guarantee(self) -> Guarantee:
@@ -100,7 +100,7 @@ class Plume(beam.PTransform):
         return (
             packed
             | "Counted" >> beam.ParDo(counted, known, beam.pvalue.AsList(named)).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._partitions, named)
+            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._output_files, named)
         )
 
 

@@ -70,13 +70,13 @@ class _Sampling(beam.PTransform):
     """What all of them share: how the work is spread, and where randomness comes from."""
 
     def __init__(
-        self, release: Release | None, shards: int | None, partitions: int | None, sample: str | None = None
+        self, release: Release | None, shards: int | None, output_files: int | None, sample: str | None = None
     ) -> None:
         super().__init__()
         self._sample = check_sample(sample)
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
-        self._release, self._partitions, self._shards = release, partitions, check_shards(shards)
+        if output_files is not None and (isinstance(output_files, bool) or not 1 <= output_files <= 10_000):
+            raise ParameterError(f"output_files must be an integer from 1 to 10000, got {output_files!r}")
+        self._release, self._output_files, self._shards = release, output_files, check_shards(shards)
 
     plan: SampledHistogramPlan | QuantileSearch | Hierarchy
 
@@ -101,20 +101,20 @@ class _Items(_Sampling):
             >> Bounded(
                 self.plan.steps, key.choices, self._shards, CHOICES
             )  # record batches, each (user, item) pair once
-            | "Sampled" >> Sampled(self.plan, key, self._shards, self._partitions or item_shards(self._shards))
+            | "Sampled" >> Sampled(self.plan, key, self._shards, self._output_files or item_shards(self._shards))
         )
         if isinstance(self.plan, CountedHitters):  # this works on released numbers only
             users = contributions | "Users" >> NumberOfUsers(self.plan.users, key, self._shards)
             counts = counts | "Report" >> beam.Map(
                 _reported, self.plan, beam.pvalue.AsSingleton(users)
             ).with_output_types(tuple[int, pa.RecordBatch])
-        if self._partitions is not None:
+        if self._output_files is not None:
             return counts
         return counts | "ToRows" >> ToRows(SampledIntCount if self.plan.item_type is int else SampledCount)
 
 
-def _reported(partition: tuple[int, pa.RecordBatch], plan: CountedHitters, users: int) -> tuple[int, pa.RecordBatch]:
-    number, rows = partition
+def _reported(file: tuple[int, pa.RecordBatch], plan: CountedHitters, users: int) -> tuple[int, pa.RecordBatch]:
+    number, rows = file
     return number, plan.reported(rows, users)
 
 
@@ -125,7 +125,7 @@ class SampledHistogram(_Items):
     `max_items` of its items, a uniform choice, with a coin of its own for each; an item is shown if as many users as the
     threshold were sampled, or more. Rate and threshold are chosen so that an item of few users is shown with
     probability 0.95 (`objective="w95"`) or 0.5 ("w50"). An item that nobody has cannot appear. The result is `SampledCount`
-    rows (`SampledIntCount` with `item_type=int`), or with `partitions=N` one element (k, record batch) for each k < N, sorted
+    rows (`SampledIntCount` with `item_type=int`), or with `output_files=N` one element (k, record batch) for each k < N, sorted
     by item. Rows or `Contributions` go in.
     """
 
@@ -138,10 +138,10 @@ class SampledHistogram(_Items):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         sample: str | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions, sample)
+        super().__init__(release, shards, output_files, sample)
         self.plan = sampled_histogram(budget, max_items, objective, Relation.parse(relation), item_type)
 
 
@@ -165,11 +165,11 @@ class HeavyHitters(_Items):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         sample: str | None = None,
         users_share: float | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions, sample)
+        super().__init__(release, shards, output_files, sample)
         self.plan = heavy_hitters(
             budget, phi, users, max_items, objective, Relation.parse(relation), item_type, users_share
         )
@@ -185,13 +185,13 @@ class _OverValues(_Sampling):
         axis: Axis,
         release: Release | None,
         shards: int | None,
-        partitions: int | None,
+        output_files: int | None,
         user: str,
         value: str,
         drop_null: bool,
         sample: str | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions, sample)
+        super().__init__(release, shards, output_files, sample)
         self.axis = axis
         self._user, self._value, self._drop_null = user, value, drop_null
         self._of_leaves = False
@@ -217,7 +217,7 @@ class Quantile(_OverValues):
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
     chosen uniformly, and is sampled anew in each of the `rounds`, which compose. Values are numbers, or dates or times if `lo`
     and `hi` are; those outside count as the ends. The result is one `QuantileValue` row (`QuantileTime` for dates and times),
-    or none if too few users were sampled to tell; with `partitions=N` one element (k, record batch) for each k < N. Rows go
+    or none if too few users were sampled to tell; with `output_files=N` one element (k, record batch) for each k < N. Rows go
     in: Arrow batches, pandas frames, dicts, `beam.Row`s or named tuples with the fields `user` and `value`, or (user, value)
     tuples; or `Contributions`, whose items are then the values. Every search is a release of its own.
     """
@@ -234,12 +234,12 @@ class Quantile(_OverValues):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         user: str = "user",
         value: str = "value",
         drop_null: bool = False,
     ) -> None:
-        super().__init__(Axis.of(lo, hi), release, shards, partitions, user, value, drop_null)
+        super().__init__(Axis.of(lo, hi), release, shards, output_files, user, value, drop_null)
         ends = self.axis.number("lo", lo), self.axis.number("hi", hi)
         self.plan = quantile_search(budget, q, *ends, rounds, Relation.parse(relation))
 
@@ -267,7 +267,7 @@ class Quantile(_OverValues):
             | "Barrier" >> beam.GroupByKey()
             | "Shown" >> beam.Map(_searched, self.axis).with_output_types(pa.RecordBatch)
         )
-        return found | "Rows" >> _Rows(self.axis, self._partitions, QuantileValue, QuantileTime)
+        return found | "Rows" >> _Rows(self.axis, self._output_files, QuantileValue, QuantileTime)
 
 
 class Quantiles(_OverValues):
@@ -296,13 +296,13 @@ class Quantiles(_OverValues):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         user: str = "user",
         value: str = "value",
         drop_null: bool = False,
         sample: str | None = None,
     ) -> None:
-        super().__init__(Axis.of(lo, hi), release, shards, partitions, user, value, drop_null, sample)
+        super().__init__(Axis.of(lo, hi), release, shards, output_files, user, value, drop_null, sample)
         self._quantiles = [share("a quantile", q) for q in quantiles]
         if not quantiles and not ranges:
             raise ParameterError("give at least one quantile or one range")
@@ -336,27 +336,27 @@ class Quantiles(_OverValues):
             values = nodes | "Quantiles" >> beam.Map(
                 _quantiles, self.plan, self._quantiles, self.axis
             ).with_output_types(pa.RecordBatch)
-            made.append(values | "QuantileRows" >> _Rows(self.axis, self._partitions, QuantileValue, QuantileTime))
+            made.append(values | "QuantileRows" >> _Rows(self.axis, self._output_files, QuantileValue, QuantileTime))
         if self._ranges:
             counts = nodes | "Ranges" >> beam.Map(_ranges, self.plan, self._ranges, self.axis).with_output_types(
                 pa.RecordBatch
             )
-            made.append(counts | "RangeRows" >> _Rows(self.axis, self._partitions, RangeCount, RangeTimeCount))
+            made.append(counts | "RangeRows" >> _Rows(self.axis, self._output_files, RangeCount, RangeTimeCount))
         return QuantilesAndRanges(*made) if len(made) == 2 else made[0]
 
 
 class _Rows(beam.PTransform):
-    """One record batch of a few released rows, as the caller wants it: rows, or all of them in the first partition."""
+    """One record batch of a few released rows, as the caller wants it: rows, or all of them in the first file."""
 
-    def __init__(self, axis: Axis, partitions: int | None, number: type, time: type) -> None:
+    def __init__(self, axis: Axis, output_files: int | None, number: type, time: type) -> None:
         super().__init__()
-        self._partitions, self._row = partitions, number if axis.kind == "number" else time
+        self._output_files, self._row = output_files, number if axis.kind == "number" else time
 
     def expand(self, batch: beam.PCollection) -> beam.PCollection:
-        partitions = batch | "InFirst" >> beam.FlatMap(_in_first, self._partitions or 1).with_output_types(
+        output_files = batch | "InFirst" >> beam.FlatMap(_in_first, self._output_files or 1).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        return partitions if self._partitions is not None else partitions | "ToRows" >> ToRows(self._row)
+        return output_files if self._output_files is not None else output_files | "ToRows" >> ToRows(self._row)
 
 
 class _Search(beam.DoFn):
@@ -392,7 +392,7 @@ def _ranges(
     return axis.shown(plan.tree(nodes[1]).range_counts(wanted))
 
 
-def _in_first(rows: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _in_first(rows: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     yield 0, rows
-    for partition in range(1, partitions):
-        yield partition, rows.slice(0, 0)
+    for file in range(1, output_files):
+        yield file, rows.slice(0, 0)

@@ -49,11 +49,11 @@ from headcount.transforms.shape_answers import PropertiesOfShape, check_question
 class _OfShape(beam.PTransform):
     """What all of them share: how the work is spread, and where randomness comes from."""
 
-    def __init__(self, release: Release | None, shards: int | None, partitions: int | None) -> None:
+    def __init__(self, release: Release | None, shards: int | None, output_files: int | None) -> None:
         super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+        if output_files is not None and (isinstance(output_files, bool) or not 1 <= output_files <= 10_000):
+            raise ParameterError(f"output_files must be an integer from 1 to 10000, got {output_files!r}")
+        self._release, self._shards, self._output_files = release, check_shards(shards), output_files
 
     def _released(self, rows: beam.PCollection, plan: FromTallies) -> beam.PCollection:
         """One record batch with what a mechanism releases of the rows, beyond a barrier."""
@@ -111,7 +111,7 @@ class AnonymizedHistogram(_OfShape):
     the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. Of the noisy cells of
     the last two the `estimate` "likelihood" takes the most likely shape, "algorithm-1" the paper's own, and "auto" the first
     unless it is too far from the second; all of them are of the same noise for the same key and id. The result is
-    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. Rows
+    `ItemsWithCount` rows, or with `output_files=N` one element (k, record batch) for each k < N, all rows in the first. Rows
     or `Contributions` go in.
     """
 
@@ -125,10 +125,10 @@ class AnonymizedHistogram(_OfShape):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         estimate: Estimate = "auto",
     ) -> None:
-        super().__init__(release, shards, partitions)
+        super().__init__(release, shards, output_files)
         relation = Relation.parse(relation)
         self.plan = shape_histogram(budget, domain_size, buckets, mode, max_items, relation, estimate)
         self._questions: tuple[Question, ...] = ()
@@ -144,7 +144,7 @@ class AnonymizedHistogram(_OfShape):
         return self
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(self._released(rows, self.plan), self.plan, self._questions, self._partitions)
+        return rows_and_answers(self._released(rows, self.plan), self.plan, self._questions, self._output_files)
 
 
 class _Property(_OfShape):
@@ -162,9 +162,9 @@ class _Property(_OfShape):
         relation: Relation | str,
         release: Release | None,
         shards: int | None,
-        partitions: int | None,
+        output_files: int | None,
     ) -> None:
-        super().__init__(release, shards, partitions)
+        super().__init__(release, shards, output_files)
         self._decided = False
         self.plan: CentralProperty | ShapeProperties[CentralShape]
         relation = Relation.parse(relation)
@@ -199,7 +199,7 @@ class _Property(_OfShape):
             found = self._released(rows, self.plan.source) | "Answer" >> beam.Map(self.plan.of_rows).with_output_types(
                 pa.RecordBatch
             )
-        shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+        shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._output_files)
         if not self._decided:
             return shown
         answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self.guarantee()).with_output_types(PropertyAnswers)
@@ -214,7 +214,7 @@ class Entropy(_Property):
     of `samples`, users' items in all, is public (never counted from the data) or is counted with a tenth of epsilon. In mode
     "shape" it follows from an `AnonymizedHistogram` with `domain_size` or `buckets`. By the estimator `kind`: "plug-in",
     "miller-madow" or "polynomial", whose degree is lowered until noise costs at most half of `accuracy`. The result is one
-    `ShapeProperty` row, or with `partitions=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
+    `ShapeProperty` row, or with `output_files=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Entropy(_Property):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         question = EntropyQuestion(kind, accuracy)
         super().__init__(
@@ -244,7 +244,7 @@ class Entropy(_Property):
             relation,
             release,
             shards,
-            partitions,
+            output_files,
         )
 
     @staticmethod
@@ -272,7 +272,7 @@ class SupportSize(_Property):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         question = SupportQuestion(most, accuracy)
         super().__init__(
@@ -286,7 +286,7 @@ class SupportSize(_Property):
             relation,
             release,
             shards,
-            partitions,
+            output_files,
         )
 
     @staticmethod
@@ -315,7 +315,7 @@ class SupportCoverage(_Property):
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
         question = CoverageQuestion(target, accuracy)
         super().__init__(
@@ -329,7 +329,7 @@ class SupportCoverage(_Property):
             relation,
             release,
             shards,
-            partitions,
+            output_files,
         )
 
     @staticmethod

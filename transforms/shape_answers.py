@@ -26,12 +26,12 @@ class PropertiesOfShape(beam.PTransform):
     The rows of one shape go in, all of them: `ItemsWithCount`, or any rows with the fields count, items and error. They may
     come from `AnonymizedHistogram`, `ShuffledReports` or what `PanPrivateCounts.release` gave. Guarantee: that of the shape;
     answers cost nothing beyond it. The questions are those of `mechanisms.symmetric`; the result is a `ShapeProperty` row for
-    each that has an answer, or with `partitions=N` one element (k, record batch) for each k < N.
+    each that has an answer, or with `output_files=N` one element (k, record batch) for each k < N.
     """
 
-    def __init__(self, questions: Iterable[Question], partitions: int | None = None) -> None:
+    def __init__(self, questions: Iterable[Question], output_files: int | None = None) -> None:
         super().__init__()
-        self._questions, self._partitions = check_questions(tuple(questions)), partitions
+        self._questions, self._output_files = check_questions(tuple(questions)), output_files
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         check_whole(rows)
@@ -42,7 +42,7 @@ class PropertiesOfShape(beam.PTransform):
             | "WithNothing" >> beam.Flatten()
             | "Gather" >> beam.GroupByKey()
             | "Answer" >> beam.Map(_answered, self._questions).with_output_types(pa.RecordBatch)
-            | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+            | "ToRows" >> ToShapeRows(ShapeProperty, self._output_files)
         )
 
 
@@ -54,10 +54,10 @@ def check_questions(questions: tuple[Question, ...]) -> tuple[Question, ...]:
 
 
 def rows_and_answers(
-    shape: beam.PCollection, plan: ShapeSource, questions: tuple[Question, ...], partitions: int | None
+    shape: beam.PCollection, plan: ShapeSource, questions: tuple[Question, ...], output_files: int | None
 ) -> beam.PCollection | CountsAndDecision:
     """The rows of a released shape, which is one record batch; and its answers to the questions, if there are any."""
-    rows = shape | "ToRows" >> ToShapeRows(ItemsWithCount, partitions)
+    rows = shape | "ToRows" >> ToShapeRows(ItemsWithCount, output_files)
     if not questions:
         return rows
     answers = shape | "Answers" >> beam.Map(ShapeProperties(plan, questions).answers).with_output_types(ShapeAnswers)

@@ -46,7 +46,7 @@ class ShuffledReports(beam.PTransform):
     Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by a second report of each
     user, at half of the budget each. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. Messages
     (bucket, +1 or -1) go in, stored and shuffled, or record batches with the columns bucket and sign; the result is
-    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. What
+    `ItemsWithCount` rows, or with `output_files=N` one element (k, record batch) for each k < N, all rows in the first. What
     follows from them costs nothing: `with_answers`, or `Entropy.of_shape()` and the like on the rows.
     """
 
@@ -58,7 +58,7 @@ class ShuffledReports(beam.PTransform):
         salt: str | None = None,
         relation: Relation | str = Relation.REPLACE,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
         reports: int | None = None,
         mode: BucketMode = "l1",
         estimate: Estimate = "auto",
@@ -67,7 +67,7 @@ class ShuffledReports(beam.PTransform):
         hashed = check_salt(salt) is not None
         self.plan = shuffled(budget, users, buckets, Relation.parse(relation), mode, hashed, estimate)
         self._questions: tuple[Question, ...] = ()
-        self._salt, self._shards, self._partitions = salt, item_shards(check_shards(shards)), partitions
+        self._salt, self._shards, self._output_files = salt, item_shards(check_shards(shards)), output_files
         self._reports = (
             None if reports is None else check_cells("reports", reports, "it is that of the messages' senders")
         )
@@ -106,7 +106,7 @@ class ShuffledReports(beam.PTransform):
             | "Gather" >> beam.GroupByKey()  # (0, (number, packed part of a tally) of all)
             | "Shape" >> beam.Map(_shape, plan, self._salt is not None, self._reports).with_output_types(pa.RecordBatch)
         )
-        return rows_and_answers(shape, plan, self._questions, self._partitions)
+        return rows_and_answers(shape, plan, self._questions, self._output_files)
 
 
 class _Randomizer(beam.DoFn):

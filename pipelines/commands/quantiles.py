@@ -138,7 +138,7 @@ def check(args: argparse.Namespace) -> None:
 def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantile | Quantiles:
     """The transform that the flags ask for."""
     how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    how["partitions"] = args.output_files
+    how["output_files"] = args.output_files
     how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
     budget = options.make_budget(args)
     if args.method == "search":

@@ -146,7 +146,7 @@ def test_the_providers_file_lists_every_factory():
     [
         ({"itme": "query"}, "unknown parameter 'itme' of UnboundedHistogram; did you mean item\\?"),
         ({"key": "ab" * 32}, "unknown parameter 'key' of UnboundedHistogram; it takes user, item, .* release_id"),
-        ({"partitions": 2}, "unknown parameter 'partitions'"),
+        ({"output_files": 2}, "unknown parameter 'output_files'"),
         ({"domain": ["a"]}, "unknown parameter 'domain' of UnboundedHistogram"),
         ({"epsilon": None}, "missing epsilon"),
         ({"epsilon": "one"}, "epsilon must be a number, got 'one'"),

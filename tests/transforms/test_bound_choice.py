@@ -73,7 +73,7 @@ def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_r
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
-        common = {"release": release, "partitions": 1, "shards": 5}
+        common = {"release": release, "output_files": 1, "shards": 5}
         results = [
             *[(f"U{n}", UnboundedHistogram(BUDGET, **p, **common)) for n, p in enumerate(UNKNOWN)],
             *[(f"P{n}", BoundedHistogram(BUDGET, DOMAIN, **p, **common)) for n, p in enumerate(PUBLIC)],
@@ -98,7 +98,7 @@ def test_order_batches_shards_and_repeats_change_nothing(collect, make_release):
     for shards, options in ((1, ()), (13, ()), (4, ("--direct_runner_bundle_repeat=2",))):
 
         def build(pipeline: beam.Pipeline, shards: int = shards) -> beam.PCollection:
-            auto = UnboundedHistogram(BUDGET, release=release, shards=shards, partitions=1)
+            auto = UnboundedHistogram(BUDGET, release=release, shards=shards, output_files=1)
             return pipeline | beam.Create(shuffled) | "Auto" >> auto
 
         ((_, counts),) = collect(build, *options)

@@ -59,7 +59,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
-WIRING = {"release", "shards", "partitions", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
+WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
 WIRING |= {"quantiles", "ranges", "sample"}
 
 
@@ -97,7 +97,7 @@ class Line(NamedTuple):
 
 KEY = {"release": "id-1"}  # stands for a release: the key file is made later
 OTHER = {"release": "id-2", "shards": 5}
-ROWS = OTHER | {"partitions": 3, "relation": "replace", "budget": LESS}
+ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
@@ -158,12 +158,12 @@ TABLE = [
          (({"samples_per_user": 3}, {"users": 1000}),)),
     Line(ShuffledReports, "plan", {"budget": BUDGET, "users": 1000, "buckets": 100},
          {"budget": LESS, "users": 2000, "buckets": 200, "salt": "salt", "relation": Refused("add-remove"), "shards": 50,
-          "partitions": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
+          "output_files": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
     Line(PanPrivateCounts, "plan", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
          {"budget": Budget(0.5), "buckets": 200, "state": "c", "batch": "d", "salt": "salt", "protect": "either",
           "relation": "replace", "mode": "l2", "estimate": "algorithm-1"}),
     Line(PropertiesOfShape, "_questions", {"questions": [EntropyQuestion()]},
-         {"questions": [DistinctQuestion()], "partitions": 3}),
+         {"questions": [DistinctQuestion()], "output_files": 3}),
 ]  # fmt: skip
 
 LINES = {line.transform.__name__: line for line in TABLE}
@@ -270,10 +270,10 @@ class ForgetsItsShards(RandClip):
         return super().expand(rows)
 
 
-class ForgetsItsPartitions(TopItems):
-    def __init__(self, *positional, partitions=None, **more):
+class ForgetsItsFiles(TopItems):
+    def __init__(self, *positional, output_files=None, **more):
         super().__init__(*positional, **more)
-        self.said = partitions  # held, and given to no step
+        self.said = output_files  # held, and given to no step
 
 
 class ForgetsItsMechanism(SampledHistogram):
@@ -287,7 +287,7 @@ class ForgetsItsMechanism(SampledHistogram):
         (ForgetsItsRelation, "relation"),
         (ForgetsItsKappa, "kappa"),
         (ForgetsItsShards, "shards"),
-        (ForgetsItsPartitions, "partitions"),
+        (ForgetsItsFiles, "output_files"),
         (ForgetsItsMechanism, "budget"),
     ],
 )

@@ -65,7 +65,7 @@ def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, wa
     assert [row["item"] for row in expected] == sorted(DOMAIN)
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     shards, size, options = CUTS[cut]
-    transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=release, shards=shards, partitions=1)
+    transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=release, shards=shards, output_files=1)
     ((_, rows),) = _run(collect, shuffled, transform, size, *options)
     assert rows.to_pylist() == expected
 
@@ -94,7 +94,7 @@ def test_rows_are_typed_and_partitions_hold_each_symbol_once(collect, make_relea
     assert sum(row.probability for row in found) == pytest.approx(1)
 
     table, release = _table(300), make_release()
-    transform = LearnDistribution(BUDGET, DOMAIN, 5, release=release, shards=3, partitions=3)
+    transform = LearnDistribution(BUDGET, DOMAIN, 5, release=release, shards=3, output_files=3)
     parts = dict(_run(collect, table, transform, 9000))
     assert sorted(parts) == [0, 1, 2]
     items = [item for k in parts for item in parts[k].column("item").to_pylist()]
@@ -109,7 +109,7 @@ def test_rows_are_typed_and_partitions_hold_each_symbol_once(collect, make_relea
 def test_empty_input_gives_a_distribution_too(collect, make_release, way):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
-        transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=make_release(), partitions=1, shards=2)
+        transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=make_release(), output_files=1, shards=2)
         return empty | "Mine" >> transform
 
     ((_, rows),) = collect(build)
@@ -132,8 +132,8 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
 def test_nothing_is_decided_where_the_samples_are_given():
     with pytest.raises(ParameterError, match="nothing is decided"):
         LearnDistribution(BUDGET, DOMAIN, 5).with_decision()
-    with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        LearnDistribution(BUDGET, DOMAIN, 5, partitions=0)
+    with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
+        LearnDistribution(BUDGET, DOMAIN, 5, output_files=0)
 
 
 def test_the_guarantee_is_stated_before_anything_runs():

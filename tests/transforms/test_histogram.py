@@ -109,7 +109,7 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
 
 def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
     def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | UnboundedHistogram(BUDGET, bound=10, partitions=2)
+        return pipeline | beam.Create([]) | UnboundedHistogram(BUDGET, bound=10, output_files=2)
 
     partitions = dict(collect(unbounded))
     assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())

@@ -48,7 +48,7 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
-        common = {"release": release, "partitions": 1, "shards": 3}
+        common = {"release": release, "output_files": 1, "shards": 3}
         named = {name: source | name >> SelectPartitions(BUDGET, name, 4, **common) for name in STRATEGIES}
         decisions = []
         for name, (budget, relation) in AUTO.items():
@@ -73,18 +73,18 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     assert several.sections() == {"chosen": several.chosen._asdict()}
 
 
-def test_order_batches_shards_partitions_and_repeats_change_nothing(collect, make_release):
+def test_order_batches_shards_files_and_repeats_change_nothing(collect, make_release):
     rows, release = _rows(), make_release()
     expected = select_partitions(BUDGET, "sips", 3).run([_batch(rows)], release, "S").column("item").to_pylist()
     shuffled = [rows[n] for n in np.random.default_rng(1).permutation(len(rows))]
-    for shards, partitions, options in [(1, 1, ()), (7, 3, ("--direct_runner_bundle_repeat=2",))]:
+    for shards, output_files, options in [(1, 1, ()), (7, 3, ("--direct_runner_bundle_repeat=2",))]:
 
-        def build(pipeline: beam.Pipeline, shards: int = shards, partitions: int = partitions) -> beam.PCollection:
-            select = SelectPartitions(BUDGET, "sips", 3, release=release, shards=shards, partitions=partitions)
+        def build(pipeline: beam.Pipeline, shards: int = shards, output_files: int = output_files) -> beam.PCollection:
+            select = SelectPartitions(BUDGET, "sips", 3, release=release, shards=shards, output_files=output_files)
             return pipeline | beam.Create(shuffled) | "S" >> select
 
         found = dict(collect(build, *options))
-        assert found.keys() == set(range(partitions))
+        assert found.keys() == set(range(output_files))
         names = [batch.column("item").to_pylist() for _, batch in sorted(found.items())]
         assert all(part == sorted(part) for part in names)
         assert sorted(sum(names, [])) == expected
@@ -126,7 +126,7 @@ def test_without_rows_every_partition_is_there_and_empty(collect, make_release, 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         nothing = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
         items = None if strategy == "auto" else 5
-        return nothing | SelectPartitions(BUDGET, strategy, items, release=make_release(), shards=2, partitions=3)
+        return nothing | SelectPartitions(BUDGET, strategy, items, release=make_release(), shards=2, output_files=3)
 
     found = dict(collect(build))
     assert {k: batch.to_pydict() for k, batch in found.items()} == {k: {"item": []} for k in range(3)}

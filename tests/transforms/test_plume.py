@@ -45,7 +45,7 @@ def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, wa
     assert len(expected) > 10
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = Plume(ZCDP, **WAYS[way], release=release, shards=shards, partitions=1)
+        transform = Plume(ZCDP, **WAYS[way], release=release, shards=shards, output_files=1)
         ((_, counts),) = _run(collect, shuffled, transform, size, *options)
         assert counts.to_pylist() == expected
 
@@ -82,7 +82,7 @@ def test_nothing_is_decided_where_bounds_are_given():
 def test_no_rows_give_no_counts(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
-        return empty | Plume(ZCDP, 5, release=make_release(), partitions=2, shards=2)
+        return empty | Plume(ZCDP, 5, release=make_release(), output_files=2, shards=2)
 
     assert sorted((k, counts.num_rows) for k, counts in collect(build)) == [(0, 0), (1, 0)]
 

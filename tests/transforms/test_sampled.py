@@ -107,10 +107,10 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     expected = sampled_histogram(BUDGET, 2).run([_items(table)], release, "Mine").to_pylist()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, N, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, partitions=1, sample="Mine")
+        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, output_files=1, sample="Mine")
         ((_, counts),) = _of_items(collect, shuffled, transform, size, *options)
         assert counts.to_pylist() == expected
-    forty = SampledHistogram(BUDGET, 2, release=release, shards=3, partitions=40, sample="Mine")
+    forty = SampledHistogram(BUDGET, 2, release=release, shards=3, output_files=40, sample="Mine")
     partitions = dict(_of_items(collect, table, forty))
     assert sorted(partitions) == list(range(40)) and min(counts.num_rows for counts in partitions.values()) == 0
     rows = [row for counts in partitions.values() for row in counts.to_pylist()]
@@ -152,10 +152,10 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
 
 def test_nothing_comes_of_nothing(collect, make_release):
     empty = _table(10).slice(0, 0)
-    found = sorted(_of_items(collect, empty, SampledHistogram(BUDGET, partitions=2)), key=lambda element: element[0])
+    found = sorted(_of_items(collect, empty, SampledHistogram(BUDGET, output_files=2)), key=lambda element: element[0])
     assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
     for rows in ([], [("u", 0.5)]):
-        for make in (Quantile(BUDGET, 0.5, 0, 1, partitions=2), Quantiles(BUDGET, [0.5], 0, 1, partitions=2)):
+        for make in (Quantile(BUDGET, 0.5, 0, 1, output_files=2), Quantiles(BUDGET, [0.5], 0, 1, output_files=2)):
             found = sorted(_of_values(collect, rows, make), key=lambda element: element[0])
             assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
 
@@ -192,7 +192,7 @@ def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     found = collect(build, "--direct_runner_bundle_repeat=1")
     assert [row._asdict() for row in found if isinstance(row, QuantileValue)] == quantiles
     assert [row._asdict() for row in found if isinstance(row, RangeCount)] == ranges
-    only = Quantiles(BUDGET, (), -5, 15, RANGES, partitions=2, shards=1, **given)
+    only = Quantiles(BUDGET, (), -5, 15, RANGES, output_files=2, shards=1, **given)
     partitions = dict(_of_values(collect, table.to_batches(), only))
     assert partitions[0].to_pylist() == ranges and partitions[1].num_rows == 0
 
@@ -331,7 +331,7 @@ def test_guarantees_and_what_is_refused():
     assert HeavyHitters(BUDGET, Fraction(1, 10), 10**6).plan.least > 10**4
     date = datetime.date(2024, 1, 1)
     for make, said in (
-        (lambda: SampledHistogram(BUDGET, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
+        (lambda: SampledHistogram(BUDGET, output_files=0), "output_files must be an integer from 1 to 10000, got 0"),
         (lambda: SampledHistogram(BUDGET, shards=0), "shards must be"),
         (lambda: SampledHistogram(BUDGET, sample=""), "sample must be a name, as a text that is not empty, got ''"),
         (lambda: SampledHistogram(Budget(1)), "needs a delta"),

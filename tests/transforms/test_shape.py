@@ -86,7 +86,7 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     expected = shape_histogram(BUDGET, **_given(way)).run([_batch(table)], release, "Mine")
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, 20_000, ()), (40, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = AnonymizedHistogram(BUDGET, **WAYS[way], release=release, shards=shards, partitions=3)
+        transform = AnonymizedHistogram(BUDGET, **WAYS[way], release=release, shards=shards, output_files=3)
         found = dict(_run(collect, shuffled, transform, size, *options))
         assert found[0].equals(expected) and sorted(found) == [0, 1, 2]
         assert found[1].num_rows == found[2].num_rows == 0 and found[1].schema == expected.schema
@@ -117,7 +117,7 @@ def test_answers_come_with_the_shape_and_one_too_far_is_left_out(collect, make_r
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(table.to_batches()) | Contributions()
-        both = rows | "Mine" >> AnonymizedHistogram(BUDGET, 1000, release=release, partitions=1).with_answers(
+        both = rows | "Mine" >> AnonymizedHistogram(BUDGET, 1000, release=release, output_files=1).with_answers(
             *QUESTIONS
         )
         assert both.decision.element_type is ShapeAnswers
@@ -215,7 +215,10 @@ def test_guarantees_and_what_is_refused():
         (lambda: AnonymizedHistogram(BUDGET, 10, mode="best"), "mode must be 'auto', 'central', 'l1' or 'l2', got 'be"),
         (lambda: AnonymizedHistogram(BUDGET, buckets=10, mode="central"), "in place of buckets = 10"),
         (lambda: AnonymizedHistogram(BUDGET, 10).with_answers(), "give at least one question"),
-        (lambda: AnonymizedHistogram(BUDGET, 10, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
+        (
+            lambda: AnonymizedHistogram(BUDGET, 10, output_files=0),
+            "output_files must be an integer from 1 to 10000, got 0",
+        ),
         (lambda: AnonymizedHistogram(BUDGET, 10, shards=0), "shards must be"),
         (lambda: Entropy(BUDGET, domain_size=10), "are for mode 'shape', got mode 'central'"),
         (lambda: Entropy(BUDGET, mode="shape"), "one of domain_size and buckets must be given"),

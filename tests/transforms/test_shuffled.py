@@ -53,7 +53,7 @@ def test_the_analyst_adds_up_what_was_stored_and_draws_nothing(collect):
 
 def test_the_shape_is_that_of_the_users(collect):
     """40 items of 10 users each among 200 buckets: the noise of a bucket is beyond 5 with probability 0.001."""
-    reports = ShuffledReports(LOUD, 400, 200, partitions=2)  # without a salt, items are buckets
+    reports = ShuffledReports(LOUD, 400, 200, output_files=2)  # without a salt, items are buckets
     columns = reports.plan.report(np.arange(400) % 40)
     messages = list(zip(*(column.tolist() for column in columns), strict=True))
     found = dict(collect(lambda p: p | beam.Create(messages) | reports))

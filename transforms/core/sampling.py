@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, sorted_counts
+from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
@@ -49,14 +49,14 @@ def check_sample(named: object) -> str | None:
 
 
 class Sampled(beam.PTransform):
-    """Bounded batches -> (partition, released rows item, count, stddev, sampled), sorted, beyond a barrier.
+    """Bounded batches -> (file, released rows item, count, stddev, sampled), sorted, beyond a barrier.
 
     Items are those of the histogram, or the nodes of a tree over its leaves.
     """
 
-    def __init__(self, plan: SampledHistogram | Hierarchy, key: SampleKey, shards: int, partitions: int) -> None:
+    def __init__(self, plan: SampledHistogram | Hierarchy, key: SampleKey, shards: int, output_files: int) -> None:
         super().__init__()
-        self._plan, self._key, self._partitions = plan, key, partitions
+        self._plan, self._key, self._output_files = plan, key, output_files
         self._shards = item_shards(shards)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
@@ -77,23 +77,23 @@ class Sampled(beam.PTransform):
             .with_outputs("digests", main="histogram")
         )
         sampled = merged.histogram | "Sample" >> beam.ParDo(
-            _Sample(self._key, histogram, self._partitions),
+            _Sample(self._key, histogram, self._output_files),
             beam.pvalue.AsList(merged.digests),
             beam.pvalue.AsList(summed.origins),
         ).with_output_types(tuple[int, bytes])
         empty = sampled_batch(
             pa.array([], arrow_type(histogram.item_type)), np.zeros(0, dtype=np.int64), histogram.plan
         )
-        every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(self._partitions)], reshuffle=False
+        every_file = bounded.pipeline | "EveryPartition" >> beam.Create(
+            [(file, to_ipc(empty)) for file in range(self._output_files)], reshuffle=False
         )
         # The barrier: all that reads the sample hangs on the far side of this GroupByKey, so that a repeated step can reach
         # no consumer twice. Nothing may be taken from `sampled` itself.
         return (
-            (sampled, every_partition)
+            (sampled, every_file)
             | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
-            | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
+            | "Barrier" >> beam.GroupByKey()  # (file, Arrow streams)
+            | "SortByItem" >> beam.MapTuple(_sorted_file).with_output_types(tuple[int, pa.RecordBatch])
         )
 
 
@@ -115,7 +115,7 @@ class NumberOfUsers(beam.PTransform):
         )
 
 
-def _number(partition: int, counts: pa.RecordBatch) -> int:
+def _number(file: int, counts: pa.RecordBatch) -> int:
     return number_of_users(counts)
 
 
@@ -147,8 +147,8 @@ class _Merge(beam.DoFn):
 
 
 class _Sample(beam.DoFn):
-    def __init__(self, key: SampleKey, histogram: SampledHistogram, partitions: int) -> None:
-        self._key, self._histogram, self._partitions = key, histogram, partitions
+    def __init__(self, key: SampleKey, histogram: SampledHistogram, output_files: int) -> None:
+        self._key, self._histogram, self._output_files = key, histogram, output_files
 
     def setup(self) -> None:
         self._subkey = self._key.fetch()
@@ -157,8 +157,8 @@ class _Sample(beam.DoFn):
         evidence = Evidence.of(digests, origins)
         evidence.check(self._histogram.bound)
         plan, least = self._histogram.plan, self._histogram.least
-        yield from by_partition(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._partitions)
+        yield from by_file(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._output_files)
 
 
-def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
+def _sorted_file(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, sorted_counts(chunks)

@@ -117,7 +117,9 @@ def bucket_mode(args: argparse.Namespace) -> str:
     return "l1" if args.mode == "auto" else str(args.mode)
 
 
-def make_reports(args: argparse.Namespace, shards: int | None = None, partitions: int | None = None) -> ShuffledReports:
+def make_reports(
+    args: argparse.Namespace, shards: int | None = None, output_files: int | None = None
+) -> ShuffledReports:
     """The transform of the shuffle model that the flags ask for."""
     return ShuffledReports(
         options.make_budget(args),
@@ -126,7 +128,7 @@ def make_reports(args: argparse.Namespace, shards: int | None = None, partitions
         args.salt,
         args.relation,
         shards,
-        partitions,
+        output_files,
         getattr(args, "reports", None),
         bucket_mode(args),  # type: ignore[arg-type]
         getattr(args, "estimate", "auto"),
@@ -186,10 +188,12 @@ class Counters(Source):
 class OfCounters(beam.PTransform):
     """The released rows of pan-private counters, and what they answer."""
 
-    def __init__(self, counts: PanPrivateCounts, questions: Iterable[Question], partitions: int | None = None) -> None:
+    def __init__(
+        self, counts: PanPrivateCounts, questions: Iterable[Question], output_files: int | None = None
+    ) -> None:
         super().__init__()
-        self.plan, self._questions, self._partitions = counts.plan, tuple(questions), partitions
+        self.plan, self._questions, self._output_files = counts.plan, tuple(questions), output_files
         self.guarantee = ShapeProperties(self.plan, self._questions).guarantee
 
     def expand(self, released: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(released, self.plan, self._questions, self._partitions)
+        return rows_and_answers(released, self.plan, self._questions, self._output_files)

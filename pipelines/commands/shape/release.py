@@ -199,7 +199,7 @@ def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
 
 def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
     shared: dict[str, Any] = {"samples": args.samples, "max_items": args.max_items, "relation": args.relation}
-    shared |= {"release": release, "shards": shards, "partitions": args.output_files}
+    shared |= {"release": release, "shards": shards, "output_files": args.output_files}
     budget = options.make_budget(args)
     if args.property == "entropy":
         return Entropy(budget, **shared)
