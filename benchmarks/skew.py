@@ -175,7 +175,7 @@ def largest_groups(case: Case, path: Path) -> dict[str, float]:
             users.add(hot.add(split_by_user(contributions, shards)))
     users.add(hot.rest())
 
-    histogram = unbounded_histogram(Budget(case.epsilon, case.delta), case.bound)
+    histogram = unbounded_histogram(Budget(case.epsilon, case.delta), bound=case.bound)
     key, label = bytes(32), "groups"
     subkeys = step_subkeys(key, label, label, histogram.steps)
     items, origins = Groups(), []

@@ -34,7 +34,7 @@ from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service
-from headcount.transforms.sampled import QuantilesAndRanges
+from headcount.transforms.quantiles import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
 # The budget of the release that a bound is chosen for, in place of `release_budget`.
@@ -124,8 +124,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 
 # A further transform is one line here and one in providers.yaml.
-UnboundedHistogram = _factory(transforms.UnboundedHistogram)
-BoundedHistogram = _factory(transforms.BoundedHistogram)
+Histogram = _factory(transforms.Histogram)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

@@ -302,6 +302,7 @@ class AutoSelection:
 
 def auto_partitions(
     budget: Budget,
+    *,
     rounds: int = SIPS_ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,

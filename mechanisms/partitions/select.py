@@ -89,6 +89,7 @@ class Selection:
 
 def select_partitions(
     budget: Budget,
+    *,
     strategy: str,
     max_items: int,
     rounds: int = SIPS_ROUNDS,

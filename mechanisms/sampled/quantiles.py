@@ -44,7 +44,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 from headcount.mechanisms.sampled.histogram import (
     CHOICES,
     ONE_SAMPLE,
-    SampledHistogram,
+    SampledHistogramMechanism,
     SampleKey,
     mechanism_steps,
     sample_subkey,
@@ -137,6 +137,7 @@ def quantile_search(
     quantile: float,
     lo: int | float,
     hi: int | float,
+    *,
     rounds: int = 10,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> QuantileSearch:
@@ -169,9 +170,9 @@ class Hierarchy:
         _check_compositions(self.plan, "levels", self.levels)
 
     @property
-    def histogram(self) -> SampledHistogram:
+    def histogram(self) -> SampledHistogramMechanism:
         """The histogram of all nodes."""
-        return SampledHistogram(self.name, self.plan, 1, self.plan.threshold, int)
+        return SampledHistogramMechanism(self.name, self.plan, 1, self.plan.threshold, int)
 
     def offset(self, level: int) -> int:
         """The number of the level's first node."""
@@ -220,6 +221,7 @@ def quantile_hierarchy(
     budget: Budget,
     lo: int | float,
     hi: int | float,
+    *,
     levels: int = 10,
     branching: int = 2,
     relation: Relation = Relation.ADD_REMOVE,

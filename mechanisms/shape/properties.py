@@ -318,6 +318,7 @@ class CentralProperty:
 def central_property(
     budget: Budget,
     question: Question,
+    *,
     samples: int | None = None,
     max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,

@@ -32,32 +32,32 @@ from headcount.mechanisms.shape.shuffled import shuffled
 BUDGET, PURE = Budget(1, 1e-6), Budget(1)
 
 MADE: dict[str, Mechanism] = {
-    "unbounded": unbounded_histogram(BUDGET, 3),
-    "bounded": bounded_histogram(PURE, ["a"], 3),
+    "unbounded": unbounded_histogram(BUDGET, bound=3),
+    "bounded": bounded_histogram(PURE, ["a"], bound=3),
     "unbounded, auto": auto_unbounded_histogram(BUDGET),
     "bounded, auto": auto_bounded_histogram(PURE, ["a"]),
-    "debiased": debiased_count(PURE, "a", 2),
-    "partitions": select_partitions(BUDGET, "laplace", 2),
+    "debiased": debiased_count(PURE, "a", max_per_item=2),
+    "partitions": select_partitions(BUDGET, strategy="laplace", max_items=2),
     "partitions, auto": auto_partitions(BUDGET),
     "count release": count_release(BUDGET),
     "top items": top_items(BUDGET, 3),
-    "plume": plume(Zcdp(0.5, 1e-6), 5),
+    "plume": plume(Zcdp(0.5, 1e-6), max_items=5),
     "sampled": sampled_histogram(BUDGET),
-    "heavy hitters": heavy_hitters(BUDGET, 0.1, 100),
+    "heavy hitters": heavy_hitters(BUDGET, 0.1, users=100),
     "heavy hitters, counted": heavy_hitters(BUDGET, 0.1),
     "quantile": quantile_search(BUDGET, 0.5, 0, 1),
     "quantiles": quantile_hierarchy(BUDGET, 0, 1),
-    "shape": shape_histogram(PURE, 100),
+    "shape": shape_histogram(PURE, domain_size=100),
     "shape of buckets": shape_histogram(PURE, buckets=100),
     "property": central_property(PURE, EntropyQuestion()),
-    "properties": ShapeProperties(shape_histogram(PURE, 100), (EntropyQuestion(),)),
+    "properties": ShapeProperties(shape_histogram(PURE, domain_size=100), (EntropyQuestion(),)),
     "distribution": learn_distribution(PURE, ["a", "b"]),
 }
 
 # Their noise is the users', or lies in a state: there is a guarantee, but no function of the data alone.
 PROMISED: dict[str, Promise] = {
-    "shuffled": shuffled(BUDGET, 1000, 100),
-    "pan-private": pan_private_counts(PURE, 100),
+    "shuffled": shuffled(BUDGET, users=1000, buckets=100),
+    "pan-private": pan_private_counts(PURE, buckets=100),
 }
 
 

@@ -21,8 +21,7 @@ RENAMED = {
     "DebiasedCount": {"items": "of"},
 }
 COMMANDS = {
-    "UnboundedHistogram": "histogram",
-    "BoundedHistogram": "histogram",
+    "Histogram": "histogram",
     "ChooseBound": "choose-bound",
     "DebiasedCount": "total",
     "PrivateCountRelease": "count-release",

@@ -26,7 +26,6 @@ from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuest
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
-    BoundedHistogram,
     Budget,
     ChooseBound,
     ClipNorm,
@@ -34,6 +33,7 @@ from headcount.transforms import (
     DebiasedCount,
     Entropy,
     HeavyHitters,
+    Histogram,
     LearnDistribution,
     LimitItems,
     LimitPerItem,
@@ -51,7 +51,6 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
-    UnboundedHistogram,
     Zcdp,
 )
 
@@ -116,10 +115,10 @@ TABLE = [
     Line(LimitPerItem, "_steps", KEY | {"count": 3}, OTHER | {"count": 4}),
     Line(NoisyCounts, "_histogram", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
-    Line(UnboundedHistogram, "_histogram", KEY | {"budget": BUDGET},
+    Line(Histogram, "_histogram", KEY | {"budget": BUDGET},
          COUNTS | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
                    "bound_share": 0.3}),
-    Line(BoundedHistogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
+    Line(Histogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
          OF_DOMAIN | {"bound": 3, "noise": "gaussian", "bound_method": "quantile-rank", "bound_share": 0.3, "max_per_item": 2}),
     Line(ChooseBound, "_choice", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
          OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
@@ -254,7 +253,7 @@ def test_every_parameter_is_handed_on(name, made):
     assert [parameter for parameter in wired if not contract.steps_have(parameter)] == []
 
 
-class ForgetsItsRelation(UnboundedHistogram):
+class ForgetsItsRelation(Histogram):
     def __init__(self, budget, relation="add-remove", **more):
         super().__init__(budget, **more)
 

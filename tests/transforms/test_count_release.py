@@ -37,7 +37,7 @@ def _batch(table: pa.Table, item: str = "item") -> pa.RecordBatch:
 
 
 def _run(collect, table: pa.Table, transform: beam.PTransform, rows_per_batch: int = 6000, *options: str) -> list:
-    item = "number" if transform.plan.item_type is int else "item"
+    item = "number" if transform.mechanism.item_type is int else "item"
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
@@ -181,7 +181,9 @@ def test_tops_of_very_many_shards_do_not_meet_at_once():
 
 def test_the_guarantee_and_what_is_refused():
     transform = PrivateCountRelease(ZCDP, relation="replace")
-    assert transform.guarantee() == transform.plan.guarantee() == count_release(ZCDP, relation="replace").guarantee()
+    assert (
+        transform.guarantee() == transform.mechanism.guarantee() == count_release(ZCDP, relation="replace").guarantee()
+    )
     assert TopItems(Budget(1, 1e-6), 3).guarantee().epsilon == 1
     with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
         PrivateCountRelease(ZCDP, output_files=0)

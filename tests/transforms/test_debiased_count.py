@@ -73,7 +73,7 @@ def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
     def totals(
         release=None, label: str = "Mine", users: int = 1500, epsilon: float = 50, table: pa.Table = table
     ) -> list:
-        plan = debiased_count(Budget(epsilon), items, 3, users=users, largest_mean=1e9)
+        plan = debiased_count(Budget(epsilon), items, max_per_item=3, users=users, largest_mean=1e9)
         return plan.run([_batch(table)], release or make_release(), label).column("count").to_pylist()
 
     base = totals()
@@ -123,7 +123,7 @@ def test_the_key_is_nowhere_in_the_graph(make_release):
 
 def test_the_guarantee_and_what_is_refused():
     transform = DebiasedCount(Budget(1, 1e-6), ["a", "b"], max_per_item=3, users=10, relation="replace")
-    assert transform.guarantee() == transform.plan.guarantee()
+    assert transform.guarantee() == transform.mechanism.guarantee()
     assert transform.guarantee().relation is Relation.REPLACE
     with pytest.raises(ParameterError, match="give users"):
         DebiasedCount(Budget(1), "a", max_per_item=3, relation="replace")

@@ -16,15 +16,37 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
-from headcount.mechanisms.counting.released import by_file, counts_batch, sorted_counts
+from headcount.mechanisms.counting.released import by_file, counts_batch
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import ToRows, count_row
 from headcount.transforms.core.user_shards import item_shards
+
+Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
+
+
+class SumByItem(beam.DoFn):
+    """Bounded batches -> (item shard, packed sums), and where each batch comes from beside."""
+
+    def __init__(self, shards: int, summing: Summing = sum_items) -> None:
+        self._shards, self._summing = shards, summing
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from self._summing(batch, self._shards)
+
+
+def sum_by_item(
+    bounded: beam.PCollection, shards: int, summing: Summing = sum_items, label: str = "SumByItem"
+) -> beam.pvalue.DoOutputsTuple:
+    """`sums`, (item shard, packed sums) of bounded batches, and `origins`, where the batches come from."""
+    return bounded | label >> beam.ParDo(SumByItem(shards, summing)).with_output_types(
+        tuple[int, bytes], origins=Origin
+    ).with_outputs("origins", main="sums")
 
 
 class Planned(Protocol):
@@ -54,8 +76,6 @@ class Noise(beam.PTransform):
         drawn_as: str | None = None,
     ) -> None:
         super().__init__()
-        if output_files is not None and (isinstance(output_files, bool) or not 1 <= output_files <= 10_000):
-            raise ParameterError(f"output_files must be an integer from 1 to 10000, got {output_files!r}")
         self._plan, self._domain, self._item_type = plan, domain, item_type
         self._release, self._output_files, self._named = release, output_files, named
         self._shards = item_shards(shards)
@@ -70,13 +90,7 @@ class Noise(beam.PTransform):
         output_files = self._output_files or self._shards
         if self._domain is not None:
             bounded = bounded | "OnlyDomain" >> OnlyDomain(self._domain)
-        summed = (
-            bounded  # record batches, bounded
-            | "SumByItem"
-            >> beam.ParDo(_SumByItem(self._shards))
-            .with_output_types(tuple[int, bytes], origins=Origin)
-            .with_outputs("origins", main="sums")
-        )
+        summed = sum_by_item(bounded, self._shards)
         sums = summed.sums  # (item shard, packed sums)
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
             every = bounded.pipeline | "EveryShard" >> beam.Create(
@@ -97,20 +111,10 @@ class Noise(beam.PTransform):
             .with_outputs("digests", main="histogram")
         )
         empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), 0.0)
-        every_file = bounded.pipeline | "EveryPartition" >> beam.Create(
-            [(file, to_ipc(empty)) for file in range(output_files)], reshuffle=False
-        )
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
-        # step can reach no consumer twice. Nothing may be taken from `released` itself.
-        counts = (
-            (released, every_file)
-            | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (file, Arrow streams)
-            | "SortByItem" >> beam.MapTuple(_sorted_file).with_output_types(tuple[int, pa.RecordBatch])
-        )
+        counts = sorted_by_item(beyond_barrier(released, empty, output_files))
         if self._output_files is not None:
             return counts
         return counts | "ToRows" >> ToRows(count_row(self._item_type))
@@ -127,15 +131,6 @@ class _NoiseKey:
         """Fetches the key, and gives what derives the step's subkey for a plan."""
         key = self._release.key_source.fetch()
         return functools.cache(lambda plan: noise_subkey(key, self._release.id, self._label, plan, self.domain))
-
-
-class _SumByItem(beam.DoFn):
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        yield from sum_items(batch, self._shards)
 
 
 class _Merge(beam.DoFn):
@@ -190,7 +185,3 @@ def _plan(decided: NoisePlan | Planned) -> NoisePlan:
 def _zero_sums(file: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
     _, named = file
     return zero_sums(named.column("item"), shards)
-
-
-def _sorted_file(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return file, sorted_counts(chunks)

@@ -186,13 +186,14 @@ class ToShapeRows(beam.PTransform):
         self._row, self._output_files = row, output_files
 
     def expand(self, batch: beam.PCollection) -> beam.PCollection:
-        every = batch | "InFirst" >> beam.FlatMap(_in_first, self._output_files or 1).with_output_types(
+        every = batch | "InFirst" >> beam.FlatMap(in_first, self._output_files or 1).with_output_types(
             tuple[int, pa.RecordBatch]
         )
         return every if self._output_files is not None else every | ToRows(self._row)
 
 
-def _in_first(batch: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def in_first(batch: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(file, rows) for every file, with all rows in the first: where they are too few to be cut."""
     yield 0, batch
     for file in range(1, output_files):
         yield file, batch.slice(0, 0)

@@ -123,15 +123,15 @@ def make_reports(
     """The transform of the shuffle model that the flags ask for."""
     return ShuffledReports(
         options.make_budget(args),
-        args.users,
-        args.buckets,
-        args.salt,
-        args.relation,
-        shards,
-        output_files,
-        getattr(args, "reports", None),
-        bucket_mode(args),  # type: ignore[arg-type]
-        getattr(args, "estimate", "auto"),
+        users=args.users,
+        buckets=args.buckets,
+        salt=args.salt,
+        relation=args.relation,
+        shards=shards,
+        output_files=output_files,
+        reports=getattr(args, "reports", None),
+        mode=bucket_mode(args),  # type: ignore[arg-type]
+        estimate=getattr(args, "estimate", "auto"),
     )
 
 
@@ -139,14 +139,14 @@ def make_counts(args: argparse.Namespace, state: str, batch: str = "") -> PanPri
     """The pan-private counters in the file `state` that the flags ask for."""
     return PanPrivateCounts(
         options.make_budget(args),
-        args.buckets,
-        state,
-        batch,
-        args.salt,
-        args.protect or "both",
-        args.relation,
-        bucket_mode(args),  # type: ignore[arg-type]
-        getattr(args, "estimate", "auto"),
+        buckets=args.buckets,
+        state=state,
+        batch=batch,
+        salt=args.salt,
+        protect=args.protect or "both",
+        relation=args.relation,
+        mode=bucket_mode(args),  # type: ignore[arg-type]
+        estimate=getattr(args, "estimate", "auto"),
     )
 
 
@@ -192,8 +192,8 @@ class OfCounters(beam.PTransform):
         self, counts: PanPrivateCounts, questions: Iterable[Question], output_files: int | None = None
     ) -> None:
         super().__init__()
-        self.plan, self._questions, self._output_files = counts.plan, tuple(questions), output_files
-        self.guarantee = ShapeProperties(self.plan, self._questions).guarantee
+        self.mechanism, self._questions, self._output_files = counts.mechanism, tuple(questions), output_files
+        self.guarantee = ShapeProperties(self.mechanism, self._questions).guarantee
 
     def expand(self, released: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(released, self.plan, self._questions, self._output_files)
+        return rows_and_answers(released, self.mechanism, self._questions, self._output_files)

@@ -235,10 +235,10 @@ class TestSearch:
 @pytest.mark.parametrize("relation", list(Relation))
 def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation):
     for made, compositions in (
-        (quantile_hierarchy(BUDGET, 0, 1, 4, relation=relation), 4),
-        (quantile_search(BUDGET, 0.5, 0, 1, 6, relation=relation), 6),
-        (heavy_hitters(BUDGET, 0.1, 1000, 3, relation=relation), 3),
-        (sampled_histogram(BUDGET, 2, relation=relation), 2),
+        (quantile_hierarchy(BUDGET, 0, 1, levels=4, relation=relation), 4),
+        (quantile_search(BUDGET, 0.5, 0, 1, rounds=6, relation=relation), 6),
+        (heavy_hitters(BUDGET, 0.1, users=1000, max_items=3, relation=relation), 3),
+        (sampled_histogram(BUDGET, max_items=2, relation=relation), 2),
     ):
         assert (made.plan.relation, made.plan.compositions) == (relation, compositions)
         assert made.guarantee().relation is relation

@@ -132,7 +132,7 @@ def test_the_two_samples_of_plume_are_independent_and_one_for_both_is_caught(mut
         without_label(monkeypatch)
     seen: list[Shard] = []
     spied(monkeypatch, seen)
-    rows = plume(Zcdp(1, 1e-6), 2, item_type=int).run([equal_users()], make_release())
+    rows = plume(Zcdp(1, 1e-6), max_items=2, item_type=int).run([equal_users()], make_release())
     assert rows.num_rows == 4 and len(seen) == 2
     assert independent(*map(outcome, seen)) != mutated
 
