@@ -163,7 +163,7 @@ def how_to_run(
         "release": release,
         "item_type": item_type,
         "shards": shards,
-        "partitions": args.output_files,
+        "output_files": args.output_files,
     }
 
 
@@ -225,7 +225,7 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
 
     Refusals name several parameters, by how whoever gave them spells them.
     """
-    from headcount.transforms.core.runners import is_on_this_machine  # whose package needs Beam, as flags do not
+    from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
 
     source = _key_source(args)
     secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))

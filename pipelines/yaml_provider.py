@@ -33,9 +33,8 @@ from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
-from headcount.transforms.core.release import in_expansion_service
-from headcount.transforms.core.runners import is_on_this_machine
-from headcount.transforms.sampled import QuantilesAndRanges
+from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
+from headcount.transforms.quantiles import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
 # The budget of the release that a bound is chosen for, in place of `release_budget`.
@@ -44,7 +43,7 @@ _LATER = {
     "for_delta": inspect.Parameter("for_delta", inspect.Parameter.KEYWORD_ONLY, annotation="float", default=0.0),
 }
 # Parameters of transforms that a pipeline file does not give.
-_MADE_HERE = ("budget", "release_budget", "release", "partitions")
+_MADE_HERE = ("budget", "release_budget", "release", "output_files")
 _ITEM_TYPES = {"str": str, "int": int}
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
 _QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
@@ -122,8 +121,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 
 # A further transform is one line here and one in providers.yaml.
-UnboundedHistogram = _factory(transforms.UnboundedHistogram)
-BoundedHistogram = _factory(transforms.BoundedHistogram)
+Histogram = _factory(transforms.Histogram)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

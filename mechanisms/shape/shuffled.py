@@ -173,6 +173,7 @@ class Shuffled:
 
 def shuffled(
     budget: Budget,
+    *,
     users: int,
     buckets: int,
     relation: Relation = Relation.REPLACE,

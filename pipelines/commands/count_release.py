@@ -73,12 +73,12 @@ def make_transform(
     """The transform that the flags ask for."""
     return PrivateCountRelease(
         options.make_zcdp_or_budget(args),
-        args.relative_error,
-        args.k_bar,
-        args.max_per_item,
-        args.noise_reduction,
-        args.strict_target,
-        args.start_epsilon,
+        relative_error=args.relative_error,
+        k_bar=args.k_bar,
+        max_per_item=args.max_per_item,
+        noise_reduction=args.noise_reduction,
+        strict_target=args.strict_target,
+        start_epsilon=args.start_epsilon,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -86,7 +86,7 @@ def make_transform(
 def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,
         "max_per_item": args.max_per_item,
@@ -99,7 +99,7 @@ def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_typ
 
 def explain(args: argparse.Namespace, transform: PrivateCountRelease) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    plan = transform.plan
+    plan = transform.mechanism
     lines = [plan.guarantee().words(), ""]
     for items in _TYPICAL:
         level = plan.level_for(items) if items <= plan.k_bar else None

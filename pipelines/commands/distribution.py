@@ -83,17 +83,17 @@ def make_transform(
     return LearnDistribution(
         options.make_budget(args),
         read_domain(args.domain, item_type, args.max_item_bytes),
-        args.samples_per_user,
-        args.method,
-        args.users,
-        args.hypothesis,
+        samples_per_user=args.samples_per_user,
+        method=args.method,
+        users=args.users,
+        hypothesis=args.hypothesis,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
 def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    plan = transform.plan
+    plan = transform.mechanism
     given = isinstance(plan.samples, int)
     parameters = options.shared_parameters(args, item_type) | {
         "symbols": len(plan.symbols),
@@ -121,7 +121,7 @@ def _note(plan: DistributionRelease) -> str | None:
 
 def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
     """The promise and the errors to expect, in words, before anything is read."""
-    plan = transform.plan
+    plan = transform.mechanism
     if plan.choice is not None:
         plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
     else:

@@ -53,11 +53,11 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     """The transform that the flags ask for."""
     return Plume(
         options.make_zcdp_or_budget(args),
-        args.max_items,
-        args.max_counted_items,
-        args.alpha,
-        args.selection,
-        args.relative_error,
+        max_items=args.max_items,
+        max_counted_items=args.max_counted_items,
+        alpha=args.alpha,
+        selection=args.selection,
+        relative_error=args.relative_error,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -65,20 +65,20 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
 def make_plan(args: argparse.Namespace, transform: Plume, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
         "relative_error": args.relative_error,
     }
-    chosen = transform.plan.choice is not None
+    chosen = transform.mechanism.choice is not None
     return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
 def explain(args: argparse.Namespace, transform: Plume) -> str:
     """The promise and what it costs, in words, before anything is read; where the bounds are chosen, at both ends."""
-    plan = transform.plan
+    plan = transform.mechanism
     lines = [plan.guarantee().words()]
     if plan.choice is None:
         lines += ["", *report.expected_words(plan.plan().plan)]

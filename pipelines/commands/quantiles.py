@@ -18,7 +18,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
 from headcount.pipelines.jobs.run import Events, Plan
 from headcount.pipelines.sources.columns import ValueColumn
-from headcount.transforms.sampled import Quantile, Quantiles
+from headcount.transforms.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
 _OF_ONE_METHOD = {
@@ -138,20 +138,20 @@ def make_transform(
 ) -> Quantile | Quantiles:
     """The transform that the flags ask for."""
     how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    how["partitions"] = args.output_files
+    how["output_files"] = args.output_files
     how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
     budget = options.make_budget(args)
     if args.method == "search":
         (quantile,) = args.quantile
         return Quantile(budget, quantile, args.lo, args.hi, **how)
     name = sampled.sample_name(args)
-    return Quantiles(budget, args.quantile or [], args.lo, args.hi, args.range or [], sample=name, **how)
+    return Quantiles(budget, args.quantile or [], args.lo, args.hi, ranges=args.range or [], sample=name, **how)
 
 
 def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     asked = "quantiles" if args.quantile else "ranges"
-    plan = transform.plan
+    plan = transform.mechanism
     if isinstance(plan, QuantileSearch):
         size = {"rounds": plan.rounds}
     else:
@@ -173,12 +173,12 @@ def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_ty
 
 def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, leaves = transform.plan.plan, transform.plan.leaves
+    plan, leaves = transform.mechanism.plan, transform.mechanism.leaves
     found = f"{plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
     of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
-    if isinstance(transform.plan, QuantileSearch):
+    if isinstance(transform.mechanism, QuantileSearch):
         lines = [
-            f"halved {transform.plan.rounds} times, down to one of {leaves.count:,} equal parts",
+            f"halved {transform.mechanism.rounds} times, down to one of {leaves.count:,} equal parts",
             f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
             f" a half of {found}",
             f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
@@ -187,7 +187,7 @@ def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
     else:
         noisy = laplace_w50(options.make_budget(args), plan.relation, plan.compositions)
         lines = [
-            f"{leaves.count:,} equal parts, on {transform.plan.levels} levels",
+            f"{leaves.count:,} equal parts, on {transform.mechanism.levels} levels",
             f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
@@ -202,7 +202,7 @@ class Values(Events):
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         transform = make_transform(args, None, int, None)
-        column = ValueColumn(args.item, transform.axis, transform.plan.leaves, args.drop_null)
+        column = ValueColumn(args.item, transform.axis, transform.mechanism.leaves, args.drop_null)
         super().__init__(argparse.Namespace(**vars(args) | {"item": column, "item_type": "int"}), remote)
 
 

@@ -64,8 +64,8 @@ def make_transform(
     """The transform that the flags ask for."""
     return SampledHistogram(
         options.make_budget(args),
-        args.max_items,
-        args.objective,
+        max_items=args.max_items,
+        objective=args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sample_name(args),
     )
@@ -73,7 +73,7 @@ def make_transform(
 
 def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
     """The public parameters of a sample by item."""
-    plan = transform.plan.plan
+    plan = transform.mechanism.plan
     return {
         "max_items": args.max_items,
         "objective": args.objective,
@@ -91,7 +91,7 @@ def make_plan(args: argparse.Namespace, transform: SampledHistogram, item_type: 
 
 def explain(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    made = transform.plan
+    made = transform.mechanism
     plan, items = made.plan, made.max_items
     noisy = laplace_w50(options.make_budget(args), plan.relation, items)
     lines = [

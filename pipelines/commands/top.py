@@ -40,7 +40,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     return TopItems(
         options.make_budget(args),
         args.k,
-        args.k_bar,
+        k_bar=args.k_bar,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -53,7 +53,7 @@ def make_plan(args: argparse.Namespace, transform: TopItems, item_type: type) ->
 
 def explain(args: argparse.Namespace, transform: TopItems) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    plan = transform.plan
+    plan = transform.mechanism
     lines = [
         plan.guarantee().words(),
         "",

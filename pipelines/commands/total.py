@@ -87,7 +87,7 @@ def make_transform(
     return DebiasedCount(
         options.make_budget(args),
         read_items(args.of, item_type, args.max_item_bytes),
-        args.max_per_item,
+        max_per_item=args.max_per_item,
         users=args.users,
         users_share=args.users_share,
         max_items=args.max_items,
@@ -119,20 +119,20 @@ def _bytes(item: str) -> int:
 def make_plan(args: argparse.Namespace, transform: DebiasedCount, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     parameters = options.shared_parameters(args, item_type) | {
-        "items": len(transform.plan.items),
+        "items": len(transform.mechanism.items),
         "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
-        "max_items": transform.plan.max_items,
-        "largest_mean": transform.plan.largest_mean,
-        "noise": transform.plan.noise.kind,
+        "max_items": transform.mechanism.max_items,
+        "largest_mean": transform.mechanism.largest_mean,
+        "noise": transform.mechanism.noise.kind,
     }
     return Plan(transform, transform.guarantee(), parameters)
 
 
 def explain(args: argparse.Namespace, transform: DebiasedCount) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan = transform.plan
+    plan = transform.mechanism
     error = expected_error.expected_error(plan.noise)
     means = sorted(
         {min(mean, plan.largest_mean) for mean in (plan.max_per_item / 4, plan.max_per_item / 2, plan.max_per_item)}

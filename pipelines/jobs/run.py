@@ -30,7 +30,7 @@ from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sources import events
 from headcount.pipelines.storage import bigquery
-from headcount.transforms.core import runners
+from headcount.transforms.core import release as runners
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.result import CountsAndDecision
 

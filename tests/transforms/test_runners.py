@@ -2,7 +2,7 @@
 
 import pytest
 
-from headcount.transforms.core.runners import is_on_this_machine, is_pinned
+from headcount.transforms.core.release import is_on_this_machine, is_pinned
 
 
 @pytest.mark.parametrize(
