@@ -2,7 +2,7 @@
 
 A factory takes a budget and gives a mechanism: `guarantee()` says what it promises, `run(batches, release)` gives the rows.
 
-    histogram = unbounded_histogram(Budget(epsilon=1, delta=1e-8), bound=10)
+    histogram = private_histogram(Budget(epsilon=1, delta=1e-8), bound=10)
     counts = histogram.run([contribution_batch(users, items)], Release(ephemeral_key()))
 
 The names of `__all__` are public; each is imported when it is first asked for, so that `Budget` costs no NumPy. Everything
@@ -38,11 +38,9 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
-    from headcount.mechanisms.histogram.auto import auto_bounded_histogram as auto_bounded_histogram
-    from headcount.mechanisms.histogram.auto import auto_unbounded_histogram as auto_unbounded_histogram
+    from headcount.mechanisms.histogram.auto import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
-    from headcount.mechanisms.histogram.fixed import bounded_histogram as bounded_histogram
-    from headcount.mechanisms.histogram.fixed import unbounded_histogram as unbounded_histogram
+    from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
     from headcount.mechanisms.randomness.keys import KeyEnvironment as KeyEnvironment
@@ -87,9 +85,9 @@ _ROOMS = {
     "count_release.top_items": "top_items",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",
-    "histogram.auto": "auto_bounded_histogram auto_unbounded_histogram",
+    "histogram.auto": "private_histogram",
     "histogram.debiased": "debiased_count",
-    "histogram.fixed": "bounded_histogram unbounded_histogram",
+    "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",
     "randomness.keys": "KeyEnvironment KeyFile KeySecret Release ephemeral_key write_key_file",
@@ -107,8 +105,8 @@ _ROOMS = {
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
-# Names that are another one at home: there, `count_release` would be the family's own package.
-_AT_HOME = {"private_count_release": "count_release"}
+# Names that are another one at home: here, that would be the family's own package.
+_AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
 
 __all__ = sorted(_HOMES)
 

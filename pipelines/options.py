@@ -162,7 +162,7 @@ def how_to_run(
         "release": release,
         "item_type": item_type,
         "shards": shards,
-        "partitions": args.output_files,
+        "output_files": args.output_files,
     }
 
 

@@ -34,7 +34,7 @@ from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service
-from headcount.transforms.sampled import QuantilesAndRanges
+from headcount.transforms.quantiles import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
 # The budget of the release that a bound is chosen for, in place of `release_budget`.
@@ -43,7 +43,7 @@ _LATER = {
     "for_delta": inspect.Parameter("for_delta", inspect.Parameter.KEYWORD_ONLY, annotation="float", default=0.0),
 }
 # Parameters of transforms that a pipeline file does not give.
-_MADE_HERE = ("budget", "release_budget", "release", "partitions")
+_MADE_HERE = ("budget", "release_budget", "release", "output_files")
 _ITEM_TYPES = {"str": str, "int": int}
 _FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
@@ -124,8 +124,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 
 # A further transform is one line here and one in providers.yaml.
-UnboundedHistogram = _factory(transforms.UnboundedHistogram)
-BoundedHistogram = _factory(transforms.BoundedHistogram)
+Histogram = _factory(transforms.Histogram)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

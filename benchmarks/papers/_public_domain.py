@@ -135,7 +135,7 @@ def domain_of(shard: Shard, users: int) -> Domain:
 
 
 def auto_ratio(shard: Shard, users: int, method: str = "auto") -> tuple[float, str]:
-    """G(C) / G(C*) of BoundedHistogram(auto, Gaussian) at (1, 1/2n), a tenth of it for the choice: its mean, its method.
+    """G(C) / G(C*) of Histogram(auto, Gaussian) at (1, 1/2n), a tenth of it for the choice: its mean, its method.
 
     A mean over the exact probabilities: a bound that is far too high counts even if it is never seen in 200 draws.
     """

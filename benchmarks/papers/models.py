@@ -36,8 +36,8 @@ QUESTIONS = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion
 
 def ways(samples: int) -> dict[str, tuple[float, int]]:
     """The parameter p of each model's noise, and how often it is in a sum."""
-    reports = shuffled(Budget(1, 1e-8), samples, 4 * samples)
-    p = math.exp(-1 / float(pan_private_counts(Budget(1), 4 * samples).scale))
+    reports = shuffled(Budget(1, 1e-8), users=samples, buckets=4 * samples)
+    p = math.exp(-1 / float(pan_private_counts(Budget(1), buckets=4 * samples).scale))
     return {"shuffle": (float(reports.p), 1), "pan-private, both": (p, 2), "pan-private, either": (p, 1)}
 
 

@@ -245,7 +245,7 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     wanted = [share("quantile", k / 100) for k in range(1, 100)]
     ranges = [tuple(sorted(rng.random(2).tolist())) for _ in range(100)]
     true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
-    hierarchy = quantile_hierarchy(BUDGET, 0, 1, 10)
+    hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
     batch = contribution_batch(pa.array(np.arange(USERS)), pa.array(hierarchy.leaves.index(x)))
     ways = {
         "tree, exact": hierarchy,
@@ -255,7 +255,7 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     for name, way in ways.items():
         ranks, counts = [], []
         for trial in range(trials):
-            tree = way.run([batch], release(trial))
+            tree = way.tree(way.run([batch], release(trial)))
             values = np.asarray(tree.quantiles(wanted).column("value"))
             ranks.append(np.abs(np.searchsorted(x, values) / USERS - np.array(wanted, dtype=float)))
             counts.append(np.abs(np.asarray(tree.range_counts(ranges).column("count")) - true) / USERS)

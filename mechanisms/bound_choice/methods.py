@@ -6,11 +6,13 @@ that of the release which uses it add up, as both look at the same data.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.calibration import public_noise
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
 from headcount.mechanisms.bound_choice.joint import JointChoice
@@ -22,6 +24,20 @@ from headcount.mechanisms.errors import ParameterError
 
 UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
 METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *l2_tail.METHODS)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceAlone:
+    """A choice that is released by itself, for a release that comes later and has a budget of its own."""
+
+    choice: Choice
+    name = "ChooseBound"
+
+    def guarantee(self) -> Guarantee:
+        """What is promised of the choice alone."""
+        budget = self.choice.budget
+        step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
+        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
 
 
 def choose_unknown_domain(
@@ -38,8 +54,8 @@ def choose_unknown_domain(
     _check_budgets(budget, release_budget)
     if not 0 < release_budget.delta < 0.5:
         raise ParameterError(
-            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or take "
-            f"BoundedHistogram with a domain, got {release_budget.delta}"
+            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or a "
+            f"public domain, got {release_budget.delta}"
         )
     if method in ("auto", "joint"):
         if noise not in ("auto", "laplace", "gaussian"):

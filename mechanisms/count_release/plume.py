@@ -229,6 +229,7 @@ def counted_steps(counted: int) -> tuple[Step, ...]:
 
 def plume(
     budget: Zcdp | Budget,
+    *,
     max_items: int | Literal["auto"] = "auto",
     max_counted_items: int | Literal["auto"] | None = None,
     alpha: float = 0.5,

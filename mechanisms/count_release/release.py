@@ -221,6 +221,7 @@ class CountRelease:
 
 def count_release(
     budget: Zcdp | Budget,
+    *,
     relative_error: float = 0.1,
     k_bar: int = 10_000,
     max_per_item: int | None = None,

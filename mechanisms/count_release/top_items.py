@@ -54,7 +54,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 
 
 @dataclasses.dataclass(frozen=True)
-class TopItems:
+class TopItemsMechanism:
     """A whole private top k as a value: `top_items` makes and checks one.
 
     `epsilon` is that of one draw, `threshold` how far bot is above the base, and `accounting` how the draws add up.
@@ -137,10 +137,11 @@ def ranked(items: pa.Array) -> pa.RecordBatch:
 def top_items(
     budget: Budget,
     k: int,
+    *,
     k_bar: int = 10_000,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> TopItems:
+) -> TopItemsMechanism:
     """The k items with the most users, or fewer: those that too few users have stay hidden. `k_bar` are looked at."""
     check_budget(budget)
     if not 0 < budget.delta < 0.5:
@@ -160,7 +161,7 @@ def top_items(
             f"epsilon = {budget.epsilon} is too little for k = {k} with delta = {budget.delta}: k times delta must be below it"
         )
     far = threshold(found[name], k_bar, ways[name], relation)
-    return TopItems(budget, int(k), k_bar, found[name], far, name, relation, item_type)
+    return TopItemsMechanism(budget, int(k), k_bar, found[name], far, name, relation, item_type)
 
 
 def _draw_epsilon(budget: Budget, k: int, delta: Fraction, relation: Relation) -> Fraction:

@@ -334,6 +334,7 @@ class DistributionRelease:
 def learn_distribution(
     budget: Budget,
     domain: Iterable[str] | Iterable[int],
+    *,
     samples_per_user: int | Literal["auto", "median", "buckets"] = "auto",
     method: str = "auto",
     users: int | None = None,

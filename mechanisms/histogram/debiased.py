@@ -128,6 +128,7 @@ class CountPlan:
 def debiased_count(
     budget: Budget,
     items: str | int | Iterable[str] | Iterable[int],
+    *,
     max_per_item: int,
     users: int | None = None,
     users_share: float | None = None,

@@ -263,6 +263,7 @@ class AutoSelection:
     choice: PartitionChoice
     sips_rounds: int
     item_type: type
+    name = "SelectPartitions"
 
     def __post_init__(self) -> None:
         check_parts(self.budget, self.choice.budget, self.choice.release_budget)
@@ -285,11 +286,9 @@ class AutoSelection:
         made = rounds_of(rest, chosen.strategy, chosen.max_items, rounds, self.relation)
         return DecidedSelection(chosen, made, self._whole(*selection_steps(chosen.strategy, rest, made)))
 
-    def run(
-        self, batches: Iterable[pa.RecordBatch], release: Release, label: str = "SelectPartitions"
-    ) -> pa.RecordBatch:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
-        batches = list(batches)
+        label, batches = self.name if label is None else label, list(batches)
         chosen: Any = choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy")
         rounds = self.decided(chosen).rounds
         names = named_in_rounds(one_shard(batches), rounds, release, f"{label}/NamedItems", self.item_type)
@@ -303,6 +302,7 @@ class AutoSelection:
 
 def auto_partitions(
     budget: Budget,
+    *,
     rounds: int = SIPS_ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,

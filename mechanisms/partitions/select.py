@@ -74,22 +74,23 @@ class Selection:
     rounds: tuple[Round, ...]
     relation: Relation
     item_type: type
+    name = "SelectPartitions"
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         steps = selection_steps(self.strategy, self.budget, self.rounds)
         return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps)
 
-    def run(
-        self, batches: Iterable[pa.RecordBatch], release: Release, label: str = "SelectPartitions"
-    ) -> pa.RecordBatch:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
+        label = self.name if label is None else label
         names = named_in_rounds(one_shard(batches), self.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names})
 
 
 def select_partitions(
     budget: Budget,
+    *,
     strategy: str,
     max_items: int,
     rounds: int = SIPS_ROUNDS,

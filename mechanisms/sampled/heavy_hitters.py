@@ -33,7 +33,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.histogram import (
     MOST_USERS,
     ONE_SAMPLE,
-    SampledHistogram,
+    SampledHistogramMechanism,
     SampleKey,
     mechanism_steps,
     sampled_histogram,
@@ -46,7 +46,7 @@ BOUNDED_USERS, NOISY_USERS = "BoundedUsers", "NoisyUsers"
 
 
 @dataclasses.dataclass(frozen=True)
-class CountedHitters(SampledHistogram):
+class CountedHitters(SampledHistogramMechanism):
     """A sampled histogram of which the items are reported that a share `phi` of all users have, who are counted with noise."""
 
     phi: Fraction
@@ -60,12 +60,12 @@ class CountedHitters(SampledHistogram):
         steps = (*mechanism_steps(self.plan, self.bound), users, report)
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        batches, key = list(batches), SampleKey(self, release, sample).choices
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
         everybody = bounded_batches(map(one_row_per_user, batches), EVERYBODY_STEPS, key, BOUNDED_USERS)
         users = number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
-        return self.reported(super().run(batches, release, sample), users)
+        return self.reported(super().run(batches, release, label), users)
 
     def reported(self, rows: pa.RecordBatch, users: int) -> pa.RecordBatch:
         """The released rows of the items that the share of so many users have, who may be noisy. Post-processing."""
@@ -76,13 +76,14 @@ class CountedHitters(SampledHistogram):
 def heavy_hitters(
     budget: Budget,
     phi: float,
+    *,
     users: int | None = None,
     max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
     users_share: float | None = None,
-) -> SampledHistogram:
+) -> SampledHistogramMechanism:
     """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
     `sampled_histogram` has for the same budget, items, objective and relation.
 
@@ -96,7 +97,9 @@ def heavy_hitters(
             raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        histogram = sampled_histogram(budget, max_items, objective, relation, item_type)
+        histogram = sampled_histogram(
+            budget, max_items=max_items, objective=objective, relation=relation, item_type=item_type
+        )
         least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, int(users)))
         return dataclasses.replace(histogram, name="HeavyHitters", least=least)
     if Relation.parse(relation) is Relation.REPLACE:
@@ -107,7 +110,7 @@ def heavy_hitters(
     own = _checked_share("users_share", USERS_SHARE if users_share is None else users_share)
     counted, rest = budget.split(own.numerator, own.denominator - own.numerator, delta=(0, 1))
     noise = calibrate_public_domain(counted, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
-    made = sampled_histogram(rest, max_items, objective, relation, item_type)
+    made = sampled_histogram(rest, max_items=max_items, objective=objective, relation=relation, item_type=item_type)
     fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     return CountedHitters(**fields | {"name": "HeavyHitters"}, phi=share, users=noise, epsilon=budget.epsilon)
 

@@ -14,8 +14,8 @@ Whatever shows less of a sample than its threshold does, such as heavy hitters a
 the threshold: any number of them is one release, if they read one sample. So a sample's random bits depend on what defines it
 (`sample_subkey`), and on nothing that is done with it.
 
-The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
-the same key, id and name of the sample gives exactly its rows.
+The functions are the steps of the Beam pipeline; `SampledHistogramMechanism.run` runs them in a row without Beam, and a
+pipeline with the same key, id and name of the sample gives exactly its rows.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SampleKey:
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledHistogram:
+class SampledHistogramMechanism:
     """A whole sampled histogram as a value. `least` is the number of sampled users from which on an item is reported: the
     plan's threshold, or more, which is post-processing."""
 
@@ -135,9 +135,9 @@ class SampledHistogram:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
         return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
@@ -158,16 +158,17 @@ class SampledHistogram:
 
 def sampled_histogram(
     budget: Budget,
+    *,
     max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> SampledHistogram:
+) -> SampledHistogramMechanism:
     """The number of users of each item, for items that come from the data, without noise."""
     arrow_type(item_type)
     items = check_bound("max_items", max_items)
     plan = choose(budget, objective, relation, items)
-    return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
+    return SampledHistogramMechanism("SampledHistogram", plan, items, plan.threshold, item_type)
 
 
 def mechanism_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:

@@ -44,7 +44,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 from headcount.mechanisms.sampled.histogram import (
     CHOICES,
     ONE_SAMPLE,
-    SampledHistogram,
+    SampledHistogramMechanism,
     SampleKey,
     mechanism_steps,
     sample_subkey,
@@ -137,6 +137,7 @@ def quantile_search(
     quantile: float,
     lo: int | float,
     hi: int | float,
+    *,
     rounds: int = 10,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> QuantileSearch:
@@ -169,9 +170,9 @@ class Hierarchy:
         _check_compositions(self.plan, "levels", self.levels)
 
     @property
-    def histogram(self) -> SampledHistogram:
+    def histogram(self) -> SampledHistogramMechanism:
         """The histogram of all nodes."""
-        return SampledHistogram(self.name, self.plan, 1, self.plan.threshold, int)
+        return SampledHistogramMechanism(self.name, self.plan, 1, self.plan.threshold, int)
 
     def offset(self, level: int) -> int:
         """The number of the level's first node."""
@@ -182,12 +183,12 @@ class Hierarchy:
         steps = mechanism_steps(self.plan, _bound(), "levels")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> SampledTree:
-        """The released tree."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released nodes, which `tree` reads; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
         chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
-        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch()))
+        return self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch())
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """The subkey of the sample of that name. What is read off the tree is no part of it."""
@@ -220,6 +221,7 @@ def quantile_hierarchy(
     budget: Budget,
     lo: int | float,
     hi: int | float,
+    *,
     levels: int = 10,
     branching: int = 2,
     relation: Relation = Relation.ADD_REMOVE,

@@ -23,7 +23,8 @@ nearest to the unbiased numbers: by a fifth where epsilon is 1 and a user is rep
 variant clips in place of a regression under constraints, which has the same error bound. Sorted counts are brought to the
 nearest by distance, not by its square, which halves the error where many items have the same count.
 
-`AnonymizedHistogram.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives its rows.
+`AnonymizedHistogramMechanism.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives
+its rows.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def run_from_tallies(
 
 
 @dataclasses.dataclass(frozen=True)
-class AnonymizedHistogram:
+class AnonymizedHistogramMechanism:
     """A whole anonymized histogram as a value."""
 
     name: str
@@ -178,12 +179,13 @@ class AnonymizedHistogram:
 
 def anonymized_histogram(
     budget: Budget,
+    *,
     domain_size: int,
     mode: Mode = "l1",
     max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
     estimate: Estimate = "auto",
-) -> AnonymizedHistogram:
+) -> AnonymizedHistogramMechanism:
     """How many items have which count. `domain_size` is public: the number of items that there could be."""
     size = check_cells("domain_size", domain_size, _REASON)
     if mode not in get_args(Mode):
@@ -200,7 +202,7 @@ def anonymized_histogram(
         )
     items = check_bound("max_items", max_items)
     plan = noise_plan(budget, items, relation)
-    return AnonymizedHistogram("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
+    return AnonymizedHistogramMechanism("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
 
 
 def check_estimate(estimate: Estimate) -> Estimate:

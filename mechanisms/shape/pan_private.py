@@ -73,7 +73,7 @@ class PanPrivateState:
 
 
 @dataclasses.dataclass(frozen=True)
-class PanPrivateCounts:
+class PanPrivateMechanism:
     """Pan-private counting as a value: it makes the state, and the shape from it."""
 
     epsilon: float
@@ -131,13 +131,14 @@ class PanPrivateCounts:
 
 def pan_private_counts(
     budget: Budget,
+    *,
     buckets: int,
     protect: Literal["both", "either"] = "both",
     relation: Relation = Relation.ADD_REMOVE,
     mode: BucketMode = "l1",
     hashed: bool = True,
     estimate: Estimate = "auto",
-) -> PanPrivateCounts:
+) -> PanPrivateMechanism:
     """Counters for events of so many buckets, a public number, each event in one of them. Items are `hashed` to buckets, about
     four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
@@ -153,4 +154,4 @@ def pan_private_counts(
         raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}")
     moved = 2 if ranks else 1
     scale = laplace_scale(budget, moved, Bound(l0=moved, l1=moved, linf=1), relation)
-    return PanPrivateCounts(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))
+    return PanPrivateMechanism(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))

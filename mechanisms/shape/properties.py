@@ -25,6 +25,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -50,21 +51,15 @@ _LEAST_SAMPLES = 3
 _STEPS = 16
 
 
-class ShapeSource(Protocol):
+class ShapeSource(Promise, Protocol):
     """A mechanism that releases rows count, items, error, in whichever model: of users' data, of their reports, of counters."""
-
-    def guarantee(self) -> Guarantee:
-        """What is promised."""
 
     def notes(self, shape: Tally) -> tuple[str, ...]:
         """What a released shape tells of public numbers that do not fit the data."""
 
 
-class CentralShape(ShapeSource, FromTallies, Protocol):
+class CentralShape(ShapeSource, FromTallies, Mechanism, Protocol):
     """One that sees users' data itself."""
-
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows of contribution batches."""
 
 
 Source_co = TypeVar("Source_co", bound=ShapeSource, covariant=True)
@@ -79,6 +74,11 @@ class ShapeProperties(Generic[Source_co]):
 
     source: Source_co
     questions: tuple[Question, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the histogram, whose randomness this is."""
+        return self.source.name
 
     def guarantee(self) -> Guarantee:
         """That of the histogram, and which questions are answered from it."""
@@ -243,6 +243,7 @@ class CentralProperty:
     max_items: int
     samples: int | NoisePlan
     tallied = (None,)
+    name = "CentralProperty"
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -280,7 +281,7 @@ class CentralProperty:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row property, value, stddev of contribution batches."""
-        return run_from_tallies(self, batches, release, "CentralProperty" if label is None else label)
+        return run_from_tallies(self, batches, release, self.name if label is None else label)
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released row of the one tally."""
@@ -317,6 +318,7 @@ class CentralProperty:
 def central_property(
     budget: Budget,
     question: Question,
+    *,
     samples: int | None = None,
     max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,

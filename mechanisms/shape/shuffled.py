@@ -172,6 +172,7 @@ class Shuffled:
 
 def shuffled(
     budget: Budget,
+    *,
     users: int,
     buckets: int,
     relation: Relation = Relation.REPLACE,

@@ -122,7 +122,7 @@ def make_transform(
     return ChooseBound(
         options.make_budget(args),
         _for_budget(args),
-        domain,
+        domain=domain,
         method=args.bound_method,
         objective=args.objective or "error",
         noise=args.noise,

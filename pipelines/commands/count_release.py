@@ -74,12 +74,12 @@ def make_transform(
     """The transform that the flags ask for."""
     return PrivateCountRelease(
         options.make_zcdp_or_budget(args),
-        args.relative_error,
-        args.k_bar,
-        args.max_per_item,
-        args.noise_reduction,
-        args.strict_target,
-        args.start_epsilon,
+        relative_error=args.relative_error,
+        k_bar=args.k_bar,
+        max_per_item=args.max_per_item,
+        noise_reduction=args.noise_reduction,
+        strict_target=args.strict_target,
+        start_epsilon=args.start_epsilon,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -88,7 +88,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,
         "max_per_item": args.max_per_item,
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     options.make_zcdp_or_budget(args)
     if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).mechanism))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

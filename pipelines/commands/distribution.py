@@ -93,10 +93,10 @@ def make_transform(
     return LearnDistribution(
         options.make_budget(args),
         read_domain(args.domain, item_type, args.max_item_bytes),
-        args.samples_per_user,
-        args.method,
-        args.users,
-        args.hypothesis,
+        samples_per_user=args.samples_per_user,
+        method=args.method,
+        users=args.users,
+        hypothesis=args.hypothesis,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -104,7 +104,7 @@ def make_transform(
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
-    plan = transform.plan
+    plan = transform.mechanism
     given = isinstance(plan.samples, int)
     parameters = options.shared_parameters(args, item_type) | {
         "symbols": len(plan.symbols),
@@ -206,7 +206,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     check(args)
     if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).mechanism))
         return 0
     ids: list[str] = []
 

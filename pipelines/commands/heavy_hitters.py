@@ -48,9 +48,9 @@ def make_transform(
     return HeavyHitters(
         options.make_budget(args),
         args.phi,
-        args.users,
-        args.max_items,
-        args.objective,
+        users=args.users,
+        max_items=args.max_items,
+        objective=args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sampled.sample_name(args),
         users_share=args.users_share,
@@ -68,11 +68,11 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    note, plan = options.chosen_items(args.max_items), transform.plan.plan
-    if isinstance(transform.plan, CountedHitters):
+    note, plan = options.chosen_items(args.max_items), transform.mechanism.plan
+    if isinstance(transform.mechanism, CountedHitters):
         return (
-            f"{note}\nusers are counted with noise of standard deviation {transform.plan.users.stddev:,.4g}; items of fewer "
-            f"than {plan.w95:,} users may stay hidden, whatever their share"
+            f"{note}\nusers are counted with noise of standard deviation {transform.mechanism.users.stddev:,.4g}; items of "
+            f"fewer than {plan.w95:,} users may stay hidden, whatever their share"
         )
     wanted = args.phi * args.users
     if wanted >= plan.w95:
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
         raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
     if args.explain:
         transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(sampled.explain(transform.plan, options.make_budget(args), make_note(args, transform)))
+        print(sampled.explain(transform.mechanism, options.make_budget(args), make_note(args, transform)))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

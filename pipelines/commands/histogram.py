@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Command
@@ -14,7 +14,7 @@ from headcount.pipelines.commands.bound_options import add_choice, bound_or_auto
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.run import Plan, run_job
 from headcount.pipelines.sources.domain import read_domain
-from headcount.transforms.histogram import BoundedHistogram, UnboundedHistogram
+from headcount.transforms.histogram import Histogram
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,33 +61,31 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> UnboundedHistogram | BoundedHistogram:
+def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
     """The transform that the flags ask for."""
-    common = {
-        "bound": args.bound,
-        "max_per_item": args.max_per_item,
-        "noise": args.noise,
+    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    return Histogram(
+        options.make_budget(args),
+        domain=domain,
+        bound=args.bound,
+        max_per_item=args.max_per_item,
+        noise=args.noise,
+        objective=args.objective or "error",
+        bound_method=args.bound_method,
+        bound_share=args.bound_share,
         **options.how_to_run(args, release, item_type, shards),
-        "bound_method": args.bound_method,
-        "bound_share": args.bound_share,
-    }
-    budget = options.make_budget(args)
-    if args.domain is None:
-        return UnboundedHistogram(budget, objective=args.objective or "error", **common)
-    items = read_domain(args.domain, item_type, args.max_item_bytes)
-    return BoundedHistogram(budget, items, **common)
+    )
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
-    chosen = not isinstance(transform.plan, NoisePlan)
+    made = transform.mechanism
+    chosen = not isinstance(made, HistogramMechanism)
     parameters = options.shared_parameters(args, item_type) | {
         "bound": args.bound,
         "max_per_item": args.max_per_item,
-        "noise": transform.plan.kind if isinstance(transform.plan, NoisePlan) else args.noise,
+        "noise": made.plan.kind if isinstance(made, HistogramMechanism) else args.noise,
         "objective": (args.objective or "error") if chosen and args.domain is None else None,
         "bound_method": args.bound_method if chosen else None,
         "bound_share": args.bound_share,
@@ -101,7 +99,9 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     check(args)
     if args.explain:
         transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(report.explain(transform.guarantee(), transform.plan))
+        made = transform.mechanism
+        plan = made.plan if isinstance(made, HistogramMechanism) else made.auto
+        print(report.explain(transform.guarantee(), plan))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

@@ -67,8 +67,8 @@ def make_transform(
     """The transform that the flags ask for."""
     return SelectPartitions(
         options.make_budget(args),
-        args.strategy,
-        args.max_items,
+        strategy=args.strategy,
+        max_items=args.max_items,
         rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
         **options.how_to_run(args, release, item_type, shards),
     )
@@ -77,7 +77,7 @@ def make_transform(
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
-    chosen = not isinstance(transform.selection, Selection)
+    chosen = not isinstance(transform.mechanism, Selection)
     parameters = options.shared_parameters(args, item_type) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
@@ -89,7 +89,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 def explain(transform: SelectPartitions) -> str:
     """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
-    selection, lines = transform.selection, [transform.guarantee().words()]
+    selection, lines = transform.mechanism, [transform.guarantee().words()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:

@@ -55,11 +55,11 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     """The transform that the flags ask for."""
     return Plume(
         options.make_zcdp_or_budget(args),
-        args.max_items,
-        args.max_counted_items,
-        args.alpha,
-        args.selection,
-        args.relative_error,
+        max_items=args.max_items,
+        max_counted_items=args.max_counted_items,
+        alpha=args.alpha,
+        selection=args.selection,
+        relative_error=args.relative_error,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -68,14 +68,14 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
         "relative_error": args.relative_error,
     }
-    chosen = transform.plan.choice is not None
+    chosen = transform.mechanism.choice is not None
     return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     options.make_zcdp_or_budget(args)
     if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).mechanism))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

@@ -20,7 +20,7 @@ from headcount.pipelines.command import Command
 from headcount.pipelines.commands import sampled
 from headcount.pipelines.jobs.run import Plan, run_job
 from headcount.pipelines.sources.columns import ValueColumn
-from headcount.transforms.sampled import Quantile, Quantiles
+from headcount.transforms.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
 _OF_ONE_METHOD = {
@@ -138,21 +138,21 @@ def check(args: argparse.Namespace) -> None:
 def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantile | Quantiles:
     """The transform that the flags ask for."""
     how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    how["partitions"] = args.output_files
+    how["output_files"] = args.output_files
     how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
     budget = options.make_budget(args)
     if args.method == "search":
         (quantile,) = args.quantile
         return Quantile(budget, quantile, args.lo, args.hi, **how)
     name = sampled.sample_name(args)
-    return Quantiles(budget, args.quantile or [], args.lo, args.hi, args.range or [], sample=name, **how)
+    return Quantiles(budget, args.quantile or [], args.lo, args.hi, ranges=args.range or [], sample=name, **how)
 
 
 def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, shards)
     asked = "quantiles" if args.quantile else "ranges"
-    plan = transform.plan
+    plan = transform.mechanism
     if isinstance(plan, QuantileSearch):
         size = {"rounds": plan.rounds}
     else:
@@ -174,12 +174,12 @@ def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
 
 def explain(transform: Quantile | Quantiles, budget: Budget) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, leaves = transform.plan.plan, transform.plan.leaves
+    plan, leaves = transform.mechanism.plan, transform.mechanism.leaves
     found = f"{plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
     of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
-    if isinstance(transform.plan, QuantileSearch):
+    if isinstance(transform.mechanism, QuantileSearch):
         lines = [
-            f"halved {transform.plan.rounds} times, down to one of {leaves.count:,} equal parts",
+            f"halved {transform.mechanism.rounds} times, down to one of {leaves.count:,} equal parts",
             f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
             f" a half of {found}",
             f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
@@ -188,7 +188,7 @@ def explain(transform: Quantile | Quantiles, budget: Budget) -> str:
     else:
         noisy = laplace_w50(budget, plan.relation, plan.compositions)
         lines = [
-            f"{leaves.count:,} equal parts, on {transform.plan.levels} levels",
+            f"{leaves.count:,} equal parts, on {transform.mechanism.levels} levels",
             f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
@@ -206,7 +206,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
         print(explain(transform, options.make_budget(args)))
         return 0
     if args.item is not None:
-        args.item = ValueColumn(args.item, transform.axis, transform.plan.leaves, args.drop_null)
+        args.item = ValueColumn(args.item, transform.axis, transform.mechanism.leaves, args.drop_null)
     args.item_type = "int"  # of leaves
     return run_job(args, beam_flags, COMMAND.name, lambda release, _, shards: make_plan(args, release, shards))
 

@@ -10,7 +10,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.histogram import SampledHistogram as SampledHistogramPlan
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Command
@@ -67,8 +67,8 @@ def make_transform(
     """The transform that the flags ask for."""
     return SampledHistogram(
         options.make_budget(args),
-        args.max_items,
-        args.objective,
+        max_items=args.max_items,
+        objective=args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sample_name(args),
     )
@@ -76,7 +76,7 @@ def make_transform(
 
 def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
     """The public parameters of a sample by item."""
-    plan = transform.plan.plan
+    plan = transform.mechanism.plan
     return {
         "max_items": args.max_items,
         "objective": args.objective,
@@ -93,7 +93,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
 
 
-def explain(made: SampledHistogramPlan, budget: Budget, note: str | None = None) -> str:
+def explain(made: SampledHistogramMechanism, budget: Budget, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
     plan, items = made.plan, made.max_items
     noisy = laplace_w50(budget, plan.relation, items)
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     check(args)
     if args.explain:
         transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(explain(transform.plan, options.make_budget(args)))
+        print(explain(transform.mechanism, options.make_budget(args)))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
+from headcount.mechanisms.count_release.top_items import TopItemsMechanism
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
@@ -42,7 +42,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     return TopItems(
         options.make_budget(args),
         args.k,
-        args.k_bar,
+        k_bar=args.k_bar,
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -54,7 +54,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform, transform.guarantee(), parameters, files="top")
 
 
-def explain(plan: TopItemsPlan) -> str:
+def explain(plan: TopItemsMechanism) -> str:
     """The promise and what it buys, in words, before anything is read."""
     lines = [
         plan.guarantee().words(),
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     check(args)
     if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).mechanism))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

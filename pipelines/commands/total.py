@@ -87,7 +87,7 @@ def make_transform(
     return DebiasedCount(
         options.make_budget(args),
         read_items(args.of, item_type, args.max_item_bytes),
-        args.max_per_item,
+        max_per_item=args.max_per_item,
         users=args.users,
         users_share=args.users_share,
         max_items=args.max_items,
@@ -120,13 +120,13 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     """What the command does to the events, and the public parameters of it."""
     transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "items": len(transform.plan.items),
+        "items": len(transform.mechanism.items),
         "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
-        "max_items": transform.plan.max_items,
-        "largest_mean": transform.plan.largest_mean,
-        "noise": transform.plan.noise.kind,
+        "max_items": transform.mechanism.max_items,
+        "largest_mean": transform.mechanism.largest_mean,
+        "noise": transform.mechanism.noise.kind,
     }
     return Plan(transform, transform.guarantee(), parameters)
 
@@ -156,7 +156,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Run the command, or only explain what it would promise."""
     check(args)
     if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
+        print(explain(make_transform(args, None, options.item_type(args) or str, None).mechanism))
         return 0
     return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
 

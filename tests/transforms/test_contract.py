@@ -26,7 +26,6 @@ from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuest
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
-    BoundedHistogram,
     Budget,
     ChooseBound,
     ClipNorm,
@@ -34,6 +33,7 @@ from headcount.transforms import (
     DebiasedCount,
     Entropy,
     HeavyHitters,
+    Histogram,
     LearnDistribution,
     LimitItems,
     LimitPerItem,
@@ -51,7 +51,6 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
-    UnboundedHistogram,
     Zcdp,
 )
 
@@ -59,7 +58,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
-WIRING = {"release", "shards", "partitions", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
+WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
 WIRING |= {"quantiles", "ranges", "sample"}
 
 
@@ -97,7 +96,7 @@ class Line(NamedTuple):
 
 KEY = {"release": "id-1"}  # stands for a release: the key file is made later
 OTHER = {"release": "id-2", "shards": 5}
-ROWS = OTHER | {"partitions": 3, "relation": "replace", "budget": LESS}
+ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
@@ -116,10 +115,10 @@ TABLE = [
     Line(LimitPerItem, "_steps", KEY | {"count": 3}, OTHER | {"count": 4}),
     Line(NoisyCounts, "_histogram", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
-    Line(UnboundedHistogram, "_histogram", KEY | {"budget": BUDGET},
+    Line(Histogram, "_histogram", KEY | {"budget": BUDGET},
          COUNTS | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
                    "bound_share": 0.3}),
-    Line(BoundedHistogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
+    Line(Histogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
          OF_DOMAIN | {"bound": 3, "noise": "gaussian", "bound_method": "quantile-rank", "bound_share": 0.3, "max_per_item": 2}),
     Line(ChooseBound, "_choice", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
          OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
@@ -158,12 +157,12 @@ TABLE = [
          (({"samples_per_user": 3}, {"users": 1000}),)),
     Line(ShuffledReports, "plan", {"budget": BUDGET, "users": 1000, "buckets": 100},
          {"budget": LESS, "users": 2000, "buckets": 200, "salt": "salt", "relation": Refused("add-remove"), "shards": 50,
-          "partitions": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
+          "output_files": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
     Line(PanPrivateCounts, "plan", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
          {"budget": Budget(0.5), "buckets": 200, "state": "c", "batch": "d", "salt": "salt", "protect": "either",
           "relation": "replace", "mode": "l2", "estimate": "algorithm-1"}),
     Line(PropertiesOfShape, "_questions", {"questions": [EntropyQuestion()]},
-         {"questions": [DistinctQuestion()], "partitions": 3}),
+         {"questions": [DistinctQuestion()], "output_files": 3}),
 ]  # fmt: skip
 
 LINES = {line.transform.__name__: line for line in TABLE}
@@ -254,7 +253,7 @@ def test_every_parameter_is_handed_on(name, made):
     assert [parameter for parameter in wired if not contract.steps_have(parameter)] == []
 
 
-class ForgetsItsRelation(UnboundedHistogram):
+class ForgetsItsRelation(Histogram):
     def __init__(self, budget, relation="add-remove", **more):
         super().__init__(budget, **more)
 
@@ -270,10 +269,10 @@ class ForgetsItsShards(RandClip):
         return super().expand(rows)
 
 
-class ForgetsItsPartitions(TopItems):
-    def __init__(self, *positional, partitions=None, **more):
+class ForgetsItsFiles(TopItems):
+    def __init__(self, *positional, output_files=None, **more):
         super().__init__(*positional, **more)
-        self.said = partitions  # held, and given to no step
+        self.said = output_files  # held, and given to no step
 
 
 class ForgetsItsMechanism(SampledHistogram):
@@ -287,7 +286,7 @@ class ForgetsItsMechanism(SampledHistogram):
         (ForgetsItsRelation, "relation"),
         (ForgetsItsKappa, "kappa"),
         (ForgetsItsShards, "shards"),
-        (ForgetsItsPartitions, "partitions"),
+        (ForgetsItsFiles, "output_files"),
         (ForgetsItsMechanism, "budget"),
     ],
 )

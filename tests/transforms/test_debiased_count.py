@@ -60,7 +60,7 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     table, release = _table(), make_release()
     expected = debiased_count(budget, **given).run([_batch(table)], release, "Mine").to_pylist()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
-    make = lambda shards: DebiasedCount(budget, **given, release=release, shards=shards, partitions=1)  # noqa: E731
+    make = lambda shards: DebiasedCount(budget, **given, release=release, shards=shards, output_files=1)  # noqa: E731
     for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
         ((_, counts),) = _run(collect, shuffled, make(shards), size, *options)
         assert counts.to_pylist() == expected
@@ -73,7 +73,7 @@ def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
     def totals(
         release=None, label: str = "Mine", users: int = 1500, epsilon: float = 50, table: pa.Table = table
     ) -> list:
-        plan = debiased_count(Budget(epsilon), items, 3, users=users, largest_mean=1e9)
+        plan = debiased_count(Budget(epsilon), items, max_per_item=3, users=users, largest_mean=1e9)
         return plan.run([_batch(table)], release or make_release(), label).column("count").to_pylist()
 
     base = totals()
@@ -103,7 +103,7 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(900)])
-        counts = DebiasedCount(Budget(20), ["i0", "i1"], max_per_item=1, release=release, partitions=5)
+        counts = DebiasedCount(Budget(20), ["i0", "i1"], max_per_item=1, release=release, output_files=5)
         return rows | RandClip(3, release=release) | counts
 
     found = dict(collect(build))
@@ -123,12 +123,12 @@ def test_the_key_is_nowhere_in_the_graph(make_release):
 
 def test_the_guarantee_and_what_is_refused():
     transform = DebiasedCount(Budget(1, 1e-6), ["a", "b"], max_per_item=3, users=10, relation="replace")
-    assert transform.guarantee() == transform.plan.guarantee()
+    assert transform.guarantee() == transform.mechanism.guarantee()
     assert transform.guarantee().relation is Relation.REPLACE
     with pytest.raises(ParameterError, match="give users"):
         DebiasedCount(Budget(1), "a", max_per_item=3, relation="replace")
-    with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        DebiasedCount(Budget(1), "a", max_per_item=3, partitions=0)
+    with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
+        DebiasedCount(Budget(1), "a", max_per_item=3, output_files=0)
     with pytest.raises(ParameterError, match="shards must be"):
         DebiasedCount(Budget(1), "a", max_per_item=3, shards=0)
     with pytest.raises(ParameterError, match="--key-env or --key-file"):

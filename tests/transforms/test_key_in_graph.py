@@ -6,13 +6,12 @@ import apache_beam as beam
 import pytest
 
 from headcount.transforms import (
-    BoundedHistogram,
     Budget,
     ChooseBound,
+    Histogram,
     LimitItems,
     LimitPerItem,
     RandClip,
-    UnboundedHistogram,
 )
 from tests.key_search import Careless, found_in_graph
 
@@ -22,9 +21,9 @@ def graph(make_release) -> tuple[beam.Pipeline, bytes]:
     release = make_release("graph", key=0xAB)
     pipeline = beam.Pipeline(runner="FnApiRunner")
     rows = pipeline | beam.Create([("u", "i")])
-    rows | "U" >> UnboundedHistogram(Budget(1, 1e-6), bound=3, release=release)
-    rows | "B" >> BoundedHistogram(Budget(1), ["i"], bound=3, release=release)
-    rows | "A" >> UnboundedHistogram(Budget(1, 1e-6), release=release)
+    rows | "U" >> Histogram(Budget(1, 1e-6), bound=3, release=release)
+    rows | "B" >> Histogram(Budget(1), domain=["i"], bound=3, release=release)
+    rows | "A" >> Histogram(Budget(1, 1e-6), release=release)
     rows | "C" >> ChooseBound(Budget(0.1), Budget(0.9, 1e-6), release=release)
     rows | "R" >> RandClip(3, release=release) | LimitItems(2, release=release) | LimitPerItem(1)
     return pipeline, release.key_source.fetch()

@@ -17,6 +17,7 @@ from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import AutoRelease, Decided
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import one_beyond_barrier
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.user_shards import item_shards
 
@@ -50,7 +51,7 @@ def choose(
             | "GroupByItemShard" >> beam.GroupByKey()
             | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(tuple[int, bytes])
         )
-    chosen = (
+    decided = (
         tables
         | "AllTables" >> beam.Flatten()
         | "GatherTables" >> beam.GroupByKey()
@@ -58,11 +59,9 @@ def choose(
         >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
             beam.typehints.Tuple[int, result]
         )
-        # The barrier: bounding, noise and report all hang on the far side of this GroupByKey, so that a repeated
-        # decision can reach no two of them differently.
-        | "Barrier" >> beam.GroupByKey()
-        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(result)
     )
+    # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
+    chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
     return Chosen(chosen, tabled.shards)
 
 

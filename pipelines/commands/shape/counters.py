@@ -89,7 +89,7 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
                 raise ParameterError(f"--{flag} is for --batch: leave it out")
     if args.start:
         counts.start()
-        print(f"made {args.state}: {counts.plan.cells:,} counters; a copy of it that is kept is a view of them")
+        print(f"made {args.state}: {counts.mechanism.cells:,} counters; a copy of it that is kept is a view of them")
     elif args.batch is not None:
         options.require(args, "--input", "--item")
         added = counts.add(events(args))

@@ -103,7 +103,7 @@ def write(path: str, bucket: np.ndarray, sign: np.ndarray) -> None:
 def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     """Write the messages, or only explain what they promise."""
     options.require(args, "--epsilon", "--users", "--buckets")
-    plan = models.make_reports(args).plan
+    plan = models.make_reports(args).mechanism
     if args.explain:
         each = plan.cells / plan.users * plan.messages_per_bucket
         print(plan.guarantee().words(), "", f"a user sends some {each:,.0f} messages of noise", sep="\n")

@@ -30,7 +30,8 @@ from headcount.pipelines.commands.shape.models import Counters, Messages, OfCoun
 from headcount.pipelines.jobs.run import Plan, Source, run_job
 from headcount.pipelines.sinks import output
 from headcount.pipelines.storage import bigquery, stores
-from headcount.transforms.shape import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shape import AnonymizedHistogram
+from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
 from headcount.transforms.shuffled import ShuffledReports
 
 _Transform = AnonymizedHistogram | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
@@ -180,15 +181,15 @@ def make_transform(args: argparse.Namespace, release: Release | None, shards: in
         return _make_property(args, release, shards)
     transform = AnonymizedHistogram(
         options.make_budget(args),
-        args.domain_size,
-        args.buckets,
-        args.mode,
-        args.max_items,
-        args.relation,
-        release,
-        shards,
-        args.output_files,
-        args.estimate,
+        domain_size=args.domain_size,
+        buckets=args.buckets,
+        mode=args.mode,
+        max_items=args.max_items,
+        relation=args.relation,
+        release=release,
+        shards=shards,
+        output_files=args.output_files,
+        estimate=args.estimate,
     )
     return transform.with_answers(*questions)
 
@@ -199,13 +200,13 @@ def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
 
 def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
     shared: dict[str, Any] = {"samples": args.samples, "max_items": args.max_items, "relation": args.relation}
-    shared |= {"release": release, "shards": shards, "partitions": args.output_files}
+    shared |= {"release": release, "shards": shards, "output_files": args.output_files}
     budget = options.make_budget(args)
     if args.property == "entropy":
         return Entropy(budget, **shared)
     if args.property == "support-size":
-        return SupportSize(budget, args.most, **shared)
-    return SupportCoverage(budget, args.coverage, **shared)
+        return SupportSize(budget, most=args.most, **shared)
+    return SupportCoverage(budget, target=args.coverage, **shared)
 
 
 def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
@@ -233,7 +234,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 
 def _mode(transform: AnonymizedHistogram) -> str:
-    plan = transform.plan
+    plan = transform.mechanism
     return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
 
 
@@ -241,21 +242,22 @@ def explain(transform: _Transform) -> str:
     """The promise and what it costs, in words, before anything is read."""
     lines = [transform.guarantee().words(), ""]
     if isinstance(transform, ShuffledReports):
-        known = _distinct_stddev(float(transform.plan.p), transform.plan.buckets)
+        made = transform.mechanism
+        known = _distinct_stddev(float(made.p), made.buckets)
         lines.append(
-            f"every one of {transform.plan.cells:,} buckets gets some {transform.plan.messages_per_bucket:,.0f} messages of "
+            f"every one of {made.cells:,} buckets gets some {made.messages_per_bucket:,.0f} messages of "
             f"noise; the number of distinct items is known to within some {known:,.0f}"
         )
         return "\n".join([*lines, _NOTES["shuffle"], "no item is named"])
     if isinstance(transform, OfCounters):
         lines.append(
-            f"every one of {transform.plan.cells:,} counters has noise of scale {float(transform.plan.scale):,.4g}"
+            f"every one of {transform.mechanism.cells:,} counters has noise of scale {float(transform.mechanism.scale):,.4g}"
         )
         return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
     if not isinstance(transform, AnonymizedHistogram):
-        items = transform.plan.max_items if isinstance(transform.plan, CentralProperty) else 1
+        items = transform.mechanism.max_items if isinstance(transform.mechanism, CentralProperty) else 1
         return "\n".join([*lines, options.chosen_items(items), "no item is named"])
-    plan, mode = transform.plan, _mode(transform)
+    plan, mode = transform.mechanism, _mode(transform)
     if mode == "central":
         lines.append(
             f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
@@ -268,7 +270,7 @@ def explain(transform: _Transform) -> str:
             f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
-    return "\n".join([*lines, options.chosen_items(transform.plan.max_items), "no item is named"])
+    return "\n".join([*lines, options.chosen_items(transform.mechanism.max_items), "no item is named"])
 
 
 def _distinct_stddev(p: float, cells: int) -> float:

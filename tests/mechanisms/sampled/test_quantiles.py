@@ -96,7 +96,7 @@ class TestHierarchy:
         leaves = branching**levels
         tree = Hierarchy(ALL, Leaves(0, 1, leaves), branching, levels)
         leaf = tree.leaves.index(np.random.default_rng(0).beta(2, 5, 3000))
-        shown = tree.run([leaf_rows(leaf)], make_release())
+        shown = tree.tree(tree.run([leaf_rows(leaf)], make_release()))
         count = np.bincount(leaf, minlength=leaves)
         for level in range(levels, 0, -1):
             assert shown.sampled[level - 1].tolist() == count.tolist()
@@ -118,7 +118,7 @@ class TestHierarchy:
         rng, n = np.random.default_rng(0), 1_000_000
         x = np.sort(rng.beta(2, 5, n))
         hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
-        tree = hierarchy.run([leaf_rows(hierarchy.leaves.index(x))], make_release())
+        tree = hierarchy.tree(hierarchy.run([leaf_rows(hierarchy.leaves.index(x))], make_release()))
         wanted = [Fraction(k, 20) for k in range(1, 20)]
         rows = tree.quantiles(wanted)
         error = np.searchsorted(x, values(rows, "value")) / n - np.array(wanted, dtype=float)
@@ -137,7 +137,7 @@ class TestHierarchy:
         and 18.0 is one."""
         age = np.arange(12_000) % 120
         tree = Hierarchy(ALL, Leaves(0, 120, 1024), 2, 10)
-        shown = tree.run([leaf_rows(tree.leaves.index(age))], make_release())
+        shown = tree.tree(tree.run([leaf_rows(tree.leaves.index(age))], make_release()))
         counts = values(
             shown.range_counts([(18, 25), (0, 18), (119, 120), (18, 19), (18.0, 25.0), (18.01, 25)]), "count"
         )
@@ -163,7 +163,7 @@ class TestHierarchy:
     def test_nothing_shown_is_told_as_such(self, make_release):
         hierarchy = Hierarchy(choose(BUDGET), Leaves(0, 1, 2), 2, 1)
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
-            tree = hierarchy.run(batches, make_release())
+            tree = hierarchy.tree(hierarchy.run(batches, make_release()))
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
             assert tree.range_counts([(0, 1)]).to_pylist() == [{"low": 0.0, "high": 1.0, "count": 0.0, "stddev": 0.0}]
             assert tree.quantiles([]).num_rows == 0 and tree.range_counts([]).num_rows == 0
@@ -235,10 +235,10 @@ class TestSearch:
 @pytest.mark.parametrize("relation", list(Relation))
 def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation):
     for made, compositions in (
-        (quantile_hierarchy(BUDGET, 0, 1, 4, relation=relation), 4),
-        (quantile_search(BUDGET, 0.5, 0, 1, 6, relation=relation), 6),
-        (heavy_hitters(BUDGET, 0.1, 1000, 3, relation=relation), 3),
-        (sampled_histogram(BUDGET, 2, relation=relation), 2),
+        (quantile_hierarchy(BUDGET, 0, 1, levels=4, relation=relation), 4),
+        (quantile_search(BUDGET, 0.5, 0, 1, rounds=6, relation=relation), 6),
+        (heavy_hitters(BUDGET, 0.1, users=1000, max_items=3, relation=relation), 3),
+        (sampled_histogram(BUDGET, max_items=2, relation=relation), 2),
     ):
         assert (made.plan.relation, made.plan.compositions) == (relation, compositions)
         assert made.guarantee().relation is relation

@@ -191,7 +191,8 @@ def test_explain_gives_the_shares_and_both_ends(capsys):
     ):
         assert words in said
     assert (
-        main(["choose-bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"]) == 0
+        main(["choose-bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"])
+        == 0
     )
     assert "(epsilon = 0.1, delta = 0)" in capsys.readouterr().out
 

@@ -27,13 +27,13 @@ UNIT = 1 << 20  # of a weight
 
 def quantile(name, relation=Relation.ADD_REMOVE, items=20):
     """The choice of an automatic histogram, by a tenth of epsilon = 1."""
-    return auto_bounded_histogram(Budget(1), range(items), name, relation=relation, item_type=int).auto.choice
+    return auto_bounded_histogram(Budget(1), range(items), method=name, relation=relation, item_type=int).auto.choice
 
 
 def tail(name, relation=Relation.ADD_REMOVE, items=20, sparsity=9):
     """The same with Gaussian noise, for users of a sparsity that is the square of a whole number."""
     budget = Budget(1, 1e-2 if name == "dp-gd" else 1e-6)
-    made = auto_bounded_histogram(budget, range(items), name, noise="gaussian", relation=relation, item_type=int)
+    made = auto_bounded_histogram(budget, range(items), method=name, noise="gaussian", relation=relation, item_type=int)
     return dataclasses.replace(made.auto.choice, sparsity=sparsity, users=1000)
 
 

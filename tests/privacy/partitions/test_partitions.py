@@ -349,7 +349,9 @@ def test_one_user_with_very_many_items_names_none_of_them(make_release):
     users = [f"u{u}" for u in range(3000) for _ in range(200)]
     batch = contribution_batch(pa.array(users), pa.array([f"i{k}" for k in range(len(users))]))
     for strategy, rounds in (("sips", 3), ("truncated-geometric", 3)):
-        names = select_partitions(Budget(1, 1e-3), strategy, 10, rounds).run([batch], make_release(), strategy)
+        names = select_partitions(Budget(1, 1e-3), strategy=strategy, max_items=10, rounds=rounds).run(
+            [batch], make_release(), strategy
+        )
         shown = {int(name[1:]) // 200 for name in names.column("item").to_pylist()}
         assert not _above(len(shown), 3000, 1e-3)
 

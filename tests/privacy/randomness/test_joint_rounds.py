@@ -120,7 +120,9 @@ def test_rounds_of_a_count_release_draw_independently_and_lanes_without_the_roun
 
 def increments(monkeypatch: pytest.MonkeyPatch, runs: int = 7) -> np.ndarray:
     """The noise of each measurement (a column) of each item (a row), in its own standard deviations."""
-    plan = count_release(Zcdp(40, 1e-6), 1e-4, k_bar=100, noise_reduction=True, item_type=int, start_epsilon=0.2)
+    plan = count_release(
+        Zcdp(40, 1e-6), relative_error=1e-4, k_bar=100, noise_reduction=True, item_type=int, start_epsilon=0.2
+    )
     drawn: list[np.ndarray] = []
     gaussian = count_rounds.discrete_gaussian
 
@@ -197,7 +199,7 @@ def test_rounds_of_a_search_sample_independently_and_reused_bits_are_caught(monk
 def descents(monkeypatch: pytest.MonkeyPatch, runs: int = 100) -> np.ndarray:
     """The noise of the sixteen steps (columns) of a descent, for so many keys."""
     choice = auto_bounded_histogram(
-        Budget(1, 1e-3), ["a"], "dp-gd", noise="gaussian", relation=Relation.REPLACE
+        Budget(1, 1e-3), ["a"], method="dp-gd", noise="gaussian", relation=Relation.REPLACE
     ).auto.choice
     drawn: list[np.ndarray] = []
     gaussian = l2_tail.discrete_gaussian
