@@ -152,7 +152,7 @@ class LearnDistribution(PrivateTransform):
             .with_outputs("parts", main="tables")
         )
         evidence = beam.pvalue.AsList(merged.parts), beam.pvalue.AsList(counted.origins)
-        # The barriers: all that reads what was drawn hangs on the far side of these GroupByKeys, so that a repeated step can
+        # The barriers: all that reads what was drawn stands on the far side of these GroupByKeys, so that a repeated step can
         # reach no consumer twice. Nothing may be taken from before them.
         drawn = (
             merged.tables
