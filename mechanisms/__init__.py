@@ -2,8 +2,8 @@
 
 A factory takes a budget and gives a mechanism: `guarantee()` says what it promises, `run(batches, release)` gives the rows.
 
-    counted = private_histogram(Budget(epsilon=1, delta=1e-8), bound=10)
-    counts = counted.run([contribution_batch(users, items)], Release(ephemeral_key()))
+    histogram = private_histogram(Budget(epsilon=1, delta=1e-8), bound=10)
+    counts = histogram.run([contribution_batch(users, items)], Release(ephemeral_key()))
 
 The names of `__all__` are public; each is imported when it is first asked for, so that `Budget` costs no NumPy. Everything
 deeper is private, and may move any day.
@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.errors import ParameterError as ParameterError
     from headcount.mechanisms.histogram.auto import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
+    from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
     from headcount.mechanisms.randomness.keys import KeyEnvironment as KeyEnvironment
@@ -86,6 +87,7 @@ _ROOMS = {
     "errors": "HeadcountError InputError ParameterError",
     "histogram.auto": "private_histogram",
     "histogram.debiased": "debiased_count",
+    "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",
     "randomness.keys": "KeyEnvironment KeyFile KeySecret Release ephemeral_key write_key_file",
@@ -103,7 +105,7 @@ _ROOMS = {
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
-# Names that are another one at home: here, `count_release` and `histogram` are the families' own packages.
+# Names that are another one at home: here, that would be the family's own package.
 _AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
 
 __all__ = sorted(_HOMES)

@@ -30,8 +30,8 @@ from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sources import events
 from headcount.pipelines.storage import bigquery
-from headcount.transforms.core import release as runners
 from headcount.transforms.core.contributions import Contributions
+from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
 from headcount.transforms.core.result import CountsAndDecision
 
 _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
@@ -166,8 +166,8 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
     given = PipelineOptions(list(flags))
     FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
     standard = given.view_as(StandardOptions)
-    if runners.is_pinned(standard.runner):
-        standard.runner = runners.LOCAL_RUNNER
+    if is_pinned(standard.runner):
+        standard.runner = LOCAL_RUNNER
         return given, None
     _check_runner(standard.runner)
     return given, standard.runner
