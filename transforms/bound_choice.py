@@ -57,7 +57,7 @@ class ChooseBound(beam.PTransform):
         self._relation = Relation.parse(relation)
         self._domain = None if domain is None else public_domain(domain, item_type)
         self._release, self._shards = release, check_shards(shards)
-        self._choice: Choice
+        self._choice: Choice[ChosenBound]
         if self._domain is None:
             self._choice = choose_unknown_domain(
                 budget, release_budget, self._relation, method, objective, noise, max_per_item, kappa
