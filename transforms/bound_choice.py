@@ -70,7 +70,7 @@ class ChooseBound(PrivateTransform):
     ) -> None:
         self._domain = None if domain is None else public_domain(domain, item_type)
         relation = Relation.parse(relation)
-        choice: Choice
+        choice: Choice[ChosenBound]
         if self._domain is None:
             choice = choose_unknown_domain(
                 budget, release_budget, relation, method, objective, noise, max_per_item, kappa

@@ -22,7 +22,7 @@ from headcount.mechanisms.bound_choice.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.norm_bins import GRID, grid_to
-from headcount.mechanisms.choice.protocol import Choice
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound
 from headcount.mechanisms.errors import ParameterError
 
 UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
@@ -54,7 +54,7 @@ def choose_unknown_domain(
     noise: str = "auto",
     max_per_item: int | None = None,
     kappa: float = 2,
-) -> Choice:
+) -> Choice[ChosenBound]:
     """The choice for a histogram whose items come from the data: "joint" (the default), or Algorithm 4 by "em" or "gem"."""
     _check_budgets(budget, release_budget)
     if not 0 < release_budget.delta < 0.5:
@@ -89,7 +89,7 @@ def choose_public_domain(
     sparsity: int | None = None,
     users: int = 100_000,
     max_per_item: int | None = None,
-) -> Choice:
+) -> Choice[ChosenBound]:
     """The choice for a histogram over `domain_size` public items; "auto" takes the method that public numbers favour.
 
     With `max_per_item` it is made on counts that are cut to so much, as those of the release then must be; their norm is

@@ -58,7 +58,7 @@ class AutoRelease:
     """A choice, and the release that follows it: both under one relation, and together for no more than the budget."""
 
     budget: Budget
-    choice: Choice
+    choice: Choice[ChosenBound]
     release_budget: Budget
     relation: Relation
     public: bool

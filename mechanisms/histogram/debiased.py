@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NOISES, NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -68,6 +68,10 @@ class CountPlan:
     epsilon: float
     relation: Relation
     name = "DebiasedCount"
+
+    def __post_init__(self) -> None:
+        counted = [self.users.epsilon] if isinstance(self.users, NoisePlan) else []
+        check_parts(Budget(self.epsilon), *map(Budget, [self.noise.epsilon, *counted]))
 
     @property
     def steps(self) -> tuple[Step, ...]:

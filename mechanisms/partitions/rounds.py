@@ -80,7 +80,7 @@ def round_steps(max_items: int, weights: Weights) -> tuple[Step, ...]:
     return kept if weights == "count" else (*kept, WeighStep(weights))
 
 
-def bound_of(max_items: int, weights: Weights) -> Bound:
+def weighted_bound(max_items: int, weights: Weights) -> Bound:
     """What one user adds to a round at most."""
     return promise_of(round_steps(max_items, weights), Bound(), "")
 
@@ -99,7 +99,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
         raise ParameterError(f"rounds = {rounds!r} is for the strategy sips, got {strategy!r}: leave one out")
     make = {
         "laplace": lambda: _laplace(budget, items, relation),
-        "gaussian": lambda: calibrate_unknown_domain(budget, bound_of(items, weights), relation, "gaussian"),
+        "gaussian": lambda: calibrate_unknown_domain(budget, weighted_bound(items, weights), relation, "gaussian"),
         "truncated-geometric": lambda: _truncated_geometric(budget, items, relation),
         "weighted-gaussian": lambda: _weighted_gaussian(budget, items, relation),
         "weighted-laplace": lambda: _weighted_laplace(budget, items, relation),
@@ -110,7 +110,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
 def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise and threshold of the histogram of an unknown domain, on a grid so fine that the threshold need not be a whole
     number: as only names are released, nothing has to be."""
-    bound = bound_of(items, "count")
+    bound = weighted_bound(items, "count")
     grid = 0
     while (scale := laplace_scale(budget, items << grid, bound, relation)) < _LAPLACE_STEPS:
         grid += 1
@@ -128,7 +128,7 @@ def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> Nois
     budget. For K = 1 no mechanism names more, but for the step to a whole k.
     """
     steps = relation.users * items
-    bound = bound_of(items, "count")
+    bound = weighted_bound(items, "count")
     scale = laplace_scale(budget, items, bound, relation)  # at least 1/epsilon'
     radius = thresholds.truncated_radius(scale, Fraction(repr(budget.delta)) / steps)
     return make_plan("truncated-geometric", 0, scale, radius + 1, budget, relation, bound)
@@ -136,7 +136,7 @@ def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> Nois
 
 def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise for an l2 norm of 1, and the least threshold that the joint accounting of own and shared items allows."""
-    bound = bound_of(items, "l2")
+    bound = weighted_bound(items, "l2")
     grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, 1, bound, relation)
     sigma = float(scale / 2**grid)
     real = weighted_gaussian_threshold(items, budget.epsilon, budget.delta, sigma, relation)
@@ -145,7 +145,7 @@ def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoiseP
 
 def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise for an l1 norm of 1, and the least threshold that hides every user's own items."""
-    bound = bound_of(items, "l1")
+    bound = weighted_bound(items, "l1")
     scale = laplace_scale(budget, 1, bound, relation)
     return make_plan(
         "laplace", GRID, scale, weighted_laplace_threshold(items, scale, budget.delta), budget, relation, bound
@@ -167,7 +167,7 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
     round to round with what was named, and a sum over rounds of what is worst in each can exceed the worst fixed share.)
     """
     shares = _shares(rounds)
-    bound = bound_of(items, "l2")
+    bound = weighted_bound(items, "l2")
     grids_and_scales = [gaussian_scale(budget, _SIPS_NOISE, 1 / share, bound, relation) for share in shares]
     precision = sum((2.0**grid / float(scale)) ** 2 for grid, scale in grids_and_scales)
     rate = _sips_rate(budget, 1 / math.sqrt(precision), relation)
@@ -217,7 +217,7 @@ def zcdp_rounds(
     rounds = []
     for share in shares:
         sigma = math.sqrt(distance / (2 * zcdp.rho * share)) * (1 + 1e-9)
-        grid, scale = whole_sigma(sigma, bound_of(items, weights).grid)
+        grid, scale = whole_sigma(sigma, weighted_bound(items, weights).grid)
         if scale >= 2**40:
             raise ParameterError(
                 f"rho = {rho} with {items} items per user needs more noise than can be sampled: raise rho"
@@ -233,7 +233,7 @@ def _gaussian_round(
     real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
     threshold = thresholds.grid_threshold(real, grid)
     return Round(
-        items, weights, make_plan("gaussian", grid, scale, threshold, budget, relation, bound_of(items, weights))
+        items, weights, make_plan("gaussian", grid, scale, threshold, budget, relation, weighted_bound(items, weights))
     )
 
 

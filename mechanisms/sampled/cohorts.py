@@ -47,7 +47,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
-from headcount.mechanisms.sampled.histogram import mechanism_steps, sampled_batch
+from headcount.mechanisms.sampled.histogram import sample_steps, sampled_batch
 from headcount.mechanisms.sampled.plan import SamplePlan, least_threshold
 
 LEAST_SLACK = 10
@@ -83,7 +83,7 @@ class Cohort:
 
     def guarantee(self) -> Guarantee:
         """What is promised of the answers to one question."""
-        steps = mechanism_steps(self.plan, promise_of(one_each(1), Bound(), ""))
+        steps = sample_steps(self.plan, promise_of(one_each(1), Bound(), ""))
         if self.asked is not None:
             share = self._budget.delta - self.plan.delta
             steps += (MechanismStep("known size", 0.0, share, {"users asked": len(self.asked)}),)

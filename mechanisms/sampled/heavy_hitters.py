@@ -35,7 +35,7 @@ from headcount.mechanisms.sampled.histogram import (
     ONE_SAMPLE,
     SampledHistogramMechanism,
     SampleKey,
-    mechanism_steps,
+    sample_steps,
     sampled_histogram,
 )
 from headcount.mechanisms.sampled.plan import Objective
@@ -57,7 +57,7 @@ class CountedHitters(SampledHistogramMechanism):
         """What is promised, before anything runs."""
         users = MechanismStep.of_plan("number of users", self.users)
         report = MechanismStep("report", 0.0, 0.0, {"share of the noisy number of users, at least": float(self.phi)})
-        steps = (*mechanism_steps(self.plan, self.bound), users, report)
+        steps = (*sample_steps(self.plan, self.bound), users, report)
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:

@@ -49,7 +49,7 @@ from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, subkey
-from headcount.mechanisms.sampled.plan import Objective, SamplePlan, choose
+from headcount.mechanisms.sampled.plan import Objective, SamplePlan, calibrate_sample
 
 MOST_USERS = 10**18
 
@@ -130,7 +130,7 @@ class SampledHistogramMechanism:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, self.bound)
+        steps = sample_steps(self.plan, self.bound)
         if self.least > self.plan.threshold:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
@@ -167,11 +167,11 @@ def sampled_histogram(
     """The number of users of each item, for items that come from the data, without noise."""
     arrow_type(item_type)
     items = check_bound("max_items", max_items)
-    plan = choose(budget, objective, relation, items)
+    plan = calibrate_sample(budget, objective, relation, items)
     return SampledHistogramMechanism("SampledHistogram", plan, items, plan.threshold, item_type)
 
 
-def mechanism_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
+def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
     """The parts of the guarantee of a mechanism with this plan, in which a user's data is in several `what`."""
     details: dict[str, str | int | float] = {"rate": float(plan.rate), "threshold": plan.threshold}
     if plan.compositions > 1:

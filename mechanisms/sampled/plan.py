@@ -95,7 +95,7 @@ def _count_found(rate: Any, threshold: Any, chance: float) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def choose(
+def calibrate_sample(
     budget: Budget,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,

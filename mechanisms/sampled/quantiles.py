@@ -46,11 +46,11 @@ from headcount.mechanisms.sampled.histogram import (
     ONE_SAMPLE,
     SampledHistogramMechanism,
     SampleKey,
-    mechanism_steps,
+    sample_steps,
     sample_subkey,
 )
 from headcount.mechanisms.sampled.leaves import MOST_LEAVES, Leaves
-from headcount.mechanisms.sampled.plan import SamplePlan, choose
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 from headcount.mechanisms.sampled.tree import SampledTree, quantile_rows
 
 ONE_LEAF: tuple[Step, ...] = one_each(1)
@@ -85,7 +85,7 @@ class QuantileSearch:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, _bound(), "rounds")
+        steps = sample_steps(self.plan, _bound(), "rounds")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -144,7 +144,7 @@ def quantile_search(
     """One quantile of the users' values, to (hi - lo) / 2^rounds; values outside lo .. hi count as its ends."""
     rounds = check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
     leaves = Leaves(lo, hi, 1 << rounds)
-    return QuantileSearch(choose(budget, "w50", relation, rounds), leaves, check_share("quantile", quantile))
+    return QuantileSearch(calibrate_sample(budget, "w50", relation, rounds), leaves, check_share("quantile", quantile))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Hierarchy:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, _bound(), "levels")
+        steps = sample_steps(self.plan, _bound(), "levels")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -232,7 +232,9 @@ def quantile_hierarchy(
     branching = check_whole("branching", branching, 2, MOST_LEAVES)
     if branching**levels > MOST_LEAVES:
         raise ParameterError(f"branching ** levels must be at most {MOST_LEAVES}, got {branching} ** {levels}")
-    return Hierarchy(choose(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels)
+    return Hierarchy(
+        calibrate_sample(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels
+    )
 
 
 def add_leaves(chunks: Iterable[bytes]) -> bytes:

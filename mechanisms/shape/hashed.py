@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -85,6 +85,10 @@ class HashedHistogram:
     buckets: int
     budget: Budget
     estimate: Estimate = "auto"
+
+    def __post_init__(self) -> None:
+        plans = [self.plan] if self.ranks is None else [self.plan, self.ranks]
+        check_parts(self.budget, *(Budget(plan.epsilon) for plan in plans))
 
     @property
     def steps(self) -> tuple[Step, ...]:

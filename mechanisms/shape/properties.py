@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -236,6 +236,7 @@ class CentralProperty:
     """One answer by a trusted curator: the exact estimate, with noise for its largest step.
 
     `samples` is the number of all users' items that are counted, if it is public, or the noise with which it is counted.
+    That noise and `budget`, which is for the answer, cost no more than the `whole`.
     """
 
     question: Question
@@ -243,8 +244,13 @@ class CentralProperty:
     relation: Relation
     max_items: int
     samples: int | NoisePlan
+    whole: Budget
     tallied = (None,)
     name = "CentralProperty"
+
+    def __post_init__(self) -> None:
+        counted = [Budget(self.samples.epsilon)] if isinstance(self.samples, NoisePlan) else []
+        check_parts(self.whole, self.budget, *counted)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -337,14 +343,15 @@ def central_property(
             f"epsilon = {budget.epsilon} is too small for max_items = {items}: with noise of {noise:.3g} items nothing "
             "can be said; raise epsilon, or take fewer items per user"
         )
+    whole = Budget(budget.epsilon)
     if samples is not None:
         samples = check_whole("samples", samples, _LEAST_SAMPLES, MOST_SAMPLES)
-        made = CentralProperty(question, Budget(budget.epsilon), relation, items, samples)
+        made = CentralProperty(question, whole, relation, items, samples, whole)
         made.plan(samples)  # a question about too large a sample is refused now
         return made
     share = Fraction(repr(USERS_SHARE))
-    counted, rest = Budget(budget.epsilon).split(share.numerator, share.denominator - share.numerator)
-    return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation))
+    counted, rest = whole.split(share.numerator, share.denominator - share.numerator)
+    return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation), whole)
 
 
 def property_rows(answers: Iterable[tuple[str, float, float]]) -> pa.RecordBatch:

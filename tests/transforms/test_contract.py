@@ -227,13 +227,13 @@ def made(make_release, monkeypatch):
         return Fraction(1, 100), 100 + zlib.crc32(repr(arguments).encode()) % 10_000
 
     monkeypatch.setattr(plan, "_search_walk", plan_of)
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()
 
     def make(transform: type[beam.PTransform], given: dict[str, Any]) -> beam.PTransform:
         return transform(**{name: make_release(value) if name == "release" else value for name, value in given.items()})
 
     yield make
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()
 
 
 def test_the_table_has_every_parameter_of_every_public_transform():

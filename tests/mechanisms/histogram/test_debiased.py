@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -206,3 +207,9 @@ def test_the_guarantee_names_every_part():
     public = debiased_count(Budget(1), "x", max_per_item=4, users=1234).guarantee()
     assert "number of users: epsilon = 0, delta = 0; public 1234." in public.words()
     assert "a user adds at most 4 events on one item." in public.words()
+
+
+def test_parts_that_cost_more_than_the_whole_are_refused():
+    made = debiased_count(Budget(1), ["a"], 3)
+    with pytest.raises(ParameterError, match="cost more than the whole budget"):
+        dataclasses.replace(made, users=made.noise)

@@ -25,7 +25,7 @@ from headcount.mechanisms.bounding.steps import bound_shard, check_kept, step_su
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.partitions.auto import auto_partitions
-from headcount.mechanisms.partitions.rounds import STRATEGIES, bound_of, round_steps, rounds_of, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import STRATEGIES, round_steps, rounds_of, weighted_bound, zcdp_rounds
 from headcount.mechanisms.partitions.select import named_in_rounds, select_partitions
 from headcount.mechanisms.partitions.weights import GRID, WeighStep, weight_of, weighted_laplace_threshold
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -57,7 +57,7 @@ class TestWeights:
     def test_the_step_keeps_its_promise_and_rounding_to_nearest_does_not(self, weights):
         shard = shard_of_sizes(list(range(1, 60)))
         bounded = bound_shard(shard, round_steps(50, weights), [bytes(32)] * 3, "")
-        assert bounded.bound == dataclasses.replace(bound_of(50, weights), label=bounded.bound.label)
+        assert bounded.bound == dataclasses.replace(weighted_bound(50, weights), label=bounded.bound.label)
         assert (bounded.bound.grid, bounded.bound.l2, bounded.bound.l0) == (GRID, 1, 50)
         check_kept(bounded)
         power = 2 if weights == "l2" else 1
@@ -140,10 +140,10 @@ class TestThresholds:
 
     def test_counting_strategies_are_the_histogram_of_one_count_per_item(self):
         (only,) = rounds_of(BUDGET, "gaussian", 7, 3, ONE)
-        assert only.plan == calibrate_unknown_domain(BUDGET, bound_of(7, "count"), ONE, "gaussian")
+        assert only.plan == calibrate_unknown_domain(BUDGET, weighted_bound(7, "count"), ONE, "gaussian")
         for items, grid in ((1, 10), (7, 8), (5000, 0)):
             (only,) = rounds_of(BUDGET, "laplace", items, 3, ONE)
-            whole = calibrate_unknown_domain(BUDGET, bound_of(items, "count"), ONE, "laplace")
+            whole = calibrate_unknown_domain(BUDGET, weighted_bound(items, "count"), ONE, "laplace")
             assert (only.plan.grid, only.plan.bound) == (grid, whole.bound)
             assert only.plan.scale == whole.scale * 2**grid
             printed = 1 + items * math.log(1 / (2 * -math.expm1(math.log1p(-1e-8) / items)))  # continuous noise

@@ -24,7 +24,7 @@ from headcount.mechanisms.sampled.divergence import sampled_delta
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.mechanisms.sampled.plan import SamplePlan, choose
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search
 from headcount.mechanisms.sampled.tree import SampledTree
 
@@ -163,7 +163,7 @@ class TestHierarchy:
         assert values(tree.quantiles([Fraction(1, 4)]), "value")[0] == pytest.approx(0.25, abs=0.002)
 
     def test_nothing_shown_is_told_as_such(self, make_release):
-        hierarchy = Hierarchy(choose(BUDGET), Leaves(0, 1, 2), 2, 1)
+        hierarchy = Hierarchy(calibrate_sample(BUDGET), Leaves(0, 1, 2), 2, 1)
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             tree = hierarchy.tree(hierarchy.run(batches, make_release()))
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
@@ -217,7 +217,7 @@ class TestSearch:
         assert len(drawn) == 10 and len(set(drawn)) > 6
 
     def test_it_stops_where_nothing_is_shown(self, make_release):
-        search = QuantileSearch(choose(BUDGET), Leaves(0, 1, 2), Fraction(1, 2))
+        search = QuantileSearch(calibrate_sample(BUDGET), Leaves(0, 1, 2), Fraction(1, 2))
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             (row,) = search.run(batches, make_release()).to_pylist()
             assert math.isnan(row["value"]) and math.isnan(row["rank_stddev"])
@@ -250,9 +250,9 @@ def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relati
 
 def test_plans_for_fewer_samples_are_refused():
     with pytest.raises(ParameterError, match="the plan is for 1 levels, got 10"):
-        Hierarchy(choose(BUDGET), Leaves(0, 1, 1024), 2, 10)
+        Hierarchy(calibrate_sample(BUDGET), Leaves(0, 1, 1024), 2, 10)
     with pytest.raises(ParameterError, match="the plan is for 1 rounds, got 4"):
-        QuantileSearch(choose(BUDGET), Leaves(0, 1, 16), Fraction(1, 2))
+        QuantileSearch(calibrate_sample(BUDGET), Leaves(0, 1, 16), Fraction(1, 2))
     with pytest.raises(ParameterError, match="power of 2, got 12"):
         QuantileSearch(ALL, Leaves(0, 1, 12), Fraction(1, 2))
     with pytest.raises(ParameterError, match=r"branching \*\* levels leaves, got 12 for 2 \*\* 3"):

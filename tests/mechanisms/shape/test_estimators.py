@@ -4,6 +4,7 @@ Seeds and keys are fixed. Bounds on random values are at 5.5 standard deviations
 1e-7 over the choice of seed and key.
 """
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -313,3 +314,9 @@ def test_a_question_far_too_far_is_refused_and_never_overflows():
     for samples, target in ((3, 10**14), (50, 10**15)):
         with pytest.raises(TooFarError, match="ask for fewer"):
             coverage(samples, target, 10.0, 0.1)
+
+
+def test_parts_that_cost_more_than_the_whole_are_refused():
+    made = central_property(Budget(1), EntropyQuestion())
+    with pytest.raises(ParameterError, match="cost more than the whole budget"):
+        dataclasses.replace(made, budget=Budget(0.95))

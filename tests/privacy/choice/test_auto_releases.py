@@ -193,7 +193,7 @@ NUMBERS = ((100, 10_000), (1000, 10_000), (10, 1000))  # items per user and thre
 def among_three(choice: Any) -> Any:
     """The choice that a release holds, among three candidates whose sensitivities are 1 : 10 : 1, the last in many copies."""
     if isinstance(choice, partition_choice.PartitionChoice):
-        made = [partition_choice.Candidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
+        made = [partition_choice.StrategyCandidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
     else:
         choice.__dict__["ladder"] = Ladder((10, 100, 1000), (1,))
         made = [Candidate(items, 1, "gaussian", threshold, 1) for items, threshold in NUMBERS]
