@@ -147,7 +147,6 @@ def test_the_providers_file_lists_every_factory():
         ({"itme": "query"}, "unknown parameter 'itme' of Histogram; did you mean item\\?"),
         ({"key": "ab" * 32}, "unknown parameter 'key' of Histogram; it takes user, item, .* release_id"),
         ({"output_files": 2}, "unknown parameter 'output_files'"),
-        ({"domain": ["a"]}, "unknown parameter 'domain' of Histogram"),
         ({"epsilon": None}, "missing epsilon"),
         ({"epsilon": "one"}, "epsilon must be a number, got 'one'"),
         ({"epsilon": True}, "epsilon must be a number, got True"),
@@ -174,7 +173,6 @@ def test_wrong_parameters_are_refused(config, message):
 @pytest.mark.parametrize(
     ("domain", "message"),
     [
-        (None, "missing domain"),
         (["a", True], "domain: item 2 is of type bool, not str: put it in quotes"),
         ({"a": 1}, "domain must be a list of items or the path of a file"),
         ("nowhere.txt", "^domain 'nowhere.txt' cannot be read"),
@@ -523,7 +521,7 @@ def test_numbers_with_an_exponent_are_numbers_in_all_steps():
     config = yaml.safe_load("{epsilon: 1, delta: 1e-6, q: 5e-1, lo: 0, hi: 1e2}")
     assert config["q"] == "5e-1" and config["hi"] == "1e2"
     made = yaml_provider.Quantile(**config)._make(None)
-    assert made.plan.quantile == Fraction(1, 2) and made.plan.leaves.hi == 100
+    assert made.mechanism.quantile == Fraction(1, 2) and made.mechanism.leaves.hi == 100
     assert yaml_provider.HeavyHitters(epsilon=1, delta=1e-6, phi="1e-2", users=10**6)._make(None).mechanism is not None
 
 
