@@ -233,12 +233,14 @@ class Quantiles(_OverValues):
         for given, (low, high) in zip(ranges, self._ranges, strict=True):
             if low >= made.leaves.hi or high <= made.leaves.lo:
                 raise ParameterError(
-                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}"
+                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}",
+                    "a range",
                 )
             if made.leaves.nearest_edge(low) == made.leaves.nearest_edge(high):
                 raise ParameterError(
                     f"a range must not be smaller than one of the {made.leaves.count} parts of lo .. hi, got {given!r}: give "
-                    "more levels, or a lo and hi that are nearer"
+                    "more levels, or a lo and hi that are nearer",
+                    "a range",
                 )
         super().__init__(
             made,

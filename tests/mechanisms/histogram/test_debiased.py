@@ -210,6 +210,6 @@ def test_the_guarantee_names_every_part():
 
 
 def test_parts_that_cost_more_than_the_whole_are_refused():
-    made = debiased_count(Budget(1), ["a"], 3)
+    made = debiased_count(Budget(1), ["a"], max_per_item=3)
     with pytest.raises(ParameterError, match="cost more than the whole budget"):
         dataclasses.replace(made, users=made.noise)

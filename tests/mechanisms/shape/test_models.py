@@ -83,11 +83,11 @@ def test_an_estimate_that_is_none_or_not_for_the_mode_is_refused():
     with pytest.raises(ParameterError, match="has an estimate of its own, got estimate 'algorithm-1'"):
         shape_histogram(Budget(1), domain_size=100, mode="central", estimate="algorithm-1")
     for made in (shuffled, pan_private_counts, hashed_histogram):
-        given = (10, 40) if made is not pan_private_counts else (40,)
+        given = {"buckets": 40} if made is pan_private_counts else {"users": 10, "buckets": 40}
         with pytest.raises(ParameterError, match="estimate must be"):
-            made(Budget(1, 1e-2), *given, estimate="best")
+            made(Budget(1, 1e-2), **given, estimate="best")
         with pytest.raises(ParameterError, match="mode must be 'l1' or 'l2', got 'central'"):
-            made(Budget(1, 1e-2), *given, mode="central")
+            made(Budget(1, 1e-2), **given, mode="central")
 
 
 # Mode "l2" (Corollary 3).

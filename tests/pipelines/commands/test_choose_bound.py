@@ -135,7 +135,7 @@ def test_a_guess_of_the_users_is_handed_on(place):
         words += ["--noise", "gaussian", "--bound-method", "output-perturbation"]
         args, _ = parser.parse(choose_bound.COMMAND, [*words, *flags])
         choose_bound.check(args)
-        assert choose_bound.make_transform(args, None, str, None)._choice.users == users
+        assert choose_bound.make_transform(args, None, str, None).mechanism.choice.users == users
 
 
 def test_the_bound_alone(place, tmp_path, capsys):

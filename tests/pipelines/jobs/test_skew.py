@@ -19,9 +19,9 @@ import pytest
 
 MAIN = """
 import sys
-from headcount.pipelines import source_parquet
 from headcount.pipelines.main import main
-source_parquet.BYTES_PER_BATCH, source_parquet.ROWS_PER_BATCH = 1 << 25, 1 << 18  # an eighth, as the logs are small
+from headcount.pipelines.sources import parquet
+parquet.BYTES_PER_BATCH, parquet.ROWS_PER_BATCH = 1 << 25, 1 << 18  # an eighth, as the logs are small
 status = main(sys.argv[1:])
 print(open('/proc/self/status').read())
 sys.exit(status)

@@ -5,6 +5,7 @@ The estimate is post-processing of the noisy totals and the noisy number of user
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from fractions import Fraction
@@ -24,6 +25,7 @@ from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
 from headcount.mechanisms.counting.sums import merge_sums
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.debiased import EVERYBODY_STEPS, CountPlan, debiased_count, one_row_per_user
 
 ITEMS = [f"i{k}" for k in range(6)]
@@ -121,7 +123,11 @@ def test_total_and_number_of_users_cost_epsilon_together_and_an_unsplit_budget_i
     assert all(_total_loss(plan, moved) <= epsilon * (1 + 1e-12) for moved in range(cap + 1))
     assert _total_loss(plan, cap) == pytest.approx(epsilon, rel=1e-9)
     whole = calibrate_public_domain(budget, Bound(l0=1, linf=cap), Relation.ADD_REMOVE)
-    assert _total_loss(dataclasses.replace(plan, noise=whole), cap) > 1.05 * epsilon
+    with pytest.raises(ParameterError, match="cost more than the whole"):
+        dataclasses.replace(plan, noise=whole)
+    unsplit = copy.copy(plan)
+    object.__setattr__(unsplit, "noise", whole)  # past that check
+    assert _total_loss(unsplit, cap) > 1.05 * epsilon
     assert _total_loss(plan, cap + 1) > epsilon, "a cap that is too large by one"
     public = debiased_count(budget, "x", max_per_item=cap, users=9, relation=Relation.REPLACE)
     assert max(_total_loss(public, abs(a - b)) for a in range(cap + 1) for b in range(cap + 1)) == pytest.approx(

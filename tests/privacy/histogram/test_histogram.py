@@ -302,9 +302,9 @@ def test_noise_depends_on_key_id_label_plan_and_domain_one_by_one(make_release):
         "plan": noise(epsilon=1.0000001),
         "bound": noise(bound=21),
         "domain": noise(extra=("one more",)),
-        "cap": noise(max_per_item=1),
-        "a cap that the bound implies": noise(max_per_item=30),
-        "another one": noise(max_per_item=40),
+        "cap": noise(cap=1),
+        "a cap that the bound implies": noise(cap=30),
+        "another one": noise(cap=40),
     }
     drawn = {"base": base, **others}
     for one, other in itertools.combinations(drawn, 2):

@@ -37,10 +37,11 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice import methods
 from headcount.mechanisms.bounding import clipping, steps
+from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.count_release import plume, rounds, top_items
 from headcount.mechanisms.count_release.release import count_release
+from headcount.mechanisms.counting import sums as counting_sums
 from headcount.mechanisms.distribution import learn, tables
 from headcount.mechanisms.histogram import fixed as histograms
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
@@ -178,19 +179,19 @@ def rewound(select: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MUTATIONS = {
-    "histogram": (histograms, "item_lane_ids", of_nobody),
-    "histogram, gaussian": (histograms, "item_lane_ids", of_nobody),
-    "truncated geometric": (histograms, "item_lane_ids", of_nobody),
+    "histogram": (counting_sums, "item_lane_ids", of_nobody),
+    "histogram, gaussian": (counting_sums, "item_lane_ids", of_nobody),
+    "truncated geometric": (counting_sums, "item_lane_ids", of_nobody),
     "histogram, sampled users": (clipping, "user_lane_ids", of_nobody),
-    "histogram, bound by dp-gd": (methods, "decision_lane_ids", of_one_draw),
+    "histogram, bound by dp-gd": (choice_run, "decision_lane_ids", of_one_draw),
     "sips": (steps, "derive_subkey", of_every_step),
     "plume": (steps, "derive_subkey", of_every_step),
     "counts": (rounds, "decision_lane_ids", of_one_draw),
     "top": (top_items, "select_by_excess", rewound),
-    "debiased": (histograms, "item_lane_ids", of_nobody),
-    "sampled": (histograms, "item_lane_ids", of_nobody),
+    "debiased": (counting_sums, "item_lane_ids", of_nobody),
+    "sampled": (counting_sums, "item_lane_ids", of_nobody),
     "search": (quantiles, "decision_lane_ids", of_one_draw),
-    "hierarchy": (histograms, "item_lane_ids", of_nobody),
+    "hierarchy": (counting_sums, "item_lane_ids", of_nobody),
     "shape": (tally_noise, "Lanes", lambda _: Twins),
     "shape, central": (tally_noise, "Lanes", lambda _: Twins),
     "shape, hashed": (hashed, "subkey", of_every_step),
