@@ -27,7 +27,7 @@ from headcount.mechanisms.accounting.guarantee import MechanismStep
 from headcount.mechanisms.batches.domain import arrow_type, domain_digest, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.bounding.steps import (
     Step,
     bound_shard,
@@ -125,8 +125,8 @@ def bounded_batches(
     batches: Iterable[pa.RecordBatch], steps: Sequence[Step], release: Release, label: str
 ) -> list[pa.RecordBatch]:
     """The contributions with the steps applied to every user: what a bounding transform gives."""
-    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
-    if not chunks:
+    shard = one_shard(batches)
+    if shard is None:
         return []
     subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)
-    return [bound_shard(gather(chunks), steps, subkeys, provenance(label, release.id, 1)).to_batch()]
+    return [bound_shard(shard, steps, subkeys, provenance(label, release.id, 1)).to_batch()]
