@@ -203,7 +203,7 @@ def run_shipped(name: str, batch: pa.RecordBatch, shard: Shard, budget: Budget, 
     with tempfile.TemporaryDirectory() as scratch:
         write_key_file(Path(scratch, "key"))
         for objective in OBJECTIVES:
-            histogram = auto_unbounded_histogram(budget, objective, item_type=item_type)
+            histogram = auto_unbounded_histogram(budget, objective=objective, item_type=item_type)
             rows = histogram.run([batch], Release(KeyFile(Path(scratch, "key")))).to_pydict()
             known = [true[item] for item in rows["item"]]
             error = total - sum(known) + float(np.abs(np.array(known, float) - np.array(rows["count"])).sum())

@@ -3,7 +3,7 @@
     python benchmarks/partitions.py --data words=FILE --data authors=FILE
 
 Each FILE is Parquet with the columns user, item and count. A run is the shipped mechanism, with its steps, weights, noise and
-thresholds, but for random keys in place of lanes that hang on the data, which saves hashing all of them again in each run.
+thresholds, but for random keys in place of lanes that depend on the data, which saves hashing all of them again in each run.
 "By hand" is the best strategy and number of items per user with the whole budget: nobody may look for it in the data.
 """
 

@@ -39,7 +39,7 @@ from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
-from headcount.mechanisms.counting.released import by_partition
+from headcount.mechanisms.counting.released import by_file
 from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.histogram.fixed import unbounded_histogram
 from headcount.mechanisms.randomness.keys import write_key_file
@@ -175,7 +175,7 @@ def largest_groups(case: Case, path: Path) -> dict[str, float]:
             users.add(hot.add(split_by_user(contributions, shards)))
     users.add(hot.rest())
 
-    histogram = unbounded_histogram(Budget(case.epsilon, case.delta), case.bound)
+    histogram = unbounded_histogram(Budget(case.epsilon, case.delta), bound=case.bound)
     key, label = bytes(32), "groups"
     subkeys = step_subkeys(key, label, label, histogram.steps)
     items, origins = Groups(), []
@@ -189,7 +189,7 @@ def largest_groups(case: Case, path: Path) -> dict[str, float]:
     evidence = Evidence.of([digest for _, digest in merged], origins)
     files = Groups()
     for sums, _ in merged:
-        files.add(by_partition(add_noise(sums, histogram.plan, noise, evidence), 1))
+        files.add(by_file(add_noise(sums, histogram.plan, noise, evidence), 1))
     return {"users": users.largest(), "items": items.largest(), "output": files.largest()}
 
 

@@ -14,7 +14,7 @@ from noise import rate
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.sampled.plan import choose
+from headcount.mechanisms.sampled.plan import calibrate_sample
 
 CAP = 10**6
 
@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", type=int, default=1_000_000)
     counts = parser.parse_args().counts
-    chosen = choose(Budget(1, 1e-8)).rate
+    chosen = calibrate_sample(Budget(1, 1e-8)).rate
     ids = np.random.default_rng(1).integers(0, 2**64, (counts, 2), dtype=np.uint64)
     print(f"{'counts':<28}{'mean':>10}{'million/s':>12}{'at 9/32':>10}")
     for name, values in laws(counts).items():

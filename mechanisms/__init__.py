@@ -1,4 +1,123 @@
 """Headcount's mechanisms: the privacy mathematics as pure functions on NumPy and Arrow, without Beam.
 
-`headcount.mechanisms.histogram.fixed` has whole histograms; `contributions.contribution_batch` makes their input.
+A factory takes a budget and gives a mechanism: `guarantee()` says what it promises, `run(batches, release)` gives the rows.
+
+    histogram = private_histogram(Budget(epsilon=1, delta=1e-8), bound=10)
+    counts = histogram.run([contribution_batch(users, items)], Release(ephemeral_key()))
+
+The names of `__all__` are public; each is imported when it is first asked for, so that `Budget` costs no NumPy. Everything
+deeper is private, and may move any day.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_face.py holds both lists together
+    from headcount.mechanisms.accounting.bound import Bound as Bound
+    from headcount.mechanisms.accounting.budget import Budget as Budget
+    from headcount.mechanisms.accounting.budget import Zcdp as Zcdp
+    from headcount.mechanisms.accounting.calibration import NoisePlan as NoisePlan
+    from headcount.mechanisms.accounting.calibration import calibrate_public_domain as calibrate_public_domain
+    from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain as calibrate_unknown_domain
+    from headcount.mechanisms.accounting.filters import BudgetExceeded as BudgetExceeded
+    from headcount.mechanisms.accounting.filters import ZcdpFilter as ZcdpFilter
+    from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
+    from headcount.mechanisms.accounting.guarantee import compose as compose
+    from headcount.mechanisms.accounting.relation import Relation as Relation
+    from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
+    from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
+    from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
+    from headcount.mechanisms.choice.protocol import ChosenBound as ChosenBound
+    from headcount.mechanisms.choice.run import choose_bound as choose_bound
+    from headcount.mechanisms.count_release.plume import plume as plume
+    from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
+    from headcount.mechanisms.count_release.top_items import top_items as top_items
+    from headcount.mechanisms.distribution.learn import learn_distribution as learn_distribution
+    from headcount.mechanisms.errors import HeadcountError as HeadcountError
+    from headcount.mechanisms.errors import InputError as InputError
+    from headcount.mechanisms.errors import ParameterError as ParameterError
+    from headcount.mechanisms.histogram.auto import histogram as private_histogram  # noqa: F401
+    from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
+    from headcount.mechanisms.mechanism import Mechanism as Mechanism
+    from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
+    from headcount.mechanisms.partitions.select import select_partitions as select_partitions
+    from headcount.mechanisms.randomness.keys import KeyEnvironment as KeyEnvironment
+    from headcount.mechanisms.randomness.keys import KeyFile as KeyFile
+    from headcount.mechanisms.randomness.keys import KeySecret as KeySecret
+    from headcount.mechanisms.randomness.keys import Release as Release
+    from headcount.mechanisms.randomness.keys import ephemeral_key as ephemeral_key
+    from headcount.mechanisms.randomness.keys import write_key_file as write_key_file
+    from headcount.mechanisms.randomness.noise import discrete_gaussian as discrete_gaussian
+    from headcount.mechanisms.randomness.noise import discrete_laplace as discrete_laplace
+    from headcount.mechanisms.randomness.system import SystemLanes as SystemLanes
+    from headcount.mechanisms.sampled.cohorts import draw_cohort as draw_cohort
+    from headcount.mechanisms.sampled.cohorts import known_cohort as known_cohort
+    from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters as heavy_hitters
+    from headcount.mechanisms.sampled.histogram import sampled_histogram as sampled_histogram
+    from headcount.mechanisms.sampled.quantiles import quantile_hierarchy as quantile_hierarchy
+    from headcount.mechanisms.sampled.quantiles import quantile_search as quantile_search
+    from headcount.mechanisms.shape.auto import shape_histogram as shape_histogram
+    from headcount.mechanisms.shape.estimators import CoverageQuestion as CoverageQuestion
+    from headcount.mechanisms.shape.estimators import DistinctQuestion as DistinctQuestion
+    from headcount.mechanisms.shape.estimators import EntropyQuestion as EntropyQuestion
+    from headcount.mechanisms.shape.estimators import SupportQuestion as SupportQuestion
+    from headcount.mechanisms.shape.pan_private import pan_private_counts as pan_private_counts
+    from headcount.mechanisms.shape.properties import central_property as central_property
+    from headcount.mechanisms.shape.properties import shape_properties as shape_properties
+    from headcount.mechanisms.shape.shuffled import shuffled as shuffled
+
+# Where the public names live.
+_ROOMS = {
+    "accounting.bound": "Bound",
+    "accounting.budget": "Budget Zcdp",
+    "accounting.calibration": "NoisePlan calibrate_public_domain calibrate_unknown_domain",
+    "accounting.filters": "BudgetExceeded ZcdpFilter",
+    "accounting.guarantee": "Guarantee compose",
+    "accounting.relation": "Relation",
+    "batches.contributions": "contribution_batch",
+    "bound_choice.methods": "choose_public_domain choose_unknown_domain",
+    "choice.protocol": "ChosenBound",
+    "choice.run": "choose_bound",
+    "count_release.plume": "plume",
+    "count_release.release": "private_count_release",
+    "count_release.top_items": "top_items",
+    "distribution.learn": "learn_distribution",
+    "errors": "HeadcountError InputError ParameterError",
+    "histogram.auto": "private_histogram",
+    "histogram.debiased": "debiased_count",
+    "mechanism": "Mechanism",
+    "partitions.auto": "auto_partitions",
+    "partitions.select": "select_partitions",
+    "randomness.keys": "KeyEnvironment KeyFile KeySecret Release ephemeral_key write_key_file",
+    "randomness.noise": "discrete_gaussian discrete_laplace",
+    "randomness.system": "SystemLanes",
+    "sampled.cohorts": "draw_cohort known_cohort",
+    "sampled.heavy_hitters": "heavy_hitters",
+    "sampled.histogram": "sampled_histogram",
+    "sampled.quantiles": "quantile_hierarchy quantile_search",
+    "shape.auto": "shape_histogram",
+    "shape.estimators": "CoverageQuestion DistinctQuestion EntropyQuestion SupportQuestion",
+    "shape.pan_private": "pan_private_counts",
+    "shape.properties": "central_property shape_properties",
+    "shape.shuffled": "shuffled",
+}
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
+
+# Names that are another one at home: here, that would be the family's own package.
+_AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), _AT_HOME.get(name, name))
+    globals()[name] = found  # asked for once
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,21 @@ class HeadcountError(Exception):
 
 
 class ParameterError(HeadcountError, ValueError):
-    """A parameter is wrong; the message echoes the value that was given and says what to do."""
+    """A parameter is wrong; the message echoes the value that was given and says what to do.
+
+    A `parameter` is the name of it that the message begins with, maybe after "a" where it is one of several: whoever has it by
+    another name, as a flag or a key of a file, says so by `renamed`. Without it the message is of no single parameter.
+    """
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = None if parameter is None else parameter.removeprefix("a ")
+
+    def renamed(self, name: str) -> "ParameterError":
+        """The same refusal, for one who knows the parameter by this name."""
+        if self.parameter is None:
+            return self
+        return ParameterError(name + str(self).removeprefix("a ").removeprefix(self.parameter), name)
 
 
 class InputError(HeadcountError, ValueError):

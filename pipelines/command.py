@@ -1,23 +1,96 @@
-"""What a subcommand is: all that `main` knows of each of them."""
+"""What a subcommand is: all that `main` knows of each of them, and the one way in which those that run a job go.
+
+Nothing of Beam is imported before a job runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.randomness.keys import Release
+    from headcount.pipelines.jobs.outcome import Outcome
+    from headcount.pipelines.jobs.run import Plan, Source
+
+T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """One subcommand. A new one is a module with such an object, and one line in `main.COMMANDS`.
-
-    `run` gets the parsed arguments and Beam's own flags, and returns the exit status; whatever it refuses is
-    a `HeadcountError`. `takes_beam_flags` says whether flags of Beam are accepted besides our own.
-    """
+    """One subcommand. A new one is a module with such an object, and one line in `main.COMMANDS`."""
 
     name: str
     help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace, Sequence[str]], int]
     example: str
-    takes_beam_flags: bool = False
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    takes_beam_flags: ClassVar[bool] = False  # besides our own
+
+    def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+        """Do it. Whatever is refused is a `HeadcountError`."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tool(Command):
+    """A subcommand that is no job: one function of the parsed arguments."""
+
+    do: Callable[[argparse.Namespace], None]
+
+    def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+        """Do it."""
+        self.do(args)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobCommand(Command, Generic[T]):
+    """A subcommand that runs one job, or with --explain only says what it would promise.
+
+    `check` refuses flags that do not go together. `make_transform` gets the arguments, the release, the type of the items and
+    the number of shards, which are None where nothing runs; `make_plan` and `explain` get what it made. `source` names what
+    the job reads, unless that is events. `show` prints what a complete output in files tells, once the job has ended.
+    """
+
+    check: Callable[[argparse.Namespace], None]
+    make_transform: Callable[[argparse.Namespace, Release | None, type, int | None], T]
+    make_plan: Callable[[argparse.Namespace, T, type], Plan]
+    explain: Callable[[argparse.Namespace, T], str]
+    source: Callable[[argparse.Namespace], type[Source] | None] = lambda args: None
+    show: Callable[[Outcome], None] | None = None
+    takes_beam_flags: ClassVar[bool] = True
+
+    def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+        """Run the job, or only explain what it would promise."""
+        if args.explain:
+            print(self.explained(args))
+            return
+        outcome = self.job(args, beam_flags)
+        if self.show is not None and outcome.files:
+            self.show(outcome)
+
+    def explained(self, args: argparse.Namespace) -> str:
+        """The promise in words, before anything is read."""
+        from headcount.pipelines import options
+
+        self.check(args)
+        return self.explain(args, self.make_transform(args, None, options.item_type(args) or str, None))
+
+    def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
+        """Run the job, say what came of it in a few words, and return it."""
+        from headcount.pipelines.jobs.run import run_job
+
+        def plan(release: Release, item_type: type, shards: int) -> Plan:
+            return self.make_plan(args, self.make_transform(args, release, item_type, shards), item_type)
+
+        self.check(args)
+        outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
+        print(outcome.words())
+        return outcome
+
+
+def guarantee_words(args: argparse.Namespace, transform: Any) -> str:
+    """The `explain` of a command that has no more to say than its guarantee."""
+    words: str = transform.guarantee().words()
+    return words

@@ -24,26 +24,26 @@ from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
 from headcount.pipelines.jobs.signals import Stopped
 
-# Where each subcommand lies. They are imported on demand: Beam takes a second to import, and logs meanwhile.
+# The module with the COMMAND of each subcommand, imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {
-    "histogram": "headcount.pipelines.commands.histogram:COMMAND",
-    "choose-bound": "headcount.pipelines.commands.choose_bound:COMMAND",
-    "total": "headcount.pipelines.commands.total:COMMAND",
-    "plume": "headcount.pipelines.commands.plume:COMMAND",
-    "count-release": "headcount.pipelines.commands.count_release:COMMAND",
-    "top": "headcount.pipelines.commands.top:COMMAND",
-    "partitions": "headcount.pipelines.commands.partitions:COMMAND",
-    "shape": "headcount.pipelines.commands.shape.release:COMMAND",
-    "randomize": "headcount.pipelines.commands.shape.randomize:COMMAND",
-    "counters": "headcount.pipelines.commands.shape.counters:COMMAND",
-    "sampled": "headcount.pipelines.commands.sampled:COMMAND",
-    "heavy-hitters": "headcount.pipelines.commands.heavy_hitters:COMMAND",
-    "quantiles": "headcount.pipelines.commands.quantiles:COMMAND",
-    "distribution": "headcount.pipelines.commands.distribution:COMMAND",
-    "explain-yaml": "headcount.pipelines.yaml_provider:COMMAND",
-    "generate": "headcount.pipelines.commands.tools:GENERATE",
-    "key": "headcount.pipelines.commands.tools:KEY",
-    "demo": "headcount.pipelines.commands.demo:COMMAND",
+    "histogram": "headcount.pipelines.commands.histogram",
+    "choose-bound": "headcount.pipelines.commands.choose_bound",
+    "total": "headcount.pipelines.commands.total",
+    "plume": "headcount.pipelines.commands.plume",
+    "count-release": "headcount.pipelines.commands.count_release",
+    "top": "headcount.pipelines.commands.top",
+    "partitions": "headcount.pipelines.commands.partitions",
+    "shape": "headcount.pipelines.commands.shape.release",
+    "randomize": "headcount.pipelines.commands.shape.randomize",
+    "counters": "headcount.pipelines.commands.shape.counters",
+    "sampled": "headcount.pipelines.commands.sampled",
+    "heavy-hitters": "headcount.pipelines.commands.heavy_hitters",
+    "quantiles": "headcount.pipelines.commands.quantiles",
+    "distribution": "headcount.pipelines.commands.distribution",
+    "explain-yaml": "headcount.pipelines.yaml_provider",
+    "generate": "headcount.pipelines.commands.generate",
+    "key": "headcount.pipelines.commands.key",
+    "demo": "headcount.pipelines.commands.demo",
 }
 
 
@@ -75,8 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run() -> NoReturn:
     """Run this process's own command line, and end the process with its status.
 
-    What Python does last is left out: it stops the threads of Beam's client wherever they are, and sometimes then waits
-    for ever for a lock of gRPC that one of them held, after the job has ended and its output is there.
+    What Python does last is left out: it stops the threads of Beam's client wherever they are. Sometimes it then waits for ever
+    for a lock of gRPC that one of them held, after the job has ended and its output is there.
     """
     status = main()
     atexit._run_exitfuncs()  # a key of this process's own is removed
@@ -113,8 +113,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def load(name: str) -> Command:
     """The subcommand of this name."""
-    module, attribute = COMMANDS[name].split(":")
-    command: Command = getattr(importlib.import_module(module), attribute)
+    command: Command = importlib.import_module(COMMANDS[name]).COMMAND
     return command
 
 
@@ -133,12 +132,12 @@ def _dispatch(argv: list[str]) -> int:
     command = load(argv[0])
     args, beam_flags = parser.parse(command, argv[1:])
     try:
-        status = command.run(args, beam_flags)
-    except ParameterError as error:  # of the mechanisms, which have parameters and no flags
-        raise ParameterError(parser.in_flags(command, str(error))) from error
+        command.run(args, beam_flags)
+    except ParameterError as error:
+        raise parser.in_flags(command, error) from None
     if getattr(args, "explain", False):
         options.hint_of_flags(args)
-    return status
+    return 0
 
 
 def _help() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
@@ -17,13 +18,13 @@ from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySec
 from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
-LOCAL_RUNNER = "FnApiRunner"
+KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
 
-# DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
-_PINNED = {"fnapi", "fnapirunner", "direct", "directrunner", "switchingdirectrunner"}
-_ON_THIS_MACHINE = {*_PINNED, "prism", "prismrunner"}
+def as_flag(parameter: str) -> str:
+    """How a command line spells a parameter."""
+    return f"--{parameter.replace('_', '-')}"
 
 
 def chosen_items(items: int) -> str:
@@ -162,7 +163,7 @@ def how_to_run(
         "release": release,
         "item_type": item_type,
         "shards": shards,
-        "partitions": args.output_files,
+        "output_files": args.output_files,
     }
 
 
@@ -194,6 +195,11 @@ def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
     return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
 
 
+def check_zcdp_or_budget(args: argparse.Namespace) -> None:
+    """Refuse a command line that gives neither or both, or no delta."""
+    make_zcdp_or_budget(args)
+
+
 def hint(epsilon: float, delta: float) -> None:
     """One line on standard error for a promise that is allowed and hides little; what is printed otherwise stays as it is."""
     words = []
@@ -214,28 +220,24 @@ def hint_of_flags(args: argparse.Namespace) -> None:
     hint(budget.epsilon, budget.delta)
 
 
-def is_pinned(runner: str | None) -> bool:
-    """Whether this asks for the runner in this process, which is then pinned to LOCAL_RUNNER."""
-    return runner is None or runner.rsplit(".", 1)[-1].lower() in _PINNED
+def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[str], str] = as_flag) -> Release:
+    """The release of `add_release`. The object names where the key lies and never holds it.
 
+    Refusals name several parameters, by how whoever gave them spells them.
+    """
+    from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
 
-def is_on_this_machine(runner: str | None) -> bool:
-    """Whether the workers of this runner reach the files and the environment of this process."""
-    return runner is None or runner.rsplit(".", 1)[-1].lower() in _ON_THIS_MACHINE
-
-
-def make_release(args: argparse.Namespace, runner: str | None) -> Release:
-    """The release of `add_release`. The object names where the key lies and never holds it."""
     source = _key_source(args)
+    secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))
     if source is None:
         if args.release_id is not None:
             raise ParameterError(
-                f"--release-id {args.release_id!r} repeats a release, which needs the key of that release: "
-                "give --key-secret, --key-file or --key-env"
+                f"{spell('release_id')} {args.release_id!r} repeats a release, which needs the key of that release: "
+                f"give {secret}, {file} or {env}"
             )
         if not is_on_this_machine(runner):
             raise ParameterError(
-                f"the runner {runner} needs a key that its workers can reach: give --key-secret, --key-env or --key-file"
+                f"the runner {runner} needs a key that its workers can reach: give {secret}, {env} or {file}"
             )
         return Release(ephemeral_key())
     if is_on_this_machine(runner):

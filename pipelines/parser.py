@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command
+from headcount.pipelines.options import as_flag
 
 _FLAG = re.compile(r"--?[A-Za-z]")
-_PARAMETER = re.compile(r"(?:a )?([a-z_]+)(?= must )")
 _BEAM_HELP = (
     "Beam's own flags (--runner, --direct_num_workers, --temp_location, ...) are accepted too;\n"
     "what stands after a bare -- is passed on to Beam as it is."
@@ -62,13 +62,12 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[argparse.Namespace, li
     return args, rest + passed_on
 
 
-def in_flags(command: Command, message: str) -> str:
-    """A refusal by a mechanism, with the parameter that it begins with spelled as a flag, if the command has such a flag."""
-    found = _PARAMETER.match(message)
-    if found is None:
-        return message
-    flag = f"--{found[1].replace('_', '-')}"
-    return flag + message[found.end() :] if flag in make_parser(command)._option_string_actions else message
+def in_flags(command: Command, error: ParameterError) -> ParameterError:
+    """A refusal by a mechanism, which has parameters and no flags, with its parameter as a flag if the command has that."""
+    if error.parameter is None:
+        return error
+    flag = as_flag(error.parameter)
+    return error.renamed(flag) if flag in make_parser(command)._option_string_actions else error
 
 
 def _refuse_repeated(parser: Parser, argv: Sequence[str]) -> None:

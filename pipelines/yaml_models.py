@@ -1,6 +1,6 @@
 """The models without trust in whoever counts, in Beam YAML: steps that draw nothing, and so know of no key.
 
-Messages of the shuffle model are made by `headcount randomize`, files of pan-private counters by `headcount counters`: the
+Messages of the shuffle model are made by `headcount randomize`, files of pan-private counters by `headcount counters`. The
 noise of both is the operating system's and is stored once, which has no place in a step that a runner may run again.
 """
 

@@ -54,7 +54,14 @@ class NoisyCounts(beam.PTransform):
         self._bounded = Bounded(bounding_steps(bounding), release, shards)
         names = None if self._domain is None else self._domain.to_pylist()
         self._counts = transforms.NoisyCounts(
-            budget, self._bounded.bound, names, noise, relation, release, item_type, shards
+            budget,
+            self._bounded.bound,
+            domain=names,
+            noise=noise,
+            relation=relation,
+            release=release,
+            item_type=item_type,
+            shards=shards,
         )
 
     def guarantee(self) -> Guarantee:

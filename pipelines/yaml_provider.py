@@ -28,13 +28,13 @@ from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, yaml_parts
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import Contributions
-from headcount.transforms.core.release import in_expansion_service
-from headcount.transforms.sampled import QuantilesAndRanges
+from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
+from headcount.transforms.quantiles import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
 # The budget of the release that a bound is chosen for, in place of `release_budget`.
@@ -43,9 +43,8 @@ _LATER = {
     "for_delta": inspect.Parameter("for_delta", inspect.Parameter.KEYWORD_ONLY, annotation="float", default=0.0),
 }
 # Parameters of transforms that a pipeline file does not give.
-_MADE_HERE = ("budget", "release_budget", "release", "partitions")
+_MADE_HERE = ("budget", "release_budget", "release", "output_files")
 _ITEM_TYPES = {"str": str, "int": int}
-_FLAG = re.compile(r"(?<![\w'-])--([a-z][a-z-]*)")  # not inside of a value
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
 _QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
 
@@ -65,7 +64,7 @@ class Step(beam.PTransform):
         columns = {} if of_values else _parameters(Contributions)
         if "ranges" in own and "ranges" in given:
             given = {"quantiles": []} | given  # ranges alone are enough
-        release = [name for name in vars(_release_parser().parse_args([])) if name not in own]
+        release = [name for name in vars(_release({})) if name not in own]
         budget = [*_BUDGET, "rho"] if "Zcdp" in str(_parameters(transform)["budget"].annotation) else [*_BUDGET]
         _refuse_unknown(transform.__name__, given, [*columns, *budget, *own, *release])
         if "rho" in given and "epsilon" in given:
@@ -82,8 +81,7 @@ class Step(beam.PTransform):
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in _those(given, release).items()]
-        self._release = _in_yaml(_release_parser().parse_args, flags)
+        self._release = _release(_those(given, release))
         self._guarantee: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
 
     def default_label(self) -> str:
@@ -107,9 +105,8 @@ class Step(beam.PTransform):
         runners = [pipeline.options.view_as(StandardOptions).runner, type(pipeline.runner).__name__]
         if in_expansion_service():
             runners = ["behind this expansion service"]  # which is not told what its client runs on
-        remote = next((runner for runner in runners if not options.is_on_this_machine(runner)), None)
-        release: Release = _in_yaml(options.make_release, self._release, remote)
-        return release
+        remote = next((runner for runner in runners if not is_on_this_machine(runner)), None)
+        return options.make_release(self._release, remote, spell=str)
 
     def _make(self, release: Release | None) -> Any:
         return self._transform(self._budget, release=release, **self._arguments)
@@ -124,8 +121,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 
 # A further transform is one line here and one in providers.yaml.
-UnboundedHistogram = _factory(transforms.UnboundedHistogram)
-BoundedHistogram = _factory(transforms.BoundedHistogram)
+Histogram = _factory(transforms.Histogram)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)
@@ -169,20 +165,14 @@ def _those(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: given[name] for name in names if name in given}
 
 
-def _release_parser() -> Parser:
-    """The command line's own parser of key source and release id: what it learns is known here at once."""
+def _release(given: Mapping[str, str]) -> argparse.Namespace:
+    """Key source and release id as the command line's own parser knows them: what it learns is known here at once."""
     parser = Parser(add_help=False)
     options.add_release(parser)
-    return parser
-
-
-def _in_yaml(call: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function of the command line, with the flags in its refusals spelled as parameters."""
-    try:
-        return call(*args)
-    except ParameterError as error:
-        message = _FLAG.sub(lambda flag: flag.group(1).replace("-", "_"), str(error))
-        raise ParameterError(message) from None
+    sources = [name for name in options.KEY_SOURCES if name in given]
+    if len(sources) > 1:
+        raise ParameterError(f"{sources[1]}: not allowed with argument {sources[0]}")
+    return parser.parse_args([f"{options.as_flag(name)}={value}" for name, value in given.items()])
 
 
 def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> None:
@@ -214,8 +204,8 @@ def _number(name: str, value: Any) -> float:
 def _later_budget(for_epsilon: float, for_delta: float = 0.0) -> Budget:
     try:
         return Budget(for_epsilon, for_delta)
-    except ParameterError as error:  # it begins with epsilon or delta
-        raise ParameterError(f"for_{error}") from None
+    except ParameterError as error:
+        raise error.renamed(f"for_{error.parameter}") from None
 
 
 def _arguments(
@@ -235,7 +225,7 @@ def _arguments(
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")
     if isinstance(domain, str):
-        arguments["domain"] = _in_yaml(read_domain, domain, _ITEM_TYPES[item_type], max_item_bytes)
+        arguments["domain"] = read_domain(domain, _ITEM_TYPES[item_type], max_item_bytes)
     elif domain is not None:
         _check_domain(domain, item_type)
     return arguments
@@ -317,7 +307,7 @@ def _json(text: str) -> str:
     return text
 
 
-def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+def _explain(args: argparse.Namespace) -> None:
     try:
         found = promises(args.file, args.jinja_variables)
     except Exception as error:  # Beam wraps what a step refuses, and adds where it stands
@@ -334,7 +324,6 @@ def _run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     print("\n\n".join(parts))
     for guarantee in found.values():
         options.hint(guarantee.epsilon, guarantee.delta)
-    return 0
 
 
 def totals(guarantees: Iterable[Guarantee]) -> str:
@@ -350,10 +339,10 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Command(
+COMMAND = Tool(
     name="explain-yaml",
     help="Print what the steps of a Beam YAML pipeline promise, without running it.",
     add_arguments=_add_arguments,
-    run=_run,
+    do=_explain,
     example="headcount explain-yaml pipeline.yaml",
 )

@@ -46,19 +46,21 @@ from headcount.transforms.count_release import PrivateCountRelease as PrivateCou
 from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
 from headcount.transforms.distribution import LearnDistribution as LearnDistribution
-from headcount.transforms.histogram import BoundedHistogram as BoundedHistogram
+from headcount.transforms.histogram import Histogram as Histogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
-from headcount.transforms.histogram import UnboundedHistogram as UnboundedHistogram
 from headcount.transforms.pan_private import PanPrivateCounts as PanPrivateCounts
 from headcount.transforms.partitions import SelectPartitions as SelectPartitions
 from headcount.transforms.plume import Plume as Plume
+from headcount.transforms.quantiles import Quantile as Quantile
+from headcount.transforms.quantiles import Quantiles as Quantiles
 from headcount.transforms.sampled import HeavyHitters as HeavyHitters
-from headcount.transforms.sampled import Quantile as Quantile
-from headcount.transforms.sampled import Quantiles as Quantiles
 from headcount.transforms.sampled import SampledHistogram as SampledHistogram
 from headcount.transforms.shape import AnonymizedHistogram as AnonymizedHistogram
-from headcount.transforms.shape import Entropy as Entropy
-from headcount.transforms.shape import SupportCoverage as SupportCoverage
-from headcount.transforms.shape import SupportSize as SupportSize
 from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
+from headcount.transforms.shape_properties import Entropy as Entropy
+from headcount.transforms.shape_properties import SupportCoverage as SupportCoverage
+from headcount.transforms.shape_properties import SupportSize as SupportSize
 from headcount.transforms.shuffled import ShuffledReports as ShuffledReports
+
+# What is public: the classes and functions above. (Modules that were imported on the way are not.)
+__all__ = sorted(name for name, found in vars().items() if getattr(found, "__module__", "").startswith("headcount."))

@@ -1,4 +1,4 @@
-"""Bounding as transforms (paper 000): what one user contributes, limited before anything is counted.
+"""Bounding as transforms: what one user contributes, limited before anything is counted.
 
 Each brings all rows of a user together, bounds them, and gives contribution batches that carry their bound. So a step can
 follow another, and `NoisyCounts` knows what it may rely on.
@@ -76,28 +76,28 @@ class Bounded(beam.PTransform):
 class RandClip(Bounded):
     """At most `bound` events of each user, a uniform sample: l1 <= bound."""
 
-    def __init__(self, bound: int, release: Release | None = None, shards: int | None = None) -> None:
+    def __init__(self, bound: int, *, release: Release | None = None, shards: int | None = None) -> None:
         super().__init__([RandClipStep(bound)], release, shards)
 
 
 class ClipNorm(Bounded):
     """Each user's counts scaled down to an l1 (p=1) or l2 (p=2) norm of at most `bound`. For public domains only."""
 
-    def __init__(self, bound: int, p: int = 1, release: Release | None = None, shards: int | None = None) -> None:
+    def __init__(self, bound: int, *, p: int = 1, release: Release | None = None, shards: int | None = None) -> None:
         super().__init__([ClipNormStep(bound, p)], release, shards)
 
 
 class LimitItems(Bounded):
     """At most `items` distinct items of each user, a uniform choice, with their counts: l0 <= items."""
 
-    def __init__(self, items: int, release: Release | None = None, shards: int | None = None) -> None:
+    def __init__(self, items: int, *, release: Release | None = None, shards: int | None = None) -> None:
         super().__init__([LimitItemsStep(items)], release, shards)
 
 
 class LimitPerItem(Bounded):
     """At most `count` events of each user on any item: linf <= count."""
 
-    def __init__(self, count: int, release: Release | None = None, shards: int | None = None) -> None:
+    def __init__(self, count: int, *, release: Release | None = None, shards: int | None = None) -> None:
         super().__init__([LimitPerItemStep(count)], release, shards)
 
 

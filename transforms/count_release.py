@@ -1,4 +1,4 @@
-"""Counts without a bound on a user's items (paper 003) as transforms: `PrivateCountRelease`, and `TopItems` without counts.
+"""Counts without a bound on a user's items as transforms: `PrivateCountRelease`, and `TopItems` without counts.
 
 Only the top of each item shard leaves it, and one worker sees the top of all.
 """
@@ -12,63 +12,40 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.packing import from_ipc
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
-from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
-from headcount.mechanisms.count_release.top_items import ranked, top_items
+from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, counts_batch, sorted_counts
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.counting.released import by_file, counts_batch
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.core.contributions import as_contributions, check_whole
-from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.barrier import beyond_barrier, one_beyond_barrier, sorted_by_item
+from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.contributions import as_contributions
+from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import RankedIntItem, RankedItem, ToRows, count_row
-from headcount.transforms.core.user_shards import check_shards, item_shards
+from headcount.transforms.core.rows import RankedIntItem, RankedItem, count_row
+from headcount.transforms.core.user_shards import item_shards
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
 _TOPS_TOGETHER = 32
 
 
-class _FromFrame(beam.PTransform):
+class _FromFrame(PrivateTransform):
     """Bounding, sums by item, their top, and what one worker releases of it."""
 
-    def __init__(
-        self,
-        plan: CountRelease | TopItemsPlan,
-        release: Release | None,
-        shards: int | None,
-        partitions: int | None,
-    ) -> None:
-        super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
-        self.plan = plan
-        self._release, self._partitions = release, partitions
-        self._shards = check_shards(shards)
-
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
+    mechanism: CountRelease | TopItemsMechanism
 
     def _released(self, rows: beam.PCollection, empty: pa.RecordBatch) -> tuple[beam.PCollection, beam.PCollection]:
-        """(partition, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
-        check_whole(rows)
-        plan, shards = self.plan, item_shards(self._shards)
-        release, label = release_for(rows.pipeline, self._release), full_label(rows)
-        summed = (
-            as_contributions(rows)
-            | "Bounded" >> Bounded(plan.steps, release, self._shards)  # record batches, each (user, item) pair once
-            | "SumByItem"
-            >> beam.ParDo(_SumByItem(shards))
-            .with_output_types(tuple[int, bytes], origins=Origin)
-            .with_outputs("origins", main="sums")
-        )
+        """(file, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
+        release, label = self._drawn(rows)
+        plan, shards = self.mechanism, item_shards(self._shards)
+        files = self._output_files or shards
+        bounded = as_contributions(rows) | "Bounded" >> Bounded(plan.steps, release, self._shards)
+        summed = sum_by_item(bounded, shards, sum_users)  # of record batches, each (user, item) pair once
         tops = (
             summed.sums  # (item shard, packed users and sums)
             | "GroupByItemShard" >> beam.GroupByKey()
@@ -87,42 +64,42 @@ class _FromFrame(beam.PTransform):
             | "WithNothing" >> beam.Flatten()
             | "Gather" >> beam.GroupByKey()  # (0, tops)
             | "Release"
-            >> beam.ParDo(
-                _Release(plan, release, label, self._partitions or shards), beam.pvalue.AsList(summed.origins)
-            )
+            >> beam.ParDo(_Release(plan, release, label, files), beam.pvalue.AsList(summed.origins))
             .with_output_types(tuple[int, bytes], decisions=tuple[int, Released])
             .with_outputs("decisions", main="rows")
         )
-        every_partition = rows.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(self._partitions or shards)], reshuffle=False
-        )
-        # The barrier: all that reads what was released hangs on the far side of this GroupByKey (or, for decisions, of one of
-        # their own), so that a repeated step can reach no consumer twice. Nothing else may be taken from `done`.
-        partitions = (
-            (done.rows, every_partition)
-            | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
-        )
-        return partitions, done.decisions
+        # Rows have one barrier, decisions one of their own. Nothing else may be taken from `done`.
+        return beyond_barrier(done.rows, empty, files), done.decisions
 
 
 class PrivateCountRelease(_FromFrame):
-    """How many users have each item, for as many of the largest items as the budget buys (paper 003, corrected).
+    """How many users have each item, for as many of the largest items as the budget buys (the paper, corrected).
 
     Guarantee: user-level delta-approximate rho-zCDP for a `Zcdp(rho, delta)` under `relation`, or (epsilon, delta)-differential
     privacy for a `Budget(epsilon, delta)`. A user counts for all of its items: there is no bound to choose, and nothing is
-    lost to one. Items are found one by one, the largest first, each at its own cost, and most of the counts are within
-    `relative_error` of the true ones; `k_bar` items at most are released. With `max_per_item`, what is released of an item
-    is the number of events, up to so many of each user. `noise_reduction` spends less on counts that are exact enough, which
-    buys some more of them; `strict_target` keeps to small relative errors, whatever they cost. The result is `NoisyCount` rows
-    (`NoisyIntCount` with `item_type=int`), or with `partitions=N` one element (k, record batch) for each k < N, sorted by item.
+    lost to one. Items are found one by one, the largest first, each at its own cost.
+
+    The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), sorted by item in each output file. Rows or
+    `Contributions` go in. `with_decision()` gives one `Released` beside: what was spent on what, and the guarantee.
+
+    Parameters:
+        budget: what all of it may cost, as a `Zcdp` or a `Budget`; it needs a delta.
+        relative_error: most of the counts are within this share of the true ones (default: 0.1). Less buys fewer items.
+        k_bar: the items that are looked at, and released, at most (default: 10,000). More take more memory in one worker.
+        max_per_item: count events, up to so many of each user, in place of users (default: None, users).
+        noise_reduction: spend less on counts that are exact enough, which buys some more of them (default: False).
+        strict_target: keep to small relative errors, whatever they cost (default: False).
+        start_epsilon: what the first items cost (default: 0.0005, a threshold of some 60,000 users). It should give a threshold
+            above the largest count; too low a value costs little.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
-    plan: CountRelease
+    mechanism: CountRelease
 
     def __init__(
         self,
         budget: Zcdp | Budget,
+        *,
         relative_error: float = 0.1,
         k_bar: int = 10_000,
         max_per_item: int | None = None,
@@ -133,95 +110,78 @@ class PrivateCountRelease(_FromFrame):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        plan = count_release(
+        made = count_release(
             budget,
-            relative_error,
-            k_bar,
-            max_per_item,
-            noise_reduction,
-            strict_target,
-            start_epsilon,
-            Relation.parse(relation),
-            item_type,
+            relative_error=relative_error,
+            k_bar=k_bar,
+            max_per_item=max_per_item,
+            noise_reduction=noise_reduction,
+            strict_target=strict_target,
+            start_epsilon=start_epsilon,
+            relation=Relation.parse(relation),
+            item_type=item_type,
         )
-        super().__init__(plan, release, shards, partitions)
-        self._with_decision = False
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
 
-    def with_decision(self) -> PrivateCountRelease:
-        """The same transform, but its result has two fields: `counts`, and `decision`, which is one `Released`: what was
-        spent on what, and the guarantee."""
-        self._with_decision = True
-        return self
+    def _given(self) -> str | None:
+        return None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        item_type = self.plan.item_type
+        item_type = self.mechanism.item_type
         empty = counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), 0.0)
-        partitions, decisions = self._released(rows, empty)
-        counts = partitions | "SortByItem" >> beam.MapTuple(_sorted_by_item).with_output_types(
-            tuple[int, pa.RecordBatch]
-        )
-        if self._partitions is None:
-            counts = counts | "ToRows" >> ToRows(count_row(item_type))
-        if not self._with_decision:
+        files, decisions = self._released(rows, empty)
+        counts = self._shown(sorted_by_item(files), count_row(item_type))
+        if not self._decides:
             return counts
-        decision = (
-            decisions
-            | "DecisionBarrier" >> beam.GroupByKey()
-            | "Decision" >> beam.MapTuple(lambda _, decided: next(iter(decided))).with_output_types(Released)
-        )
-        return CountsAndDecision(counts, decision)
+        return self._result(counts, one_beyond_barrier(decisions, Released, "DecisionBarrier", "Decision"))
 
 
 class TopItems(_FromFrame):
-    """The `k` items with the most users, without counts, or fewer: those that too few users have stay hidden (paper 003).
+    """The `k` items with the most users, without counts, or fewer: those that too few users have stay hidden (the paper).
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user may have any number of items. `k_bar`
-    items are looked at. The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), or with `partitions=N` one
-    element (k, record batch of rank and item) for each k < N, sorted by rank.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user may have any number of items.
+
+    The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), sorted by rank in each output file. Rows or
+    `Contributions` go in.
+
+    Parameters:
+        budget: what all of it may cost; it needs a delta.
+        k: the items to find, at most. More of them share the budget.
+        k_bar: the items that are looked at (default: 10,000). More take more memory in one worker.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
-    plan: TopItemsPlan
+    mechanism: TopItemsMechanism
 
     def __init__(
         self,
         budget: Budget,
         k: int,
+        *,
         k_bar: int = 10_000,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__(top_items(budget, k, k_bar, Relation.parse(relation), item_type), release, shards, partitions)
+        made = top_items(budget, k, k_bar=k_bar, relation=Relation.parse(relation), item_type=item_type)
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        item_type = self.plan.item_type
-        partitions, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
-        items = partitions | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(
-            tuple[int, pa.RecordBatch]
-        )
-        if self._partitions is not None:
-            return items
-        return items | "ToRows" >> ToRows(RankedIntItem if item_type is int else RankedItem)
-
-
-class _SumByItem(beam.DoFn):
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        yield from sum_users(batch, self._shards)
+        item_type = self.mechanism.item_type
+        files, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
+        items = files | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(tuple[int, pa.RecordBatch])
+        return self._shown(items, RankedIntItem if item_type is int else RankedItem)
 
 
 class _Release(beam.DoFn):
-    """(0, tops) -> (partition, Arrow stream), and the decision beside; it fetches the key on the worker."""
+    """(0, tops) -> (file, Arrow stream), and the decision beside; it fetches the key on the worker."""
 
-    def __init__(self, plan: CountRelease | TopItemsPlan, release: Release, label: str, partitions: int) -> None:
-        self._plan, self._release, self._label, self._partitions = plan, release, label, partitions
+    def __init__(self, plan: CountRelease | TopItemsMechanism, release: Release, label: str, output_files: int) -> None:
+        self._plan, self._release, self._label, self._output_files = plan, release, label, output_files
 
     def setup(self) -> None:
         self._subkey = self._plan.subkey(self._release.key_source.fetch(), self._release.id, self._label)
@@ -233,9 +193,9 @@ class _Release(beam.DoFn):
         frame = make_frame(filter(None, group[1]), self._plan.k_bar, self._plan.item_type)
         released = self._plan.release(frame, self._subkey)
         if isinstance(released, pa.RecordBatch):
-            yield from by_partition(released, self._partitions)
+            yield from by_file(released, self._output_files)
         else:
-            yield from by_partition(released.counts, self._partitions)
+            yield from by_file(released.counts, self._output_files)
             yield beam.pvalue.TaggedOutput("decisions", (0, released.released))
 
 
@@ -248,9 +208,5 @@ def _to_one(_: int, top: bytes) -> tuple[int, bytes]:
     return 0, top
 
 
-def _sorted_by_item(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
-
-
-def _sorted_by_rank(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
+def _sorted_by_rank(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")

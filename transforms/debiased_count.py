@@ -1,4 +1,4 @@
-"""`DebiasedCount` (paper 000, Algorithm 5): totals of given items, with the bias of the cap taken out."""
+"""`DebiasedCount` (the paper, Algorithm 5): totals of given items, with the bias of the cap taken out."""
 
 from __future__ import annotations
 
@@ -9,33 +9,46 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.histogram.debiased import CountPlan, debiased_count
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
+from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.domain import OnlyDomain
-from headcount.transforms.core.rows import ToRows, count_row
-from headcount.transforms.core.user_shards import check_shards
+from headcount.transforms.core.rows import count_row
 from headcount.transforms.histogram import NoisyCounts
 
 
-class DebiasedCount(beam.PTransform):
+class DebiasedCount(PrivateTransform):
     """How often users did an item, or each of a few, with what the cap on a user takes away estimated and added again.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; delta is 0 with Laplace noise. The input
-    is the rows of *all* items, since users without the given ones count too: their number is `users` if it is public
-    (needed under REPLACE), else it is counted, by `users_share` of epsilon. The items are public, given by the caller.
-    The result is as for `BoundedHistogram`; `stddev` is that of the estimate, for the noise alone.
+    is the rows of *all* items, since users without the given ones count too. The result is `NoisyCount` rows
+    (`NoisyIntCount` with `item_type=int`); `stddev` is that of the estimate, for the noise alone.
+
+    Parameters:
+        budget: what all of it may cost.
+        items: the item or items to count: public, given by the caller.
+        max_per_item: the events of one user on one item that count. Less takes less noise, and leaves more to estimate.
+        users: how many users there are, if that is public, which "replace" needs (default: None, they are counted).
+        users_share: the share of epsilon that counting them takes (default: a tenth). Only where they are counted.
+        max_items: how many of the items one user may count for (default: None, all of them). Less takes less noise.
+        largest_mean: the events of a user on an item, on average, that an estimate may come to (default: twice the cap).
+            Less limits what noise does to a total near the cap, and cuts off items with more.
+        noise: "laplace", "gaussian", or "auto" (default), the one with less of it.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
+
+    mechanism: CountPlan
 
     def __init__(
         self,
         budget: Budget,
         items: str | int | Iterable[str] | Iterable[int],
+        *,
         max_per_item: int,
         users: int | None = None,
         users_share: float | None = None,
@@ -46,39 +59,33 @@ class DebiasedCount(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__()
-        self.plan = debiased_count(
+        plan = debiased_count(
             budget,
             items,
-            max_per_item,
-            users,
-            users_share,
-            max_items,
-            largest_mean,
-            noise,
-            Relation.parse(relation),
-            item_type,
+            max_per_item=max_per_item,
+            users=users,
+            users_share=users_share,
+            max_items=max_items,
+            largest_mean=largest_mean,
+            noise=noise,
+            relation=Relation.parse(relation),
+            item_type=item_type,
         )
-        plan, count = self.plan, 1 if partitions is None else partitions
-        self._shards, self._partitions, self._release = check_shards(shards), partitions, release
-        self._counts = self._noisy_counts(plan.noise, plan.items, item_type, count)
+        super().__init__(plan, release=release, shards=shards, output_files=output_files)
+        self._counts = self._noisy_counts(plan.noise, plan.items, item_type, self._output_files or 1)
         self._users = self._noisy_counts(plan.users, EVERYBODY, str, 1) if isinstance(plan.users, NoisePlan) else None
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
-
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        plan = self.plan
+        plan = self.mechanism
         contributions = as_contributions(rows)  # record batches
         counts = (
             contributions
             | "OnlyDomain" >> OnlyDomain(plan.items)
             | "Bounded" >> Bounded(plan.steps, self._release, self._shards)
             | "NoisyCounts" >> self._counts
-        )  # (partition, capped totals), beyond a barrier
+        )  # (file, capped totals), beyond a barrier
         users: int | beam.pvalue.AsSingleton | NoisePlan = plan.users
         if self._users is not None:
             users = beam.pvalue.AsSingleton(
@@ -90,29 +97,27 @@ class DebiasedCount(beam.PTransform):
             )
         # All from here on works on released numbers only.
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
-        if self._partitions is not None:
-            return debiased
-        return debiased | "ToRows" >> ToRows(count_row(plan.item_type))
+        return self._shown(debiased, count_row(plan.item_type))
 
-    def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, partitions: int) -> NoisyCounts:
+    def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""
         return NoisyCounts(
             Budget(plan.epsilon, plan.delta),
             plan.bound,
-            domain.to_pylist(),
-            plan.kind,
-            plan.relation,
-            self._release,
-            item_type,
+            domain=domain.to_pylist(),
+            noise=plan.kind,
+            relation=plan.relation,
+            release=self._release,
+            item_type=item_type,
             shards=min(self._shards, len(domain)),
-            partitions=partitions,
+            output_files=output_files,
         )
 
 
-def _number_of_users(partition: int, counts: pa.RecordBatch) -> int:
+def _number_of_users(file: int, counts: pa.RecordBatch) -> int:
     return number_of_users(counts)
 
 
-def _debiased(partition: tuple[int, pa.RecordBatch], plan: CountPlan, users: int) -> tuple[int, pa.RecordBatch]:
-    number, counts = partition
+def _debiased(file: tuple[int, pa.RecordBatch], plan: CountPlan, users: int) -> tuple[int, pa.RecordBatch]:
+    number, counts = file
     return number, plan.debiased(counts, users)

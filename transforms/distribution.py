@@ -1,4 +1,4 @@
-"""`LearnDistribution` (paper 004): how likely each public symbol is, from users with many samples each.
+"""`LearnDistribution`: how likely each public symbol is, from users with many samples each.
 
 One pass over the users gives every symbol's table, how many users have it how often. The tables lie in shards of symbols, and
 each shard draws for its own. Where the samples per user are chosen, so are the method and the noise: every step that may be
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import in_shard
 from headcount.mechanisms.batches.names import Names
@@ -25,7 +24,7 @@ from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, sorted_counts
+from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.distribution.learn import (
     BUCKETS,
     DecidedDistribution,
@@ -38,16 +37,15 @@ from headcount.mechanisms.distribution.learn import (
 )
 from headcount.mechanisms.distribution.plan import DistributionPlan
 from headcount.mechanisms.distribution.tables import merge_values, pack_values, split_values, unpack_values
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
-from headcount.transforms.core.contributions import as_contributions, check_whole
+from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.domain import OnlyDomain
-from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import IntItemProbability, ItemProbability, ToRows
-from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
+from headcount.transforms.core.rows import IntItemProbability, ItemProbability
+from headcount.transforms.core.user_shards import UserShards, item_shards
 
 # The laws that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
 _LEAST_SYMBOLS = 32
@@ -57,24 +55,37 @@ Part = tuple[int, bytes, int]  # plan, digest of some symbols' tables, number of
 Drawn = tuple[int, int, bytes]  # plan, number of users, Arrow stream of item and value
 
 
-class LearnDistribution(beam.PTransform):
-    """The probabilities of the symbols of a public `domain`, from users who each hold samples of them (paper 004, corrected).
+class LearnDistribution(PrivateTransform):
+    """The probabilities of the symbols of a public `domain`, from users who each hold samples of them (the paper, corrected).
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Users with fewer than `samples_per_user`
-    samples are left out, and those with more count with a uniform sample of that many; "auto" and "median" choose the number
-    privately, and "buckets" learns from users of all sizes apart. `users` is the number of users with so many samples, if it
-    is public. The methods are "dense", "sparse", "gaussian" and "laplace"; "auto" takes the one with the least error to
-    expect, from public numbers alone. `hypothesis` is how "dense" and "sparse" choose probabilities: "ks", or "phs", the
-    paper's own, which needs more users: too few public `users` are refused, and if the noisy number of them is too small, the
-    errors of all rows are 1. All users' samples are taken to be from one distribution: where they are not, the
-    result is biased, and as private. It is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), or with
-    `partitions=N` one element (k, record batch of item, probability and error) for each k < N, sorted by item.
+    samples are left out, and those with more count with a uniform sample of that many. What "auto" chooses from the data, it
+    chooses privately, within the budget. All users' samples are taken to be from one distribution: where they are not, the
+    result is biased, and as private.
+
+    The result is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), sorted by item in each output file. Rows
+    or `Contributions` go in. `with_decision()` gives the `DecidedDistribution` beside, where the samples per user are chosen.
+
+    Parameters:
+        budget: what all of it may cost.
+        domain: the public symbols.
+        samples_per_user: the samples of each user that count (default: "auto", chosen privately). "median" chooses half of the
+            users, and "buckets" learns from users of all sizes apart. More have less noise each, of fewer users.
+        method: "dense", "sparse", "gaussian" or "laplace"; "auto" (default) takes the one with the least error to expect, from
+            public numbers alone.
+        users: the number of users with so many samples, if it is public (default: None, it is counted).
+        hypothesis: how "dense" and "sparse" choose probabilities: "ks" (default), or "phs", the paper's own, which needs more
+            users. Too few public `users` are refused; if the noisy number of them is too small, the errors of all rows are 1.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
+
+    mechanism: DistributionRelease
 
     def __init__(
         self,
         budget: Budget,
         domain: Iterable[str] | Iterable[int],
+        *,
         samples_per_user: int | Literal["auto", "median", "buckets"] = "auto",
         method: str = "auto",
         users: int | None = None,
@@ -83,32 +94,28 @@ class LearnDistribution(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
-        relation = Relation.parse(relation)
-        self.plan = learn_distribution(budget, domain, samples_per_user, method, users, hypothesis, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
-        self._with_decision = False
+        made = learn_distribution(
+            budget,
+            domain,
+            samples_per_user=samples_per_user,
+            method=method,
+            users=users,
+            hypothesis=hypothesis,
+            relation=Relation.parse(relation),
+            item_type=item_type,
+        )
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
-
-    def with_decision(self) -> LearnDistribution:
-        """The same transform, but its result has two fields: `counts`, the probabilities, and `decision`, which is one
-        `DecidedDistribution`: what was chosen, and the guarantee in its numbers. Only where the samples per user are chosen."""
-        if self.plan.choice is None:
-            raise ParameterError("nothing is decided where the samples per user are given: leave out with_decision()")
-        self._with_decision = True
-        return self
+    def _given(self) -> str | None:
+        return "the samples per user are" if self.mechanism.choice is None else None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        check_whole(rows)
-        release, label, plan = release_for(rows.pipeline, self._release), full_label(rows), self.plan
+        release, label = self._drawn(rows)
+        plan = self.mechanism
         source = _Source(plan, release, label, self._shards)
+        row = IntItemProbability if plan.item_type is int else ItemProbability
         shards = (
             as_contributions(rows)
             | "OnlyDomain" >> OnlyDomain(plan.symbols)
@@ -118,20 +125,20 @@ class LearnDistribution(beam.PTransform):
             plans = plan.plans()
             counted = shards | "CountValues" >> _tagged(beam.ParDo(_CountValues(source, plans)))
             learned = self._learned(counted, source, plans, any(each.method == "sparse" for each in plans))
-            return self._rows(learned)
+            return self._shown(learned, row)
         choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseSamples")
         decision = choice.chosen | "Plan" >> beam.Map(plan.decided).with_output_types(DecidedDistribution)
         known = beam.pvalue.AsSingleton(decision)
         counted = choice.shards | "CountValues" >> _tagged(beam.ParDo(_CountAsDecided(source), known))
-        learned = self._rows(self._learned(counted, source, known, plan.method in ("auto", "sparse")))
-        return CountsAndDecision(learned, decision) if self._with_decision else learned
+        learned = self._learned(counted, source, known, plan.method in ("auto", "sparse"))
+        return self._result(self._shown(learned, row), decision)
 
     def _learned(
         self, counted: beam.pvalue.DoOutputsTuple, source: _Source, known: object, sparse: bool
     ) -> beam.PCollection:
-        """(partition, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
+        """(file, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
         pipeline = counted.values.pipeline
-        plans = len(BUCKETS) if self.plan.samples == "buckets" else 1
+        plans = len(BUCKETS) if self.mechanism.samples == "buckets" else 1
         every = pipeline | "EveryShard" >> beam.Create(  # symbols that nobody has are learned too
             [(place, b"") for place in range(plans * source.symbol_shards)], reshuffle=False
         )
@@ -145,7 +152,7 @@ class LearnDistribution(beam.PTransform):
             .with_outputs("parts", main="tables")
         )
         evidence = beam.pvalue.AsList(merged.parts), beam.pvalue.AsList(counted.origins)
-        # The barriers: all that reads what was drawn hangs on the far side of these GroupByKeys, so that a repeated step can
+        # The barriers: all that reads what was drawn stands on the far side of these GroupByKeys, so that a repeated step can
         # reach no consumer twice. Nothing may be taken from before them.
         drawn = (
             merged.tables
@@ -168,17 +175,12 @@ class LearnDistribution(beam.PTransform):
         # One worker puts the released numbers together, for they have to add up to one.
         return (
             pipeline
-            | "Once" >> beam.Create([self._partitions or 1], reshuffle=False)
+            | "Once" >> beam.Create([self._output_files or 1], reshuffle=False)
             | "Combine"
-            >> beam.FlatMap(_combined, self.plan.symbols, known, beam.pvalue.AsList(drawn), chosen).with_output_types(
-                tuple[int, pa.RecordBatch]
-            )
+            >> beam.FlatMap(
+                _combined, self.mechanism.symbols, known, beam.pvalue.AsList(drawn), chosen
+            ).with_output_types(tuple[int, pa.RecordBatch])
         )
-
-    def _rows(self, learned: beam.PCollection) -> beam.PCollection:
-        if self._partitions is not None:
-            return learned
-        return learned | "ToRows" >> ToRows(IntItemProbability if self.plan.item_type is int else ItemProbability)
 
 
 class _Source:
@@ -337,7 +339,7 @@ def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
 
 
 def _combined(
-    partitions: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
+    output_files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The released rows, from all that was drawn for each plan."""
     choices = {plan: np.asarray(from_ipc(rows).column("value")) for plan, _, rows in chosen}
@@ -347,5 +349,5 @@ def _combined(
         )
         for plan, users, rows in sorted(drawn)
     ]
-    for partition, rows in by_partition(combined(symbols, estimates), partitions):
-        yield partition, from_ipc(rows)
+    for file, rows in by_file(combined(symbols, estimates), output_files):
+        yield file, from_ipc(rows)

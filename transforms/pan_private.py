@@ -1,4 +1,4 @@
-"""`PanPrivateCounts` (paper 002): counters in a file that may be seen, to which each job adds its events.
+"""`PanPrivateCounts`: counters in a file that may be seen, to which each job adds its events.
 
 The counters lie in one file, with noise in them before the first event. Jobs add batches of events to it, and only the file
 stays when the events are deleted: whoever gets hold of it learns of no event. While a job runs, its events are where a
@@ -26,7 +26,6 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
@@ -34,9 +33,9 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.shape.anonymized import Estimate
 from headcount.mechanisms.shape.estimators import Question
 from headcount.mechanisms.shape.hashed import BucketMode
-from headcount.mechanisms.shape.pan_private import PanPrivateCounts as PlannedCounts
-from headcount.mechanisms.shape.pan_private import PanPrivateState, pan_private_counts
+from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties
+from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.shape_answers import check_questions
@@ -44,46 +43,64 @@ from headcount.transforms.shape_answers import check_questions
 _MARK = b"headcount.pan_private"
 
 
-class PanPrivateCounts(beam.PTransform):
-    """Adds a batch of events to pan-private counters; their shape is released once, at the end (paper 002).
+class PanPrivateCounts(PrivateTransform):
+    """Adds a batch of events to pan-private counters; their shape is released once, at the end (the paper).
 
     Guarantee: epsilon-differential privacy to each *event* under `relation`, towards whoever sees the file `state` at one
     moment and the released shape (`protect="both"`), or only one of the two ("either"); a copy that is kept of the file is
-    one such view, as is every version that an object store or a backup keeps. `start()` makes the file before the first
-    event. Then each job adds the events of one `batch`, whose name is never used twice; one job at a time may write. Items go
-    in, strings or integers, one for each event, or record batches with a column item and, if events are counted, a column
-    count; with a `salt`, a public text chosen before the data, they are hashed to `buckets`, else they are the numbers of their
-    buckets. Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by further counters
-    and twice the noise. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. The result is the name of the
-    batch, once it is in the file. `release()` ends it all; what follows from its rows costs nothing: `answers()`.
+    one such view, as is every version that an object store or a backup keeps.
+
+    `start()` makes the file before the first event. Then each job adds the events of one batch; one job at a time may write.
+    Items go in, strings or integers, one for each event, or record batches with a column item and, if events are counted, a
+    column count. The result is the name of the batch, once it is in the file. `release()` ends it all; what follows from its
+    rows costs nothing: `answers()`.
+
+    Parameters:
+        budget: what an event's part in all of it may cost.
+        buckets: how many counters there are, about four for each event's item. Fewer bring collisions, more bring noise.
+        state: the path of the file.
+        batch: the name of these events, which is never used twice; needed to add them.
+        salt: a public text chosen before the data, by which items are hashed to buckets (default: None, items are the numbers
+            of their buckets).
+        protect: "both" (default) or "either", which takes half of the noise and protects less.
+        mode: "l1" (default), or "l2", which keeps every single count near its true one besides (Corollary 3): for hashed items
+            by further counters and twice the noise.
+        estimate: "auto" (default), "likelihood" or "algorithm-1", the paper's own.
+        relation: as for `Histogram`, of events.
     """
+
+    mechanism: PanPrivateMechanism
 
     def __init__(
         self,
         budget: Budget,
+        *,
         buckets: int,
         state: str,
         batch: str = "",
         salt: str | None = None,
         protect: Literal["both", "either"] = "both",
-        relation: Relation | str = Relation.ADD_REMOVE,
         mode: BucketMode = "l1",
         estimate: Estimate = "auto",
+        relation: Relation | str = Relation.ADD_REMOVE,
     ) -> None:
-        super().__init__()
-        hashed = check_salt(salt) is not None
-        self.plan = pan_private_counts(budget, buckets, protect, Relation.parse(relation), mode, hashed, estimate)
-        self._file, self._batch, self._salt = _StateFile(state, self.plan, salt), batch, salt
-
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
+        made = pan_private_counts(
+            budget,
+            buckets=buckets,
+            hashed=check_salt(salt) is not None,
+            protect=protect,
+            mode=mode,
+            estimate=estimate,
+            relation=Relation.parse(relation),
+        )
+        super().__init__(made, release=None, shards=None)  # the noise is in the file
+        self._file, self._batch, self._salt = _StateFile(state, made, salt), batch, salt
 
     def start(self) -> None:
         """Makes the file, with noise in every counter; refused if it is there."""
         if self._file.exists():
             raise ParameterError(f"state {self._file.path!r} is there already: counters are started once")
-        self._file.write(_Stored(self.plan.start(), ()))
+        self._file.write(_Stored(self.mechanism.start(), ()))
 
     def announce_intrusion(self) -> None:
         """Fresh noise on every counter, after the file was seen: it may then be seen once more."""
@@ -97,10 +114,10 @@ class PanPrivateCounts(beam.PTransform):
         `samples` is about how many events there were, a public number; needed if items are hashed, to take collisions out.
         """
         self.check(samples)
-        asked = {"samples": samples, "mode": self.plan.mode, "estimate": self.plan.estimate}
+        asked = {"samples": samples, "mode": self.mechanism.mode, "estimate": self.mechanism.estimate}
         rows = self._file.released(asked)
         if rows is None:
-            rows = self.plan.shape(self._file.read().state, samples)
+            rows = self.mechanism.shape(self._file.read().state, samples)
             self._file.write(rows, asked)
         return rows
 
@@ -119,11 +136,11 @@ class PanPrivateCounts(beam.PTransform):
     def add(self, events: Iterable[pa.RecordBatch]) -> bool:
         """Adds the events of this batch here, without a pipeline; False if they are in the file already."""
         self._check_batch()
-        summed = _SumEvents(self.plan, self._salt)
+        summed = _SumEvents(self.mechanism, self._salt)
         return self._file.add(self._batch, map(summed.batch_arrays, events))
 
     def answers(self, *questions: Question) -> ShapeAnswers:
-        """What the released rows say of these questions (see `mechanisms.symmetric`); refused before `release()`.
+        """What the released rows say of these questions (see `mechanisms.shape.estimators`); refused before `release()`.
 
         They are read from the file, which holds nothing else any more: any number of answers costs nothing.
         """
@@ -132,12 +149,12 @@ class PanPrivateCounts(beam.PTransform):
             raise ParameterError(
                 f"state {self._file.path!r} holds counters yet, which no answer may come from: release()"
             )
-        return ShapeProperties(self.plan, check_questions(questions)).answers(rows)
+        return ShapeProperties(self.mechanism, check_questions(questions)).answers(rows)
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
         check_whole(items)
         self._check_batch()
-        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.plan, self._salt)).with_output_types(
+        sums = items | "SumByBucket" >> beam.ParDo(_SumEvents(self.mechanism, self._salt)).with_output_types(
             tuple[int, bytes]
         )
         # One element at least: that a batch had no events must not show in its name missing from the file.
@@ -152,7 +169,7 @@ class PanPrivateCounts(beam.PTransform):
     def _check_batch(self) -> None:
         if not self._batch or not isinstance(self._batch, str):
             raise ParameterError(
-                f"batch must be the name of these events, which no other batch has, got {self._batch!r}"
+                f"batch must be the name of these events, which no other batch has, got {self._batch!r}", "batch"
             )
 
 
@@ -167,9 +184,9 @@ class _Stored:
 class _StateFile:
     """The one file; it is always replaced as a whole."""
 
-    def __init__(self, path: str, plan: PlannedCounts, salt: str | None) -> None:
+    def __init__(self, path: str, plan: PanPrivateMechanism, salt: str | None) -> None:
         if not isinstance(path, str) or not path:
-            raise ParameterError(f"state must be the path of a file, got {path!r}")
+            raise ParameterError(f"state must be the path of a file, got {path!r}", "state")
         self.path, self._scale = path, plan.scale
         # What a file is made for goes into it. One that is made for "either" must not be released as for "both", or vice versa.
         self._made_for = {"scale": str(plan.scale), "protect": plan.protect, "relation": plan.relation.value}
@@ -264,7 +281,7 @@ class _StateFile:
 
 
 class _SumEvents(SumByBucket):
-    def __init__(self, plan: PlannedCounts, salt: str | None) -> None:
+    def __init__(self, plan: PanPrivateMechanism, salt: str | None) -> None:
         super().__init__(plan.cells)
         self._hashing = Hashing(plan.buckets, salt, plan.ranks)
 

@@ -3,10 +3,10 @@
 The shards of users are gathered once. Every round reads them again, with the items that earlier rounds have named beside, and
 only sums by item are shuffled anew.
 
-    packed | NamedItems(rounds, release, shards, item_type, partitions)
+    packed | NamedItems(rounds, release, shards, item_type, output_files)
 
 takes shards of users as `transforms.bounds.choose` keeps them, (number, `pack_shard` bytes), and gives (k, record batch with
-the one column `item`, sorted) for every k < partitions, beyond a barrier. Its pure twin is
+the one column `item`, sorted) for every k < output_files, beyond a barrier. Its pure twin is
 `mechanisms.partitions.named_in_rounds`, with the transform's full label.
 """
 
@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
@@ -31,32 +30,44 @@ from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
 from headcount.mechanisms.partitions.select import Selection, select_partitions
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
-from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.noise import Noise
-from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import NamedIntItem, NamedItem, ToRows
-from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
+from headcount.transforms.core.rows import NamedIntItem, NamedItem
+from headcount.transforms.core.user_shards import UserShards, item_shards
 
-_MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per partition
+_MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
 
 
-class SelectPartitions(beam.PTransform):
+class SelectPartitions(PrivateTransform):
     """The items that may be named, since enough users have them.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names; how often an item occurs
-    plays no part, and is not told. The strategies "laplace", "gaussian", "truncated-geometric" (the best for one item per
-    user), "weighted-gaussian", "weighted-laplace" and "sips" (`rounds` of weighted-gaussian on what is not named yet, which
-    names the most on large data) look at no more than `max_items` items of each user. With "auto", strategy and items per
-    user are chosen privately, which takes a twentieth of epsilon. The result is `NamedItem` rows (`NamedIntItem` with
-    `item_type=int`), or with `partitions=N` one element (k, record batch with the column `item`) for each k < N, sorted. Rows
-    or `Contributions` go in.
+    plays no part, and is not told. What "auto" chooses, it chooses privately, for a twentieth of epsilon.
+
+    The result is `NamedItem` rows (`NamedIntItem` with `item_type=int`), sorted in each output file. Rows or `Contributions`
+    go in. `with_decision()` gives the `DecidedSelection` beside, for the strategy "auto".
+
+    Parameters:
+        budget: what all of it may cost; it needs a delta.
+        strategy: "auto" (default), "laplace", "gaussian", "truncated-geometric" (the best for one item per user),
+            "weighted-gaussian", "weighted-laplace" or "sips" (`rounds` of weighted-gaussian on what is not named yet, which
+            names the most on large data).
+        max_items: the items of one user that count; needed with a strategy, and for "auto" left out. More name items of
+            users who have many, and take more noise.
+        rounds: how often "sips" goes over the data (default: 3). More name more, and each takes a pass.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
+
+    mechanism: Selection | AutoSelection
 
     def __init__(
         self,
         budget: Budget,
+        *,
         strategy: str = "auto",
         max_items: int | None = None,
         rounds: int = SIPS_ROUNDS,
@@ -64,59 +75,50 @@ class SelectPartitions(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__()
         relation = Relation.parse(relation)
-        self.selection: Selection | AutoSelection
+        selection: Selection | AutoSelection
         if strategy == "auto":
             if max_items is not None:
                 raise ParameterError(
                     f"max_items = {max_items!r} is for a strategy that is given: leave it out, or name the strategy"
                 )
-            self.selection = auto_partitions(budget, rounds, relation, item_type)
+            selection = auto_partitions(budget, rounds=rounds, relation=relation, item_type=item_type)
         else:
             if max_items is None:
                 raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
-            self.selection = select_partitions(budget, strategy, max_items, rounds, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
-        self._with_decision = False
+            selection = select_partitions(
+                budget,
+                strategy=strategy,
+                max_items=max_items,
+                rounds=rounds,
+                relation=relation,
+                item_type=item_type,
+            )
+        super().__init__(selection, release=release, shards=shards, output_files=output_files)
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.selection.guarantee()
-
-    def with_decision(self) -> SelectPartitions:
-        """The same transform, but its result has two fields: `counts`, the names, and `decision`, which is one
-        `DecidedSelection`: what was chosen, and the guarantee in its numbers. Only for the strategy "auto"."""
-        if isinstance(self.selection, Selection):
-            raise ParameterError("nothing is decided where the strategy is given: leave out with_decision()")
-        self._with_decision = True
-        return self
+    def _given(self) -> str | None:
+        return "the strategy is" if isinstance(self.mechanism, Selection) else None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        check_whole(rows)
-        release = release_for(rows.pipeline, self._release)  # one for all steps
-        s = self.selection
+        release, label = self._drawn(rows)
+        s = self.mechanism
         shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
         if isinstance(s, Selection):
             packed = shards | "PackShards" >> PackShards()
             return self._named(packed, s.rounds, release, len(s.rounds))
-        label = f"{full_label(rows)}/ChooseStrategy"
-        choice = choose(shards, s.choice, release, self._shards, label, result=ChosenStrategy)
+        choice = choose(shards, s.choice, release, self._shards, f"{label}/ChooseStrategy", result=ChosenStrategy)
         decided = choice.chosen | "Calibrate" >> beam.Map(s.decided).with_output_types(DecidedSelection)
-        named = self._named(choice.shards, decided, release, s.sips_rounds)
-        return CountsAndDecision(named, decided) if self._with_decision else named
+        return self._result(self._named(choice.shards, decided, release, s.sips_rounds), decided)
 
     def _named(
         self, packed: beam.PCollection, rounds: tuple[Round, ...] | beam.PCollection, release: Release, most: int
     ) -> beam.PCollection:
-        item_type = self.selection.item_type
-        partitions = item_shards(self._shards) if self._partitions is None else self._partitions
-        named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, partitions, most)
-        if self._partitions is not None:
-            return named
-        return named | "ToRows" >> ToRows(NamedIntItem if item_type is int else NamedItem)
+        item_type = self.mechanism.item_type
+        files = self._output_files or item_shards(self._shards)
+        named = packed | "NamedItems" >> NamedItems(rounds, release, self._shards, item_type, files, most)
+        return self._shown(named, NamedIntItem if item_type is int else NamedItem)
 
 
 class NamedItems(beam.PTransform):
@@ -131,7 +133,7 @@ class NamedItems(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type = str,
-        partitions: int = 1,
+        output_files: int = 1,
         most_rounds: int = SIPS_ROUNDS,
     ) -> None:
         super().__init__()
@@ -139,7 +141,7 @@ class NamedItems(beam.PTransform):
         self._given = () if isinstance(rounds, beam.PCollection) else tuple(rounds)
         self._rounds = len(self._given) or most_rounds
         self._release, self._shards = release, shards
-        self._item_type, self._partitions = item_type, partitions
+        self._item_type, self._output_files = item_type, output_files
 
     def expand(self, packed: beam.PCollection) -> beam.PCollection:
         named: list[beam.PCollection] = []
@@ -148,7 +150,7 @@ class NamedItems(beam.PTransform):
         if len(named) == 1:
             return named[0]
         return (
-            named  # (partition, named items), each round's beyond a barrier of its own
+            named  # (file, named items), each round's beyond a barrier of its own
             | "AllRounds" >> beam.Flatten()
             | "Pack" >> beam.MapTuple(_packed_names).with_output_types(tuple[int, bytes])
             | "GroupByPartition" >> beam.GroupByKey()
@@ -157,7 +159,7 @@ class NamedItems(beam.PTransform):
 
     def _round(self, number: int, named: tuple[beam.PCollection, ...]) -> _OneRound:
         rounds = self._given if self._decided is None else self._decided
-        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._partitions)
+        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._output_files)
 
 
 class _OneRound(beam.PTransform):
@@ -171,11 +173,11 @@ class _OneRound(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type,
-        partitions: int,
+        output_files: int,
     ) -> None:
         super().__init__()
         self._number, self._rounds, self._named, self._release = number, rounds, named, release
-        self._shards, self._item_type, self._partitions = shards, item_type, partitions
+        self._shards, self._item_type, self._output_files = shards, item_type, output_files
 
     def expand(self, packed: beam.PCollection) -> beam.PCollection:
         bound = _Bound(self._number, self._release, f"{full_label(packed)}/Bounded", self._shards)
@@ -190,7 +192,7 @@ class _OneRound(beam.PTransform):
         return (
             packed
             | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._partitions)
+            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._output_files)
             | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])
         )
 
@@ -255,13 +257,13 @@ def _plan(decided: object, number: int) -> NoisePlan:
     return each.plan
 
 
-def _only_names(partition: int, counts: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
-    return partition, counts.select(["item"])
+def _only_names(file: int, counts: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+    return file, counts.select(["item"])
 
 
-def _packed_names(partition: int, names: pa.RecordBatch) -> tuple[int, bytes]:
-    return partition, to_ipc(names, compress=names.num_rows > _MANY_NAMES)
+def _packed_names(file: int, names: pa.RecordBatch) -> tuple[int, bytes]:
+    return file, to_ipc(names, compress=names.num_rows > _MANY_NAMES)
 
 
-def _united(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
+def _united(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
+    return file, sorted_counts(chunks)

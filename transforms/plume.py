@@ -1,4 +1,4 @@
-"""`Plume` (paper 003's baseline): items are named first, and then the named ones are counted."""
+"""`Plume` (the baseline of the paper): items are named first, and then the named ones are counted."""
 
 from __future__ import annotations
 
@@ -10,36 +10,48 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
-from headcount.mechanisms.count_release.plume import PlumePlan, plume
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
-from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.noise import Noise
-from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import UserShards, check_shards, item_shards
+from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.partitions import NamedItems, PackShards
 
 
-class Plume(beam.PTransform):
+class Plume(PrivateTransform):
     """How many users have each item, for items that are not known before: named first, then counted.
 
     Guarantee: user-level delta-approximate rho-zCDP under `relation`; a `Budget` is converted, with half of its delta. Each
-    user has a part in naming with a uniform sample of at most `max_items` of its items, and counts for at most
-    `max_counted_items` of the named ones (default: as many); "auto" chooses both privately. Naming takes the share `alpha`
-    of rho, by the strategy `selection`: "gaussian", "weighted-gaussian" or "sips". With `relative_error` r, noisy counts below
-    (2 + r) / r standard deviations are left out. The result is as for `UnboundedHistogram`.
+    user has a part in naming with a uniform sample of its items, and counts for a uniform sample of the named ones. What
+    "auto" chooses, it chooses privately, within the budget.
+
+    The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), sorted by item in each output file. Rows or
+    `Contributions` go in. `with_decision()` gives the `PlumePlan` beside, where something is chosen.
+
+    Parameters:
+        budget: what all of it may cost, as a `Zcdp` or a `Budget`; it needs a delta.
+        max_items: the items of one user that count in naming (default: "auto"). More name items of users who have many, and
+            take more noise.
+        max_counted_items: the named items of one user that are counted (default: None, as many). "auto" chooses it.
+        alpha: the share of rho that naming takes (default: 0.5). More names more items, with worse counts.
+        selection: how items are named: "gaussian" (default), "weighted-gaussian" or "sips", which names the most.
+        relative_error: r, to leave out noisy counts below (2 + r) / r standard deviations (default: None, all are given).
+        relation, release, item_type, shards, output_files: as for `Histogram`.
     """
+
+    mechanism: PlumeRelease
 
     def __init__(
         self,
         budget: Zcdp | Budget,
+        *,
         max_items: int | Literal["auto"] = "auto",
         max_counted_items: int | Literal["auto"] | None = None,
         alpha: float = 0.5,
@@ -49,39 +61,34 @@ class Plume(beam.PTransform):
         release: Release | None = None,
         item_type: type = str,
         shards: int | None = None,
-        partitions: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__()
-        relation = Relation.parse(relation)
-        self.plan = plume(budget, max_items, max_counted_items, alpha, selection, relative_error, relation, item_type)
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
-        self._with_decision = False
+        made = plume(
+            budget,
+            max_items=max_items,
+            max_counted_items=max_counted_items,
+            alpha=alpha,
+            selection=selection,
+            relative_error=relative_error,
+            relation=Relation.parse(relation),
+            item_type=item_type,
+        )
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
 
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
-
-    def with_decision(self) -> Plume:
-        """The same transform, but its result has two fields: `counts`, and `decision`, which is one `PlumePlan` with the
-        guarantee in the numbers that were chosen. Only where the bounds are chosen."""
-        if self.plan.choice is None:
-            raise ParameterError("nothing is decided where the bounds are given: leave out with_decision()")
-        self._with_decision = True
-        return self
+    def _given(self) -> str | None:
+        return "the bounds are" if self.mechanism.choice is None else None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        check_whole(rows)
-        release, label = release_for(rows.pipeline, self._release), full_label(rows)  # one release for all steps
+        release, label = self._drawn(rows)
         shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
-        plan, counted = self.plan, _Counted(release, f"{label}/Counted", self._shards)
+        plan, counted = self.mechanism, _Counted(release, f"{label}/Counted", self._shards)
         if plan.choice is None:
             packed, decided = shards | "PackShards" >> PackShards(), plan.plan()
             return self._counts(packed, decided.rounds, decided, decided.plan, counted, release)
         choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseBound")
         decision = choice.chosen | "Plan" >> beam.Map(plan.plan).with_output_types(PlumePlan)
         known = beam.pvalue.AsSingleton(decision)
-        counts = self._counts(choice.shards, decision, known, decision, counted, release)
-        return CountsAndDecision(counts, decision) if self._with_decision else counts
+        return self._result(self._counts(choice.shards, decision, known, decision, counted, release), decision)
 
     def _counts(
         self,
@@ -93,14 +100,14 @@ class Plume(beam.PTransform):
         release: Release,
     ) -> beam.PCollection:
         """Noisy counts of packed shards of users; the plan is given, or will be decided."""
-        item_type, shards = self.plan.item_type, self._shards
+        item_type, shards = self.mechanism.item_type, self._shards
         named = packed | "NamedItems" >> NamedItems(
-            rounds, release, shards, item_type, item_shards(shards), self.plan.most_rounds
+            rounds, release, shards, item_type, item_shards(shards), self.mechanism.most_rounds
         )  # (k, named items), beyond a barrier
         return (
             packed
             | "Counted" >> beam.ParDo(counted, known, beam.pvalue.AsList(named)).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._partitions, named)
+            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._output_files, named)
         )
 
 

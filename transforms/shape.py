@@ -1,4 +1,4 @@
-"""Shapes of data (paper 002) as transforms: `AnonymizedHistogram`, `Entropy`, `SupportSize` and `SupportCoverage`.
+"""Shapes of data as a transform: `AnonymizedHistogram`, and the steps that all questions to users' items share.
 
 Sums by item never leave their item shard: only how many items have which sum goes on to the one worker that draws the noise.
 """
@@ -6,68 +6,39 @@ Sums by item never leave their item shard: only how many items have which sum go
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import apache_beam as beam
-import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.sums import add_sums, split_sums, sum_items
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.counting.sums import add_sums, split_sums
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.shape.anonymized import Estimate, FromTallies
+from headcount.mechanisms.shape.anonymized import AnonymizedHistogramMechanism, Estimate, FromTallies
 from headcount.mechanisms.shape.auto import ShapeMode, shape_histogram
 from headcount.mechanisms.shape.buckets import release_salt, sums_by_bucket
-from headcount.mechanisms.shape.estimators import (
-    CoverageQuestion,
-    EntropyKind,
-    EntropyQuestion,
-    Question,
-    SupportQuestion,
-)
-from headcount.mechanisms.shape.properties import (
-    CentralProperty,
-    CentralShape,
-    PropertyAnswers,
-    ShapeProperties,
-    central_property,
-)
+from headcount.mechanisms.shape.hashed import HashedHistogram
 from headcount.mechanisms.shape.tallies import add_tallies, make_tally, pack_tally
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.core.contributions import as_contributions, check_whole
-from headcount.transforms.core.release import full_label, release_for
+from headcount.transforms.core.barrier import rows_beyond_barrier
+from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.contributions import as_contributions
+from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import ShapeProperty, ToShapeRows
-from headcount.transforms.core.user_shards import check_shards, item_shards
-from headcount.transforms.shape_answers import PropertiesOfShape, check_questions, rows_and_answers
+from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.shape_answers import AnsweringTransform
 
 
-class _OfShape(beam.PTransform):
-    """What all of them share: how the work is spread, and where randomness comes from."""
-
-    def __init__(self, release: Release | None, shards: int | None, partitions: int | None) -> None:
-        super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
-        self._release, self._shards, self._partitions = release, check_shards(shards), partitions
+class FromTalliesTransform(PrivateTransform):
+    """Bounding, sums by item, tallies of them, and what one worker releases of these."""
 
     def _released(self, rows: beam.PCollection, plan: FromTallies) -> beam.PCollection:
         """One record batch with what a mechanism releases of the rows, beyond a barrier."""
-        check_whole(rows)
-        release, label = release_for(rows.pipeline, self._release), full_label(rows)  # one release for all steps
+        release, label = self._drawn(rows)
         shards = item_shards(self._shards)
-        summed = (
-            as_contributions(rows)
-            | "Bounded" >> Bounded(plan.steps, release, self._shards)  # record batches, each (user, item) pair once
-            | "SumByItem"
-            >> beam.ParDo(_SumByItem(shards))
-            .with_output_types(tuple[int, bytes], origins=Origin)
-            .with_outputs("origins", main="sums")
-        )
+        bounded = as_contributions(rows) | "Bounded" >> Bounded(plan.steps, release, self._shards)
+        summed = sum_by_item(bounded, shards)  # of record batches, each (user, item) pair once
         tallied = (
             summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
@@ -87,7 +58,7 @@ class _OfShape(beam.PTransform):
         nothing = rows.pipeline | "Nothing" >> beam.Create([(0, (0, b""))], reshuffle=False).with_output_types(
             tuple[int, tuple[int, bytes]]
         )
-        return (
+        drawn = (
             (*tallies, nothing)
             | "WithNothing" >> beam.Flatten()
             | "Gather" >> beam.GroupByKey()  # (0, (number, packed part of a tally) of all)
@@ -95,258 +66,62 @@ class _OfShape(beam.PTransform):
             >> beam.ParDo(_ReleaseShape(plan, release, label), beam.pvalue.AsList(summed.origins)).with_output_types(
                 tuple[int, bytes]
             )
-            # The barrier: nothing may be taken from the step that draws, which may run again.
-            | "Barrier" >> beam.GroupByKey()
-            | "Released" >> beam.MapTuple(_only).with_output_types(pa.RecordBatch)
         )
+        # Nothing may be taken from the step that draws, which may run again.
+        return rows_beyond_barrier(drawn, "Released")
 
 
-class AnonymizedHistogram(_OfShape):
-    """How many items have which number of users, without saying which items these are (paper 002).
+class AnonymizedHistogram(AnsweringTransform, FromTalliesTransform):
+    """How many items have which number of users, without saying which items these are (the paper).
 
     Guarantee: user-level epsilon-differential privacy under `relation`. Each user counts once for each of at most
-    `max_items` of its items, a uniform choice. `domain_size` is public: how many items there could be, or a number
-    that the distinct items will not exceed (of more, the largest are kept); or else `buckets`, about four for each user,
-    into which items are hashed. The `mode` "central" sorts counts before the noise and is by far the most accurate; "l1" is
-    the paper's Algorithm 1 (with buckets, 2), "l2" keeps every single count near its true one besides. Of the noisy cells of
-    the last two the `estimate` "likelihood" takes the most likely shape, "algorithm-1" the paper's own, and "auto" the first
-    unless it is too far from the second; all of them are of the same noise for the same key and id. The result is
-    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. Rows
-    or `Contributions` go in.
+    `max_items` of its items, a uniform choice.
+
+    The result is `ItemsWithCount` rows, all of them in the first output file. Rows or `Contributions` go in. What follows
+    from the rows costs nothing: `with_answers()`.
+
+    Parameters:
+        budget: what all of it may cost.
+        domain_size: how many items there could be, or a number that the distinct items will not exceed; public. Of more, the
+            largest are kept; far too many cost accuracy. This or `buckets` is needed.
+        buckets: into how many buckets items are hashed, about four for each user. Fewer bring collisions, more bring noise.
+        mode: "central" sorts counts before the noise and is by far the most accurate; "l1" is the paper's Algorithm 1 (with
+            buckets, 2), "l2" keeps every single count near its true one besides. "auto" (default) takes the best.
+        estimate: of the noisy cells of "l1" and "l2" "likelihood" takes the most likely shape, "algorithm-1" the paper's own,
+            and "auto" (default) the first unless it is too far from the second; all are of the same noise.
+        max_items: the items of one user that count (default: 1). More take more noise.
+        relation, release, shards, output_files: as for `Histogram`.
     """
+
+    mechanism: AnonymizedHistogramMechanism | HashedHistogram
 
     def __init__(
         self,
         budget: Budget,
+        *,
         domain_size: int | None = None,
         buckets: int | None = None,
         mode: ShapeMode = "auto",
-        max_items: int = 1,
-        relation: Relation | str = Relation.ADD_REMOVE,
-        release: Release | None = None,
-        shards: int | None = None,
-        partitions: int | None = None,
         estimate: Estimate = "auto",
+        max_items: int = 1,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__(release, shards, partitions)
-        relation = Relation.parse(relation)
-        self.plan = shape_histogram(budget, domain_size, buckets, mode, max_items, relation, estimate)
-        self._questions: tuple[Question, ...] = ()
-
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs; answers from the shape cost nothing."""
-        return ShapeProperties(self.plan, self._questions).guarantee() if self._questions else self.plan.guarantee()
-
-    def with_answers(self, *questions: Question) -> AnonymizedHistogram:
-        """The same transform, but its result has two fields: `counts`, the shape, and `decision`, which is one `ShapeAnswers`:
-        what the shape says of these questions (see `mechanisms.symmetric`), as any number of them costs no more."""
-        self._questions = check_questions(questions)
-        return self
+        made = shape_histogram(
+            budget,
+            domain_size=domain_size,
+            buckets=buckets,
+            mode=mode,
+            estimate=estimate,
+            max_items=max_items,
+            relation=Relation.parse(relation),
+        )
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(self._released(rows, self.plan), self.plan, self._questions, self._partitions)
-
-
-class _Property(_OfShape):
-    """One question: to the curator, or to a shape."""
-
-    def __init__(
-        self,
-        budget: Budget,
-        question: Question,
-        mode: Literal["central", "shape"],
-        samples: int | None,
-        domain_size: int | None,
-        buckets: int | None,
-        max_items: int,
-        relation: Relation | str,
-        release: Release | None,
-        shards: int | None,
-        partitions: int | None,
-    ) -> None:
-        super().__init__(release, shards, partitions)
-        self._decided = False
-        self.plan: CentralProperty | ShapeProperties[CentralShape]
-        relation = Relation.parse(relation)
-        if mode == "central":
-            if domain_size is not None or buckets is not None:
-                raise ParameterError(
-                    f"domain_size = {domain_size!r} and buckets = {buckets!r} are for mode 'shape', got mode 'central': leave "
-                    "them out, or take mode 'shape'"
-                )
-            self.plan = central_property(budget, question, samples, max_items, relation)
-        elif mode == "shape":
-            if samples is not None:
-                raise ParameterError(f"samples = {samples!r} is for mode 'central': a shape tells its own number")
-            shape = shape_histogram(budget, domain_size, buckets, "auto", max_items, relation)
-            self.plan = ShapeProperties(shape, (question,))
-        else:
-            raise ParameterError(f"mode must be 'central' or 'shape', got {mode!r}")
-
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs."""
-        return self.plan.guarantee()
-
-    def with_decision(self) -> _Property:
-        """The same transform, but its result has two fields: `counts`, the rows, and `decision`, one `PropertyAnswers`."""
-        self._decided = True
-        return self
-
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        if isinstance(self.plan, CentralProperty):
-            found = self._released(rows, self.plan)
-        else:
-            found = self._released(rows, self.plan.source) | "Answer" >> beam.Map(self.plan.of_rows).with_output_types(
-                pa.RecordBatch
-            )
-        shown = found | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
-        if not self._decided:
-            return shown
-        answer = found | "Decision" >> beam.Map(PropertyAnswers.of, self.guarantee()).with_output_types(PropertyAnswers)
-        return CountsAndDecision(shown, answer)
-
-
-class Entropy(_Property):
-    """The Shannon entropy, in nats, of the distribution that users' items are samples of.
-
-    Guarantee: user-level epsilon-differential privacy under `relation`; each user has at most `max_items` of its items
-    in it, a uniform choice. In mode "central" noise is added to the exact estimate, which is the most accurate; the number
-    of `samples`, users' items in all, is public (never counted from the data) or is counted with a tenth of epsilon. In mode
-    "shape" it follows from an `AnonymizedHistogram` with `domain_size` or `buckets`. By the estimator `kind`: "plug-in",
-    "miller-madow" or "polynomial", whose degree is lowered until noise costs at most half of `accuracy`. The result is one
-    `ShapeProperty` row, or with `partitions=N` one element (k, record batch) for each k < N. Rows or `Contributions` go in.
-    """
-
-    def __init__(
-        self,
-        budget: Budget,
-        kind: EntropyKind = "polynomial",
-        accuracy: float = 0.1,
-        mode: Literal["central", "shape"] = "central",
-        samples: int | None = None,
-        domain_size: int | None = None,
-        buckets: int | None = None,
-        max_items: int = 1,
-        relation: Relation | str = Relation.ADD_REMOVE,
-        release: Release | None = None,
-        shards: int | None = None,
-        partitions: int | None = None,
-    ) -> None:
-        question = EntropyQuestion(kind, accuracy)
-        super().__init__(
-            budget,
-            question,
-            mode,
-            samples,
-            domain_size,
-            buckets,
-            max_items,
-            relation,
-            release,
-            shards,
-            partitions,
-        )
-
-    @staticmethod
-    def of_shape(kind: EntropyKind = "polynomial", accuracy: float = 0.1) -> PropertiesOfShape:
-        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape([EntropyQuestion(kind, accuracy)])
-
-
-class SupportSize(_Property):
-    """How many items there are, if each is at least one in `most` of all samples: also those that nobody has yet.
-
-    Guarantee, parameters and result are those of `Entropy`. Without a row in the result, there were too few samples to say.
-    """
-
-    def __init__(
-        self,
-        budget: Budget,
-        most: int,
-        accuracy: float = 0.1,
-        mode: Literal["central", "shape"] = "central",
-        samples: int | None = None,
-        domain_size: int | None = None,
-        buckets: int | None = None,
-        max_items: int = 1,
-        relation: Relation | str = Relation.ADD_REMOVE,
-        release: Release | None = None,
-        shards: int | None = None,
-        partitions: int | None = None,
-    ) -> None:
-        question = SupportQuestion(most, accuracy)
-        super().__init__(
-            budget,
-            question,
-            mode,
-            samples,
-            domain_size,
-            buckets,
-            max_items,
-            relation,
-            release,
-            shards,
-            partitions,
-        )
-
-    @staticmethod
-    def of_shape(most: int, accuracy: float = 0.1) -> PropertiesOfShape:
-        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape([SupportQuestion(most, accuracy)])
-
-
-class SupportCoverage(_Property):
-    """How many distinct items `target` samples would have, of users like these; without a target, twice as many samples.
-
-    Guarantee, parameters and result are those of `Entropy`. Without a row in the result, the target was too far: from some four
-    times the samples on.
-    """
-
-    def __init__(
-        self,
-        budget: Budget,
-        target: int | None = None,
-        accuracy: float = 0.1,
-        mode: Literal["central", "shape"] = "central",
-        samples: int | None = None,
-        domain_size: int | None = None,
-        buckets: int | None = None,
-        max_items: int = 1,
-        relation: Relation | str = Relation.ADD_REMOVE,
-        release: Release | None = None,
-        shards: int | None = None,
-        partitions: int | None = None,
-    ) -> None:
-        question = CoverageQuestion(target, accuracy)
-        super().__init__(
-            budget,
-            question,
-            mode,
-            samples,
-            domain_size,
-            buckets,
-            max_items,
-            relation,
-            release,
-            shards,
-            partitions,
-        )
-
-    @staticmethod
-    def of_shape(target: int | None = None, accuracy: float = 0.1) -> PropertiesOfShape:
-        """The same of the released rows of a shape, in any model; see `PropertiesOfShape`."""
-        return PropertiesOfShape([CoverageQuestion(target, accuracy)])
-
-
-class _SumByItem(beam.DoFn):
-    """Bounded batches -> (item shard, packed sums), and where each batch comes from beside."""
-
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        yield from sum_items(batch, self._shards)
+        return self._answered(self._released(rows, self.mechanism))
 
 
 class _TallyItems(beam.DoFn):
@@ -395,7 +170,3 @@ class _ReleaseShape(beam.DoFn):
 def _tally_buckets(group: tuple[int, Iterable[bytes]], shards: int) -> tuple[int, tuple[int, bytes]]:
     place, chunks = group
     return 0, (place // shards, pack_tally(make_tally(add_sums(chunks)[1])))
-
-
-def _only(_: int, streams: Iterable[bytes]) -> pa.RecordBatch:
-    return from_ipc(next(iter(streams)))

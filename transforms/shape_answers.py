@@ -6,13 +6,17 @@ What is here sees rows count, items, error and public numbers; no data, no messa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, ShapeSource, shape_properties
+from headcount.transforms.core.base import PrivateTransform, check_files
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty, ToShapeRows
@@ -21,17 +25,21 @@ _ROWS = {"count": pa.int64(), "items": pa.int64(), "error": pa.float64()}
 
 
 class PropertiesOfShape(beam.PTransform):
-    """What a released shape says of some questions (paper 002, Theorem 4): post-processing, in every model.
+    """What a released shape says of some questions (the paper, Theorem 4): post-processing, in every model.
 
     The rows of one shape go in, all of them: `ItemsWithCount`, or any rows with the fields count, items and error. They may
     come from `AnonymizedHistogram`, `ShuffledReports` or what `PanPrivateCounts.release` gave. Guarantee: that of the shape;
-    answers cost nothing beyond it. The questions are those of `mechanisms.symmetric`; the result is a `ShapeProperty` row for
-    each that has an answer, or with `partitions=N` one element (k, record batch) for each k < N.
+    answers cost nothing beyond it. The questions are those of `mechanisms.shape.estimators`; the result is a
+    `ShapeProperty` row for each that has an answer.
+
+    Parameters:
+        questions: what is asked; any number costs no more.
+        output_files: as for `Histogram`; all rows are in the first.
     """
 
-    def __init__(self, questions: Iterable[Question], partitions: int | None = None) -> None:
+    def __init__(self, questions: Iterable[Question], *, output_files: int | None = None) -> None:
         super().__init__()
-        self._questions, self._partitions = check_questions(tuple(questions)), partitions
+        self._questions, self._output_files = check_questions(tuple(questions)), check_files(output_files)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         check_whole(rows)
@@ -42,8 +50,34 @@ class PropertiesOfShape(beam.PTransform):
             | "WithNothing" >> beam.Flatten()
             | "Gather" >> beam.GroupByKey()
             | "Answer" >> beam.Map(_answered, self._questions).with_output_types(pa.RecordBatch)
-            | "ToRows" >> ToShapeRows(ShapeProperty, self._partitions)
+            | "ToRows" >> ToShapeRows(ShapeProperty, self._output_files)
         )
+
+
+class AnsweringTransform(PrivateTransform):
+    """A transform that releases a shape, in whichever model, and says what follows from it."""
+
+    mechanism: ShapeSource
+
+    def __init__(
+        self, mechanism: ShapeSource, *, release: Release | None, shards: int | None, output_files: int | None
+    ) -> None:
+        super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
+        self._questions: tuple[Question, ...] = ()
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs; answers from the shape cost nothing."""
+        own = self.mechanism
+        return ShapeProperties(own, self._questions).guarantee() if self._questions else own.guarantee()
+
+    def with_answers(self, *questions: Question) -> Self:
+        """The same transform, but its result has two fields: `counts`, the shape, and `decision`, which is one `ShapeAnswers`:
+        what the shape says of these questions (`mechanisms.shape.estimators`), as any number of them costs no more."""
+        return self._but(_questions=check_questions(questions))
+
+    def _answered(self, shape: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        """The rows of a released shape, and its answers."""
+        return rows_and_answers(shape, self.mechanism, self._questions, self._output_files)
 
 
 def check_questions(questions: tuple[Question, ...]) -> tuple[Question, ...]:
@@ -54,10 +88,10 @@ def check_questions(questions: tuple[Question, ...]) -> tuple[Question, ...]:
 
 
 def rows_and_answers(
-    shape: beam.PCollection, plan: ShapeSource, questions: tuple[Question, ...], partitions: int | None
+    shape: beam.PCollection, plan: ShapeSource, questions: tuple[Question, ...], output_files: int | None
 ) -> beam.PCollection | CountsAndDecision:
     """The rows of a released shape, which is one record batch; and its answers to the questions, if there are any."""
-    rows = shape | "ToRows" >> ToShapeRows(ItemsWithCount, partitions)
+    rows = shape | "ToRows" >> ToShapeRows(ItemsWithCount, output_files)
     if not questions:
         return rows
     answers = shape | "Answers" >> beam.Map(ShapeProperties(plan, questions).answers).with_output_types(ShapeAnswers)

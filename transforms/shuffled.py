@@ -1,4 +1,4 @@
-"""`ShuffledReports` (paper 002, shuffle model): noise that users add themselves, and the analyst's sum of what they send.
+"""`ShuffledReports` (the shuffle model): noise that users add themselves, and the analyst's sum of what they send.
 
 The randomizer draws from the operating system, so that nobody can ever take its noise off. What it draws cannot be
 repeated: run again, it sends other noise, and who sees both sees less of it. So it has no place in the analyst's pipeline.
@@ -16,81 +16,89 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.shape.anonymized import Estimate
-from headcount.mechanisms.shape.estimators import Question
 from headcount.mechanisms.shape.hashed import BucketMode
-from headcount.mechanisms.shape.properties import ShapeProperties
 from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
 from headcount.mechanisms.shape.tallies import add_tallies, check_cells, make_tally, pack_tally
 from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import check_shards, item_shards
-from headcount.transforms.shape_answers import check_questions, rows_and_answers
+from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.shape_answers import AnsweringTransform
 
 #: The columns of a file of messages.
 MESSAGE = ("bucket", "sign")
 
 
-class ShuffledReports(beam.PTransform):
-    """How many items have which number of users, from messages that hold enough noise already (paper 002).
+class ShuffledReports(AnsweringTransform):
+    """How many items have which number of users, from messages that hold enough noise already (the paper).
 
     Guarantee: what the shuffler gives out, and so the result, is (epsilon, delta)-differentially private under REPLACE to
     each of at least `users` users who follow the protocol: each sends the messages of `randomizer()` for one item, once.
-    Others may do what they like. With a `salt`, a public text that all share and that was chosen before the data, items are
-    hashed to `buckets`, and collisions are taken out of the result; without one, items are the numbers of their buckets.
-    `reports` says how many users did send, if far more than `users`: more of them bring more noise, which the estimate undoes.
-    Mode "l2" keeps every single count near its true one besides (Corollary 3), for hashed items by a second report of each
-    user, at half of the budget each. `estimate` is "auto", "likelihood" or "algorithm-1", the paper's own. Messages
-    (bucket, +1 or -1) go in, stored and shuffled, or record batches with the columns bucket and sign; the result is
-    `ItemsWithCount` rows, or with `partitions=N` one element (k, record batch) for each k < N, all rows in the first. What
-    follows from them costs nothing: `with_answers`, or `Entropy.of_shape()` and the like on the rows.
+    Others may do what they like.
+
+    Messages (bucket, +1 or -1) go in, stored and shuffled, or record batches with the columns bucket and sign. The result is
+    `ItemsWithCount` rows, all of them in the first output file. What follows from them costs nothing: `with_answers()`, or
+    `Entropy.of_shape()` and the like on the rows.
+
+    Parameters:
+        budget: what a user's messages may cost; it needs a delta.
+        users: how many users follow the protocol at least: their noise is relied on. More need less of it each.
+        buckets: how many there are, about four for each user. Fewer bring collisions, more bring noise.
+        salt: a public text that all share, chosen before the data: items are hashed to buckets by it, and collisions are taken
+            out of the result (default: None, items are the numbers of their buckets).
+        reports: how many users did send, if far more than `users`: more of them bring more noise, which the estimate undoes
+            (default: None, `users`).
+        mode: "l1" (default), or "l2", which keeps every single count near its true one besides (Corollary 3): for hashed items
+            by a second report of each user, at half of the budget each.
+        estimate: "auto" (default), "likelihood" or "algorithm-1", the paper's own.
+        relation: "replace", the only one in this model.
+        shards, output_files: as for `Histogram`.
     """
+
+    mechanism: Shuffled
 
     def __init__(
         self,
         budget: Budget,
+        *,
         users: int,
         buckets: int,
         salt: str | None = None,
-        relation: Relation | str = Relation.REPLACE,
-        shards: int | None = None,
-        partitions: int | None = None,
         reports: int | None = None,
         mode: BucketMode = "l1",
         estimate: Estimate = "auto",
+        relation: Relation | str = Relation.REPLACE,
+        shards: int | None = None,
+        output_files: int | None = None,
     ) -> None:
-        super().__init__()
-        hashed = check_salt(salt) is not None
-        self.plan = shuffled(budget, users, buckets, Relation.parse(relation), mode, hashed, estimate)
-        self._questions: tuple[Question, ...] = ()
-        self._salt, self._shards, self._partitions = salt, item_shards(check_shards(shards)), partitions
+        made = shuffled(
+            budget,
+            users=users,
+            buckets=buckets,
+            hashed=check_salt(salt) is not None,
+            mode=mode,
+            estimate=estimate,
+            relation=Relation.parse(relation),
+        )
+        super().__init__(made, release=None, shards=shards, output_files=output_files)  # nothing is drawn here
+        self._salt = salt
         self._reports = (
             None if reports is None else check_cells("reports", reports, "it is that of the messages' senders")
         )
-
-    def guarantee(self) -> Guarantee:
-        """What is promised, before anything runs; answers from the shape cost nothing."""
-        return ShapeProperties(self.plan, self._questions).guarantee() if self._questions else self.plan.guarantee()
-
-    def with_answers(self, *questions: Question) -> ShuffledReports:
-        """The same transform, but its result has two fields, `counts` and `decision`: see `AnonymizedHistogram`."""
-        self._questions = check_questions(questions)
-        return self
 
     def randomizer(self) -> beam.DoFn:
         """The users' side: the item of one user -> its messages (bucket, +1 or -1), in random order.
 
         Store what it gives before anything else sees it, and never run it again for the same user: see this module.
         """
-        return _Randomizer(self.plan, self._salt)
+        return _Randomizer(self.mechanism, self._salt)
 
     def expand(self, messages: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         check_whole(messages)
-        plan, shards = self.plan, self._shards
+        plan, shards = self.mechanism, item_shards(self._shards)
         sums = messages | "SumByBucket" >> beam.ParDo(_SumMessages(plan.cells, shards)).with_output_types(
             tuple[int, bytes]
         )
@@ -106,7 +114,7 @@ class ShuffledReports(beam.PTransform):
             | "Gather" >> beam.GroupByKey()  # (0, (number, packed part of a tally) of all)
             | "Shape" >> beam.Map(_shape, plan, self._salt is not None, self._reports).with_output_types(pa.RecordBatch)
         )
-        return rows_and_answers(shape, plan, self._questions, self._partitions)
+        return self._answered(shape)
 
 
 class _Randomizer(beam.DoFn):

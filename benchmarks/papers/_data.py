@@ -1,4 +1,4 @@
-"""Data of paper 000's experiments: its synthetic users, and the most frequent items of a file.
+"""Data of the experiments on bounding contribution: its synthetic users, and the most frequent items of a file.
 
 Shards list the same items in the same order, so that their sums by item can be added up.
 """

@@ -1,4 +1,4 @@
-"""Paper 000, appendix C.4: Figure 4, the total of one item with the bias of the cap taken out."""
+"""The paper on bounding contribution, appendix C.4: Figure 4, the total of one item with the bias of the cap taken out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measure(counts: np.ndarray, cap: int, release: Release) -> Debiased:
     item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(held), dtype=np.int32)), pa.array([ITEM]))
     batch = contribution_batch(pa.array(held), item, pa.array(counts[held]))
     total = int(counts.sum())
-    clipped = bounded_histogram(Budget(1.0), [ITEM], cap).run([batch], release)
-    plan = debiased_count(Budget(1.0), ITEM, cap, users=len(counts))
+    clipped = bounded_histogram(Budget(1.0), [ITEM], bound=cap).run([batch], release)
+    plan = debiased_count(Budget(1.0), ITEM, max_per_item=cap, users=len(counts))
     debiased = plan.run([batch], release)
     return Debiased(*(abs(rows.column("count")[0].as_py() / total - 1) for rows in (clipped, debiased)))

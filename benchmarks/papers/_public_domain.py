@@ -1,4 +1,4 @@
-"""Paper 000, section 7.1 and appendix D: Figures 2, 5 and 6, Gaussian noise over a public domain."""
+"""The paper on bounding contribution, section 7.1 and appendix D: Figures 2, 5 and 6, Gaussian noise over a public domain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
-from headcount.mechanisms.bound_choice.methods import choose_public_domain
+from headcount.mechanisms.bound_choice.methods import GAUSSIAN, choose_public_domain
 from headcount.mechanisms.bounding.clipping import squared_norms
 from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.choice.exponential import probabilities
@@ -101,7 +101,7 @@ class Domain:
 
     def _choice(self, name: str, budget: Budget, sparsity: int, grid: tuple[int, ...] = GRID) -> TailChoice:
         users = max(1, round(1 / (2 * self.release.delta)))
-        return TailChoice(budget, self.release, RELATION, self.size, sparsity, name, users, grid)
+        return GAUSSIAN[name](budget, self.release, RELATION, self.size, sparsity, name, users, grid)
 
     def exactly(self, name: str, epsilon: float, sparsity: int) -> float:
         """The expected error with a method that draws from the grid."""
@@ -135,7 +135,7 @@ def domain_of(shard: Shard, users: int) -> Domain:
 
 
 def auto_ratio(shard: Shard, users: int, method: str = "auto") -> tuple[float, str]:
-    """G(C) / G(C*) of BoundedHistogram(auto, Gaussian) at (1, 1/2n), a tenth of it for the choice: its mean, its method.
+    """G(C) / G(C*) of Histogram(auto, Gaussian) at (1, 1/2n), a tenth of it for the choice: its mean, its method.
 
     A mean over the exact probabilities: a bound that is far too high counts even if it is never seen in 200 draws.
     """

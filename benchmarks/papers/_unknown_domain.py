@@ -1,4 +1,4 @@
-"""Paper 000, section 7.2: Table 1 and Figure 3, the unknown domain."""
+"""The paper on bounding contribution, section 7.2: Table 1 and Figure 3, the unknown domain."""
 
 from __future__ import annotations
 

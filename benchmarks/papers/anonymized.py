@@ -1,4 +1,4 @@
-"""Paper 002, "Differentially private anonymized histograms": its error bounds, measured.
+"""The paper "Anonymized Histograms in Intermediate Privacy Models": its error bounds, measured.
 
     python benchmarks/papers/anonymized.py                       # synthetic data
     python benchmarks/papers/anonymized.py --data words=FILE --data authors=FILE
@@ -133,13 +133,13 @@ def distance(rows: pa.RecordBatch | Tally, counts: Counts) -> int:
 def modes(counts: Counts, cells: int, epsilon: float, relation: Relation, own: bytes) -> Iterator[tuple[str, int]]:
     """The l1 error of each way, in one trial."""
     tally = tally_of(counts)
-    first = anonymized_histogram(Budget(epsilon), cells, "l1", relation=relation)
+    first = anonymized_histogram(Budget(epsilon), domain_size=cells, mode="l1", relation=relation)
     noisy = noisy_tally(of_cells(tally, cells), first.plan.scale, own)
     above = noisy.values > 0
     yield "naive", distance(Tally(noisy.values[above], noisy.cells[above]), counts)
     yield "Algorithm 1", distance(nearest_shape(noisy, noise_parameter(first.plan), cells)[0], counts)
     for name, mode in (("l1", "l1"), ("l2", "l2"), ("sorted", "central")):
-        made = anonymized_histogram(Budget(epsilon), cells, mode, relation=relation)  # type: ignore[arg-type]
+        made = anonymized_histogram(Budget(epsilon), domain_size=cells, mode=mode, relation=relation)  # type: ignore[arg-type]
         yield name, distance(made.shape(tally, own), counts)
 
 
@@ -268,12 +268,12 @@ def answers(counts_of: Callable[[int], Counts], cells: int, trials: int) -> Iter
         tally = tally_of(counts_of(trial))
         samples = tally.total
         for way, mode in (("shape, l1", "l1"), ("shape, sorted", "central")):
-            made = anonymized_histogram(Budget(1), cells, mode)  # type: ignore[arg-type]
+            made = anonymized_histogram(Budget(1), domain_size=cells, mode=mode)  # type: ignore[arg-type]
             rows = made.shape(tally, key(way, cells, trial))
             spread = float(np.asarray(rows.column("error")).sum())
             for name, question in zip(NAMES, QUESTIONS, strict=True):
                 answer = ShapeProperties(made, (question,)).of_rows(rows).to_pylist()[0]
-                estimator = question.estimator(samples, spread)  # the same, where the guard hangs on the noise
+                estimator = question.estimator(samples, spread)  # the same, where the guard depends on the noise
                 truth = estimator.value(estimator.exact(tally))
                 found.setdefault((name, way), []).append((truth, answer["value"], answer["stddev"]))
         for name, question in zip(NAMES, QUESTIONS, strict=True):

@@ -1,4 +1,4 @@
-"""Paper 000, "Algorithms for bounding contribution for histogram estimation under user-level privacy", reproduced.
+"""The paper "Algorithms for bounding contribution for histogram estimation under user-level privacy", reproduced.
 
     python benchmarks/papers/contribution_bounds.py                       # Table 1, Figures 2 to 6, on synthetic data
     python benchmarks/papers/contribution_bounds.py --parts table bounded --reddit FILE --authors FILE
@@ -133,7 +133,7 @@ def figure3(curves: dict[str, Curve], folder: Path) -> None:
 
 
 def bounded(args: argparse.Namespace, data: Data) -> None:
-    """Figures 2, 5 and 6, and the bar of BoundedHistogram(auto, Gaussian)."""
+    """Figures 2, 5 and 6, and the bar of Histogram(auto, Gaussian)."""
     users = 100_000
     data = {"synthetic": (skewed(users, 10_000, np.random.default_rng(args.seed)), users), **data}
     lines, ratios, bars = [], [], []
@@ -154,7 +154,7 @@ def bounded(args: argparse.Namespace, data: Data) -> None:
             lines.append({"data": name, "d": str(size)} | {method: f"{error:.5f}" for method, error in line.items()})
             print(lines[-1], flush=True)
             ratio, method = auto_ratio(domain.shard, users)
-            told = f"BoundedHistogram(auto, Gaussian), {name}, d = {size}: G(C)/G(C*) = {ratio:.4f} by {method}"
+            told = f"Histogram(auto, Gaussian), {name}, d = {size}: G(C)/G(C*) = {ratio:.4f} by {method}"
             each = {by: f"{auto_ratio(domain.shard, users, by)[0]:.4f}" for by in ("em", "gem", "m-quantile")}
             ratios.append({"data": name, "d": str(size), "auto": f"{ratio:.4f}", "method": method} | each)
             if size in (1000, 5000):

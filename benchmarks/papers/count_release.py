@@ -1,4 +1,4 @@
-"""Paper 003, "Private Count Release: A Simple and Scalable Approach for Private Data Analytics": its Figures 1 to 5.
+"""The paper "Private Count Release: A Simple and Scalable Approach for Private Data Analytics": its Figures 1 to 5.
 
     python benchmarks/papers/count_release.py --data words=FILE --data authors=FILE
 
@@ -11,7 +11,7 @@ methods count the distinct users of items, with the same rho and delta. *Recall*
                     paper, which is not private; Plume auto chooses the bounds privately
     Plume 99, sips  the same with its items named by three rounds of sips
     ..., threshold  the same, without noisy counts that may be off by more than 10 %
-    histogram       UnboundedHistogram with all chosen, one count per user and item, at the (epsilon, delta) that the zCDP
+    histogram       Histogram with all chosen, one count per user and item, at the (epsilon, delta) that the zCDP
                     budget implies at a second delta of the same size
 """
 
@@ -77,13 +77,15 @@ def methods(data: Data, zcdp: Zcdp) -> Iterator[tuple[str, Method, float | None]
     """Name, method, and the factor of its noise below which the variant with a threshold leaves counts out."""
 
     def pcr(noise_reduction: bool) -> Method:
-        made = count_release(zcdp, WITHIN, K_BAR, noise_reduction=noise_reduction, item_type=data.item_type)
+        made = count_release(
+            zcdp, relative_error=WITHIN, k_bar=K_BAR, noise_reduction=noise_reduction, item_type=data.item_type
+        )
         return lambda release: made.release(data.frame, made.subkey(release.key_source.fetch(), release.id, "P")).counts
 
     yield "PCR", pcr(False), None
     yield "PCR-Brownian", pcr(True), None
     for percent, selection in ((95, "gaussian"), (99, "gaussian"), (99, "sips")):
-        made = plume(zcdp, data.percentile(percent), selection=selection, item_type=data.item_type)
+        made = plume(zcdp, max_items=data.percentile(percent), selection=selection, item_type=data.item_type)
         suffix = ", sips" if selection == "sips" else ""
         yield f"Plume {percent}{suffix}", _given(made, made.plan(), data.shard), (2 + WITHIN) / WITHIN
     yield "Plume auto", _chosen(plume(zcdp, item_type=data.item_type), data), (2 + WITHIN) / WITHIN

@@ -1,4 +1,4 @@
-"""Paper 004, "Learning discrete distributions: user vs item-level privacy": errors, how they fall, and speed.
+"""The paper "Learning discrete distributions: user vs item-level privacy": errors, how they fall, and speed.
 
     python benchmarks/papers/distribution.py                              # table and falling
     python benchmarks/papers/distribution.py --parts speed                # 1,000,000 users with 20 samples of 1,000 symbols

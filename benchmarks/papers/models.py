@@ -1,4 +1,4 @@
-"""Paper 002 without trust in whoever counts (Theorem 4, Corollary 3): errors of shapes and of what follows from them, measured.
+"""Shapes without trust in whoever counts (Ghazi et al. 2022, Theorem 4, Corollary 3): errors of shapes and answers.
 
     python benchmarks/papers/models.py                        # 100,000 samples, 10 trials: two minutes
     python benchmarks/papers/models.py --samples 10000 --trials 40
@@ -36,8 +36,8 @@ QUESTIONS = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion
 
 def ways(samples: int) -> dict[str, tuple[float, int]]:
     """The parameter p of each model's noise, and how often it is in a sum."""
-    reports = shuffled(Budget(1, 1e-8), samples, 4 * samples)
-    p = math.exp(-1 / float(pan_private_counts(Budget(1), 4 * samples).scale))
+    reports = shuffled(Budget(1, 1e-8), users=samples, buckets=4 * samples)
+    p = math.exp(-1 / float(pan_private_counts(Budget(1), buckets=4 * samples).scale))
     return {"shuffle": (float(reports.p), 1), "pan-private, both": (p, 2), "pan-private, either": (p, 1)}
 
 

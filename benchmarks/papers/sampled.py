@@ -1,4 +1,4 @@
-"""Paper 001, "Sample and threshold differential privacy: histograms and applications": its parameters beside ours.
+"""The paper "Sample-and-threshold differential privacy: Histograms and applications": its parameters beside ours.
 
     python benchmarks/papers/sampled.py                                  # tables, accuracy over n, quantiles
     python benchmarks/papers/sampled.py --parts items --data words=FILE --data authors=FILE
@@ -40,12 +40,13 @@ from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.clipping import limit_items, limit_per_item
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled.divergence import sampled_delta
-from headcount.mechanisms.sampled.plan import SamplePlan, choose, laplace_w50, paper_parameters
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample, laplace_w50, paper_parameters
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402
@@ -82,7 +83,7 @@ def choice() -> list[Line]:
     lines = []
     for (epsilon, delta), (p, theta, w50, w95, paper_w95) in CHOICES.items():
         budget = Budget(epsilon, delta)
-        ours, paper = choose(budget), paper_plan(budget)
+        ours, paper = calibrate_sample(budget), paper_plan(budget)
         exact = sampled_delta(epsilon, paper.rate, paper.threshold)
         lines.append(
             {
@@ -116,7 +117,7 @@ def several() -> list[Line]:
     """Users with several items: coins of their own for each, beside noise."""
     lines = []
     for items in (1, 2, 5, 10, 20, 50, 100):
-        plan, paper = choose(BUDGET, "w50", compositions=items), paper_plan(BUDGET, items)
+        plan, paper = calibrate_sample(BUDGET, "w50", compositions=items), paper_plan(BUDGET, items)
         line = {"items": str(items), "p": f"{float(plan.rate):.4f}", "theta": str(plan.threshold), "W50": str(plan.w50)}
         lines.append(line | {"Laplace W50": str(laplace_w50(BUDGET, items=items)), "paper W50": str(paper.w50)})
     return lines
@@ -131,8 +132,12 @@ def levels() -> list[Line]:
         20: (140, 1230, 1645, 12516),
     }.items():
         part = Budget(BUDGET.epsilon / count, BUDGET.delta / count)
-        ours = choose(BUDGET, "w50", compositions=count)
-        found = (choose(part, "w50").w50, count * choose(BUDGET, "w50").w50, paper_plan(BUDGET, count).w50)
+        ours = calibrate_sample(BUDGET, "w50", compositions=count)
+        found = (
+            calibrate_sample(part, "w50").w50,
+            count * calibrate_sample(BUDGET, "w50").w50,
+            paper_plan(BUDGET, count).w50,
+        )
         line = {"L": str(count), "p": f"{float(ours.rate):.4f}", "theta": str(ours.threshold), "W50": str(ours.w50)}
         names = ("basic composition W50", "disjoint groups W50", "paper W50")
         lines.append(line | dict(zip(names, map(str, found), strict=True)))
@@ -143,10 +148,10 @@ def levels() -> list[Line]:
 
 def rounds() -> list[Line]:
     """Heavy hitters over words of L letters: one histogram, or L rounds with a part of the budget each."""
-    once, paper = choose(BUDGET), paper_plan(BUDGET)
+    once, paper = calibrate_sample(BUDGET), paper_plan(BUDGET)
     lines = []
     for letters in (1, 5, 10, 20):
-        exact, by_paper = choose(BUDGET, compositions=letters), paper_plan(BUDGET, letters)
+        exact, by_paper = calibrate_sample(BUDGET, compositions=letters), paper_plan(BUDGET, letters)
         numbers = {
             "at once": once.w95,
             "L rounds": exact.w95,
@@ -182,7 +187,7 @@ def accuracy(trials: int) -> list[Line]:
             return counts + rng.binomial(users, extra, len(counts)) - users * extra
 
         methods: dict[str, Callable[[], np.ndarray]] = {
-            "sampled, exact": lambda s=sampled: s(choose(BUDGET)),
+            "sampled, exact": lambda s=sampled: s(calibrate_sample(BUDGET)),
             "sampled, paper": lambda s=sampled: s(paper_plan(BUDGET)),
             "Laplace threshold": laplace,
             "shuffled (local noise)": shuffled,
@@ -242,10 +247,10 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     """Ranks of 99 quantiles and counts of 100 ranges, by the tree, by the paper's parameters in it, and by the search."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.beta(2, 5, USERS))
-    wanted = [share("quantile", k / 100) for k in range(1, 100)]
+    wanted = [check_share("quantile", k / 100) for k in range(1, 100)]
     ranges = [tuple(sorted(rng.random(2).tolist())) for _ in range(100)]
     true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
-    hierarchy = quantile_hierarchy(BUDGET, 0, 1, 10)
+    hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
     batch = contribution_batch(pa.array(np.arange(USERS)), pa.array(hierarchy.leaves.index(x)))
     ways = {
         "tree, exact": hierarchy,
@@ -255,7 +260,7 @@ def quantiles(trials: int, release: Callable[[int], Release]) -> list[Line]:
     for name, way in ways.items():
         ranks, counts = [], []
         for trial in range(trials):
-            tree = way.run([batch], release(trial))
+            tree = way.tree(way.run([batch], release(trial)))
             values = np.asarray(tree.quantiles(wanted).column("value"))
             ranks.append(np.abs(np.searchsorted(x, values) / USERS - np.array(wanted, dtype=float)))
             counts.append(np.abs(np.asarray(tree.range_counts(ranges).column("count")) - true) / USERS)
@@ -288,7 +293,7 @@ def items(sets: dict[str, str], pairs: list[tuple[float, float]]) -> list[Line]:
             held = sums[sums > 0]
             for epsilon, delta in pairs:
                 budget = Budget(epsilon, delta)
-                exact = choose(budget, compositions=per_user)
+                exact = calibrate_sample(budget, compositions=per_user)
                 found = {
                     "sampled exact": _shown(exact, held),
                     "sampled paper": _shown(paper_plan(budget, per_user), held),

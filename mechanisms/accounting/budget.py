@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from headcount.mechanisms.checks import check_at_least_0, check_inner, check_positive, check_probability
 from headcount.mechanisms.errors import ParameterError
 
 
@@ -26,8 +26,8 @@ class Budget:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon))
+        object.__setattr__(self, "delta", check_probability("delta", self.delta))
 
     @property
     def epsilon_fraction(self) -> Fraction:
@@ -58,8 +58,8 @@ class Zcdp:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _positive("rho", self.rho))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "rho", check_positive("rho", self.rho))
+        object.__setattr__(self, "delta", check_probability("delta", self.delta))
 
     def split(self, *weights: float, delta: tuple[float, ...] | None = None) -> tuple[Zcdp, ...]:
         """Parts that together cost this, as `Budget.split`: rho in proportion to `weights`."""
@@ -75,7 +75,7 @@ class Zcdp:
     @classmethod
     def from_budget(cls, budget: Budget, delta: float = 0.0) -> Zcdp:
         """The largest rho such that `delta`-approximate rho-zCDP keeps within `budget`."""
-        delta = _probability("delta", delta)
+        delta = check_probability("delta", delta)
         if not delta < budget.delta:
             raise ParameterError(
                 f"zCDP needs a budget with a delta above its own {delta}, got {budget.delta}: raise that"
@@ -87,7 +87,7 @@ class Zcdp:
 def check_budget(budget: Budget, name: str = "the budget") -> None:
     """Refuses what is no `Budget`: a number alone, or a `Zcdp` where that cannot be spent."""
     if not isinstance(budget, Budget):
-        raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}")
+        raise ParameterError(f"{name} must be a Budget(epsilon, delta), got {budget!r}", name)
 
 
 def check_parts(whole: Budget | Zcdp, *parts: Budget | Zcdp) -> None:
@@ -140,11 +140,11 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     """The least delta that rho-zCDP promises at `epsilon` >= 0.
 
     delta = min over a > 1 of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is
-    u((1+u) rho - epsilon) + u ln u - (1+u) ln(1+u), which is convex: its derivative, (1+2u) rho - epsilon -
-    ln(1 + 1/u), increases from minus infinity, and bisection finds the one root. Every u gives a valid delta,
-    so that an inexact root costs tightness, never privacy.
+    u((1+u) rho - epsilon) + u ln u - (1+u) ln(1+u), which is convex. Its derivative, (1+2u) rho - epsilon - ln(1 + 1/u),
+    increases from minus infinity, and bisection finds the one root. Every u gives a valid delta, so that an inexact root costs
+    tightness, never privacy.
     """
-    rho, epsilon = _positive("rho", rho), _at_least_0("epsilon", epsilon)
+    rho, epsilon = check_positive("rho", rho), check_at_least_0("epsilon", epsilon)
     low = max(-700.0, -(3 * rho + 1))  # ln u where the derivative is negative (or delta is 1 anyway)
     high = math.log(max(1.0, (epsilon + 1) / rho))  # where it is positive
     for _ in range(80):
@@ -161,14 +161,14 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """The least epsilon that rho-zCDP promises with `delta`, rounded upwards."""
-    rho, delta = _positive("rho", rho), _inner("delta", delta)
+    rho, delta = check_positive("rho", rho), check_inner("delta", delta)
     high = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the looser classical bound
     return _bisect(lambda epsilon: zcdp_delta(rho, epsilon) <= delta, good=high, bad=0.0)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho such that rho-zCDP promises (epsilon, delta), rounded downwards."""
-    epsilon, delta = _positive("epsilon", epsilon), _inner("delta", delta)
+    epsilon, delta = check_positive("epsilon", epsilon), check_inner("delta", delta)
     log = math.log(1 / delta)
     good = (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2  # by the looser classical bound
     bad = 2 * good
@@ -190,49 +190,9 @@ def _bisect(holds: Callable[[float], bool], good: float, bad: float) -> float:
     return good
 
 
-def _number(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{name} must be a number, got {value!r}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ParameterError(f"{name} must be a finite number, got {value!r}")
-    return number
-
-
-def _positive(name: str, value: float) -> float:
-    number = _number(name, value)
-    if number <= 0:
-        raise ParameterError(f"{name} must be positive, got {value!r}")
-    return number
-
-
-def _at_least_0(name: str, value: float) -> float:
-    number = _number(name, value)
-    if number < 0:
-        raise ParameterError(f"{name} must not be negative, got {value!r}")
-    return number
-
-
-def _probability(name: str, value: float) -> float:
-    number = _number(name, value)
-    if not 0 <= number < 1:
-        raise ParameterError(f"{name} must be at least 0 and below 1, got {value!r}")
-    return number
-
-
-def _inner(name: str, value: float) -> float:
-    number = _number(name, value)
-    if not 0 < number < 1:
-        raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}")
-    return number
-
-
-def sum_up(numbers: Iterable[float]) -> float:
+def sum_up(values: Iterable[float]) -> float:
     """The sum of the decimals that numbers print as, rounded upwards: no less than what they add up to."""
-    return _round_up(sum(map(_decimal, numbers), Fraction(0)))
+    return _round_up(sum(map(_decimal, values), Fraction(0)))
 
 
 def _decimal(number: float) -> Fraction:
@@ -269,7 +229,7 @@ def _split(
 def _shares(name: str, weights: tuple[float, ...]) -> tuple[Fraction, ...]:
     if not weights:
         raise ParameterError(f"a split needs at least one {name}")
-    exact = tuple(_decimal(_at_least_0(name, weight)) for weight in weights)
+    exact = tuple(_decimal(check_at_least_0(name, weight)) for weight in weights)
     whole = sum(exact)
     return tuple(weight / whole if whole else weight for weight in exact)
 

@@ -16,7 +16,11 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
+from headcount.mechanisms.checks import check_one_of, is_whole
 from headcount.mechanisms.errors import ParameterError
+
+#: What a caller may ask for; "auto" leaves it to the domain and the budget.
+NOISES = ("auto", "laplace", "gaussian")
 
 # Gaussian noise is sampled on a grid of at most sigma / 2^10: on a coarse one the continuous formulas
 # understate delta (by up to 2 on the integers).
@@ -92,7 +96,7 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
         sigma = float(scale / 2**grid)
         real = thresholds.gaussian_threshold(spread, budget.epsilon, budget.delta, sigma, relation)
         return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
-    raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}", "noise")
 
 
 def choose_noise(budget: Budget, bound: Bound, relation: Relation | str) -> NoisePlan:
@@ -138,8 +142,7 @@ def calibrate_public_domain(
 
 def public_noise(noise: str) -> str:
     """The noise that a public domain gets: for 'auto' Laplace, which needs no delta."""
-    if noise not in ("auto", "laplace", "gaussian"):
-        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    check_one_of("noise", noise, NOISES)
     return "laplace" if noise == "auto" else noise
 
 
@@ -263,14 +266,10 @@ def _check(bound: Bound) -> None:
         raise ParameterError(f"the bound must be a Bound, such as RandClip(10).bound, got {bound!r}")
     for name in ("l0", "l1", "l2", "linf"):
         limit = getattr(bound, name)
-        if limit is not None and not _whole(limit, 1, _LARGEST_SCALE):
+        if limit is not None and not is_whole(limit, 1, _LARGEST_SCALE):
             raise ParameterError(f"the bound's {name} must be a whole number from 1 to 2^40, got {limit!r}")
-    if not _whole(bound.grid, 0, 40):
+    if not is_whole(bound.grid, 0, 40):
         raise ParameterError(f"the bound's grid must be a whole number from 0 to 40, got {bound.grid!r}")
-
-
-def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _too_much_noise(budget: Budget, bound: Bound) -> ParameterError:

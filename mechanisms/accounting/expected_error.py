@@ -1,4 +1,8 @@
-"""How far noisy counts will be from what they count, before there are any."""
+"""How far noisy counts will be from what they count, before there are any.
+
+It follows from the noise plan alone, which is public: what `--explain` prints costs nothing, and says nothing of the data.
+Bounding and threshold bias counts besides, by what only the data know.
+"""
 
 from __future__ import annotations
 

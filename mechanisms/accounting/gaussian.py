@@ -1,4 +1,8 @@
-"""The Gaussian mechanism by itself: its exact divergence (Balle and Wang 2018), and the least noise for a promise."""
+"""The Gaussian mechanism by itself: its exact divergence (Balle and Wang 2018), and the least noise for a promise.
+
+This is continuous noise. What is drawn is discrete, on a grid of at most sigma / 1024: `thresholds` says which share of delta
+is kept back for the difference.
+"""
 
 from __future__ import annotations
 

@@ -45,4 +45,4 @@ class Relation(enum.Enum):
             if value == relation.value:
                 return relation
         names = " or ".join(repr(relation.value) for relation in cls)
-        raise ParameterError(f"relation must be {names}, got {value!r}")
+        raise ParameterError(f"relation must be {names}, got {value!r}", "relation")

@@ -38,10 +38,10 @@ from headcount.mechanisms.accounting.gaussian import gaussian_delta, log_normal
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 
-# Shares of delta: the shared items' Gaussian noise alone, and the joint accounting of noise and threshold.
-# What is left covers the difference between the continuous Gaussian of the formulas and the grid of at most
-# sigma/1024 that is sampled: a relative difference of delta of some (z/1024)^2 / 8 where z is the normal
-# quantile of delta, 3e-6 at delta 1e-6 and 5e-5 at delta 1e-200.
+# Shares of delta: the shared items' Gaussian noise alone, and the joint accounting of noise and threshold. What is left covers
+# the difference between the continuous Gaussian of the formulas and the grid of at most sigma/1024 that is sampled. This is a
+# relative difference of delta of some (z/1024)^2 / 8 where z is the normal quantile of delta: 3e-6 at delta 1e-6, 5e-5 at delta
+# 1e-200.
 GAUSSIAN_SHARE = 0.99
 TOTAL_SHARE = 0.999
 
@@ -82,12 +82,11 @@ class Spread:
         """The ways to spread `own` units over own items, one of which maximises sum phi(h): lists of
         (number of items, count of each). Elementwise for arrays.
 
-        Whole items: phi increases, so every item has `cap`. Mass: phi is convex (the noise's distribution
-        function is log-concave), hence among all spreads over a fixed number of items one of the worst has at
-        most one item strictly between 1 and cap. With a caps, one item of s and ones, sum phi is convex in s:
-        for a < own // cap its ends s = 1 and s = cap are spreads of ones and caps only, whose sum is linear
-        in a, so that no cap or all possible caps are worst; for a = own // cap the ends are s = 1 and
-        s = own % cap.
+        Whole items: phi increases, so every item has `cap`. Mass: phi is convex (the noise's distribution function is
+        log-concave), hence among all spreads over a fixed number of items one of the worst has at most one item strictly
+        between 1 and cap. With a caps, one item of s and ones, sum phi is convex in s. For a < own // cap its ends s = 1 and
+        s = cap are spreads of ones and caps only, whose sum is linear in a: no cap or all possible caps are worst. For
+        a = own // cap the ends are s = 1 and s = own % cap.
         """
         if self.whole_items:
             return [[(own, self.cap)]]
@@ -106,12 +105,11 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
     """The least integer tau such that releasing iff value >= tau is (epsilon, delta) private, with discrete
     Laplace noise of `scale` b >= l1/epsilon (adding or removing) or b >= 2 l1/epsilon (replacing).
 
-    Noise: P[Z = z] proportional to exp(-|z|/b), so P[Z >= m] = q^m / (1+q) for m >= 0, q = exp(-1/b). The
-    condition is that the own items of every user are released with probability 1 - Q <= delta. It is
-    necessary (the user all of whose items are own), hence tau is tight, and sufficient: with masses w and v
-    on own items of x and y (whole items counted as cap), the shared sums' loss is at most
-    (users * l1 - w - v)/b <= epsilon - (w + v)/b, so P'[S] >= e^((w + v)/b - epsilon) P[S], and the first
-    line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
+    Noise: P[Z = z] proportional to exp(-|z|/b), so P[Z >= m] = q^m / (1+q) for m >= 0, q = exp(-1/b). The condition is that the
+    own items of every user are released with probability 1 - Q <= delta. It is necessary (the user all of whose items are own),
+    hence tau is tight. And it is sufficient. With masses w and v on own items of x and y (whole items counted as cap), the
+    shared sums' loss is at most (users * l1 - w - v)/b <= epsilon - (w + v)/b. So P'[S] >= e^((w + v)/b - epsilon) P[S], and
+    the first line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
     """
     if not 0 < delta < 0.5:
         raise ParameterError(f"an unknown domain with Laplace noise needs 0 < delta < 1/2, got {delta}")
@@ -190,10 +188,9 @@ def gaussian_joint_delta(
 ) -> float:
     """At least the delta of Gaussian noise with standard deviation `sigma` and `threshold`: maximum of (1).
 
-    The maximum runs over the own units w of x and v of y. Where these are too many, over blocks of
-    neighbouring w (and v): the own items of the block's last with the distance of its first bound every split
-    of the block, since Q decreases and the distance increases with the shared part. `blocks` is the number of
-    splits up to which each is looked at singly.
+    The maximum runs over the own units w of x and v of y. Where these are too many, it runs over blocks of neighbouring w (and
+    v). The own items of the block's last with the distance of its first bound every split of the block, since Q decreases and
+    the distance increases with the shared part. `blocks` is the number of splits up to which each is looked at singly.
     """
 
     def phi(count: Any) -> Any:
@@ -251,12 +248,12 @@ def least_threshold(holds: Callable[[float], bool], cap: float, sigma: float) ->
 
 
 def grid_threshold(threshold: float, grid: int) -> int:
-    """The least multiple m of 2**-grid (given as m * 2**grid) such that the discrete Gaussian on that grid,
-    of the same sigma, has P[Z >= m - h] <= P[N >= threshold - h] for all h with threshold - h >= sigma.
+    """The least multiple m of 2**-grid (given as m * 2**grid) such that the discrete Gaussian on that grid, of the same sigma,
+    hides as much as the continuous one: P[Z >= m - h] <= P[N >= threshold - h] for all h with threshold - h >= sigma.
 
-    The sum of the bell curve over the whole grid exceeds its integral (Poisson summation), so each grid point
-    has at most its density times the step; where the curve is convex this is at most the integral over the
-    cell around it. The cells from m - h on begin half a step lower.
+    The sum of the bell curve over the whole grid exceeds its integral (Poisson summation), so each grid point has at most its
+    density times the step. Where the curve is convex, this is at most the integral over the cell around it. The cells from
+    m - h on begin half a step lower.
     """
     return math.ceil(Fraction(threshold) * 2**grid + Fraction(1, 2))
 

@@ -54,7 +54,7 @@ def contribution_batch(
     Rows without a user, item or count are refused, or dropped with `drop_null`. Rows with a count of zero, and rows
     whose item has a longer name than `max_item_bytes`, are dropped one by one: refusing the job for one such name would
     tell that its user is there. For the same reason a count is cut at MOST_COUNT: were there no ceiling, sums could leave 64
-    bits, and whether they do would hang on everybody's rows.
+    bits, and whether they do would depend on everybody's rows.
     """
     place = place or Place()
     user, item = _ids(user, place.user, place), _ids(item, place.item, place)

@@ -47,7 +47,7 @@ def arrow_type(item_type: type) -> pa.DataType:
     """The Arrow type of items given as str or int."""
     types = {str: pa.string(), int: pa.int64()}
     if item_type not in types:
-        raise ParameterError(f"item_type must be str or int, got {item_type!r}")
+        raise ParameterError(f"item_type must be str or int, got {item_type!r}", "item_type")
     return types[item_type]
 
 

@@ -1,4 +1,8 @@
-"""Sums over runs and codes, in 64-bit integers that never wrap."""
+"""Sums over runs and codes, in 64-bit integers that never wrap.
+
+A sum that would leave 64 bits stays at INT64_MAX (saturates). So no count makes a job fail, and no sensitivity grows: a cut sum
+moves by no more than the sum does.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ on how they were batched.
 No count makes a job fail, since a failure would tell. A row counts MOST_COUNT times at most, and so does a user on one item.
 Cutting commutes with adding up (of non-negative numbers, the cut sum of cut sums is the cut sum of all), so it matters neither
 where rows meet first nor in which order. And 2**33 such counts add up to less than 2**63. So sums of the pairs of one shard,
-which leave int64 with 64 GB of counts and no less, are made without a look at what they hold; and the sum of an item over all
-shards, which leaves it with 2**33 users, more than there are people, stops at INT64_MAX (`sum_by_code`).
+which leave int64 with 64 GB of counts and no less, are made without a look at what they hold. And the sum of an item over all
+shards, which leaves it with 2**33 users, more than there are people, stops at INT64_MAX (`run_sums.sum_by_code`).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def bound_in(metadata: Mapping[bytes, bytes]) -> Bound:
 def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:
     """Cuts a contribution batch into (shard, Arrow stream) chunks by a hash of the user.
 
-    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that
-    the chunk needs; where they do not, names travel as they are, since encoding them would cost more than it saves.
+    Where users and items repeat themselves, equal pairs are added up first, and travel as codes with the few names that the
+    chunk needs. Where they do not, names travel as they are, since encoding them would cost more than it saves.
     """
     if batch.num_rows == 0:
         return

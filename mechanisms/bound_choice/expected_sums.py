@@ -9,10 +9,10 @@ The slope is rounded down for each user and item *before* any sum. Hence for eve
 at most min(m, C), exactly, which is what the sensitivity of a choice rests on (rounding to nearest, or after the sum,
 breaks it). All sums are integers in units of 2**-30, in two parts, since a product with C needs more than 64 bits.
 
-A cap changes all lines of a user who has an item with more than c events, and none of any other user. So what users add
-is kept in layers, and users are told apart by the number k of caps that change them: layer 2k has their lines without a cap,
-and layer 2j + 1 those under cap j, for each j < k. Under cap j the sum of an item is that of the layers 0, 2, .. 2j and
-2j + 1, and without a cap that of all even layers.
+A cap changes all lines of a user who has an item with more than c events, and none of any other user. So what users add is kept
+in layers, and users are told apart by the number k of caps that change them. Layer 2k has their lines without a cap, and layer
+2j + 1 those under cap j, for each j < k. Under cap j the sum of an item is that of the layers 0, 2, .. 2j and 2j + 1, and
+without a cap that of all even layers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import pyarrow as pa
 
-from headcount.mechanisms.batches.names import hash64, shard_of
-from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.cut import cut_by_item
+from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 
@@ -71,29 +70,9 @@ class ItemSums:
 
 def split_sums(shard: Shard, ladder: Ladder, shards: int) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
-    home = shard_of(hash64(shard.items), shards)
-    order = np.argsort(home, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    items = shard.items.take(pa.array(order))
-    key, level, slope = _entries(shard, ladder, rank)
-    item = key // ladder.slots
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
-    ends = np.searchsorted(item, cuts)
-    for k in np.flatnonzero(np.diff(ends)):
-        rows = slice(ends[k], ends[k + 1])
-        names = items[cuts[k] : cuts[k + 1]]
-        yield (
-            int(k),
-            pack(
-                {
-                    "item": pa.DictionaryArray.from_arrays(pa.array(item[rows] - cuts[k]), names),
-                    "slot": pa.array(key[rows] % ladder.slots),
-                    "level": pa.array(level[rows]),
-                    "slope": pa.array(slope[rows]),
-                }
-            ),
-        )
+    cut = cut_by_item(shard.items, shards)
+    key, level, slope = _entries(shard, ladder, cut.places())
+    return cut.rows(key // ladder.slots, {"slot": key % ladder.slots, "level": level, "slope": slope})
 
 
 def total_sums(shard: Shard, ladder: Ladder) -> list[int]:
@@ -175,7 +154,7 @@ def _lines(
     total = np.repeat(totals, rows_per_user)
     step = np.repeat(np.searchsorted(np.array(ladder.bounds), totals), rows_per_user)
     level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
-    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `batches` cuts them
+    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `shards` cuts them
 
 
 def _most(

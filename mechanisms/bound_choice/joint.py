@@ -1,6 +1,6 @@
-"""Bound, cap on one item and noise as one private choice, for the aim that the user names: beyond paper 000.
+"""Bound, cap on one item and noise as one private choice, for the aim that the user names: beyond the paper.
 
-For a candidate with bound C, threshold t and mean noise E, and H the expected bounded sum of an item (`item_sums`):
+For a candidate with bound C, threshold t and mean noise E, and H the expected bounded sum of an item (`expected_sums`):
 
     error: the loss is minus the counts saved, the sum over items of max(0, min(2(H - t), H - a)), a = min(2E, t);
     items: the loss is minus a soft number of released items, the sum over items of clip((H - t/2)/t, 0, 1).
@@ -26,9 +26,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS, Candidate, make_candidates, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.exponential import gem_exponents, select
 from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 
 OBJECTIVES = ("error", "items")
@@ -55,8 +55,7 @@ class JointChoice:
     draws = 1
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise ParameterError(f"objective must be 'error' or 'items', got {self.objective!r}")
+        check_one_of("objective", self.objective, OBJECTIVES)
 
     @cached_property
     def ladder(self) -> Ladder:

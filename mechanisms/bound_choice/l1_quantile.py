@@ -1,6 +1,6 @@
-"""An l1 bound for a public domain with Laplace noise: a private quantile of the users' norms (paper 000, Lemma 4.2).
+"""An l1 bound for a public domain with Laplace noise: a private quantile of the users' norms (the paper, Lemma 4.2).
 
-With u = 1/epsilon (adding or removing a user) or 2/epsilon (replacing one), d items and l1 norms m, the error is at most
+Let u be 1/epsilon (adding or removing a user) or 2/epsilon (replacing one). With d items and l1 norms m, the error is at most
 G(C) = sum of (m - C)^+ + d u C, which is lowest where ceil(d u) users are above C. Two methods:
 
     "quantile-rank": the exponential mechanism on the distance | #{m > C} - ceil(d u) |. One user changes it by at most 1

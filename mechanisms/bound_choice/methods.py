@@ -1,4 +1,4 @@
-"""Which private choice of a bound: all methods of paper 000 by name, and the one that goes beyond it.
+"""Which private choice of a bound: all methods of the paper by name, and the one that goes beyond it.
 
 `choose_unknown_domain` and `choose_public_domain` make the choice as a value; `decide` runs it. The budget of a choice and
 that of the release which uses it add up, as both look at the same data.
@@ -6,22 +6,43 @@ that of the release which uses it add up, as both look at the same data.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.accounting.calibration import public_noise
+from headcount.mechanisms.accounting.calibration import NOISES, public_noise
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
+from headcount.mechanisms.bound_choice.baselines import BASELINES
 from headcount.mechanisms.bound_choice.joint import JointChoice
 from headcount.mechanisms.bound_choice.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.norm_bins import GRID, grid_to
-from headcount.mechanisms.choice.protocol import Choice
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound
 from headcount.mechanisms.errors import ParameterError
 
 UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
-METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *l2_tail.METHODS)))
+#: The methods for Gaussian noise over a public domain.
+GAUSSIAN: Mapping[str, type[l2_tail.TailChoice]] = dict.fromkeys(l2_tail.METHODS, l2_tail.TailChoice) | BASELINES
+METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *GAUSSIAN)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceAlone:
+    """A choice that is released by itself, for a release that comes later and has a budget of its own."""
+
+    choice: Choice
+    name = "ChooseBound"
+
+    def guarantee(self) -> Guarantee:
+        """What is promised of the choice alone."""
+        budget = self.choice.budget
+        step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
+        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
 
 
 def choose_unknown_domain(
@@ -33,17 +54,17 @@ def choose_unknown_domain(
     noise: str = "auto",
     max_per_item: int | None = None,
     kappa: float = 2,
-) -> Choice:
+) -> Choice[ChosenBound]:
     """The choice for a histogram whose items come from the data: "joint" (the default), or Algorithm 4 by "em" or "gem"."""
     _check_budgets(budget, release_budget)
     if not 0 < release_budget.delta < 0.5:
         raise ParameterError(
-            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or take "
-            f"BoundedHistogram with a domain, got {release_budget.delta}"
+            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or a "
+            f"public domain, got {release_budget.delta}",
+            "delta",
         )
     if method in ("auto", "joint"):
-        if noise not in ("auto", "laplace", "gaussian"):
-            raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+        check_one_of("noise", noise, NOISES)
         cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)
         return JointChoice(budget, release_budget, relation, objective, noise, cap)
     if method not in UNKNOWN_DOMAIN_METHODS:
@@ -68,7 +89,7 @@ def choose_public_domain(
     sparsity: int | None = None,
     users: int = 100_000,
     max_per_item: int | None = None,
-) -> Choice:
+) -> Choice[ChosenBound]:
     """The choice for a histogram over `domain_size` public items; "auto" takes the method that public numbers favour.
 
     With `max_per_item` it is made on counts that are cut to so much, as those of the release then must be; their norm is
@@ -92,7 +113,9 @@ def choose_public_domain(
     sparsity, users = check_bound("sparsity", sparsity), check_bound("users", users)
     if method == "auto":
         method = l2_tail.favoured(budget, release_budget, relation, domain_size, sparsity, grid)
-    return l2_tail.TailChoice(budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
+    if method not in GAUSSIAN:
+        raise ParameterError(f"the method for Gaussian noise must be one of {tuple(GAUSSIAN)}, got {method!r}")
+    return GAUSSIAN[method](budget, release_budget, relation, domain_size, sparsity, method, users, grid, cap)
 
 
 def _root(square: int) -> int:

@@ -1,14 +1,14 @@
-"""A bound for an unknown domain by the paper's own measure V(C) (paper 000, Algorithm 4).
+"""A bound for an unknown domain by the paper's own measure V(C) (Algorithm 4).
 
     V(C) = kappa * sum over users of (m - C)^+  +  sum over items of min(H, t(C))
 
-with m a user's events, H the item's expected bounded sum (`item_sums`) and t(C) the threshold; for kappa = 2, V bounds the
+with m a user's events, H the item's expected bounded sum (`expected_sums`) and t(C) the threshold; for kappa = 2, V bounds the
 expected error from above. Noise is Laplace, and there is no cap on one item.
 
 Guarantee: epsilon-differential privacy, delta 0. What is scored is q(C) = V(C) - kappa * sum of m, the same up to a shift
 common to all C. Adding a user changes V(C) by kappa (m - C)^+ + L with 0 <= L <= min(m, C). So q falls by at most kappa C and
 never rises (kappa >= 1): the generalised mechanism, one-sided when adding. And for c < c' V changes by at most c more at c'
-than at c, and by at most kappa (c' - c) + c more at c than at c': the range over all candidates is at most the larger of
+than at c, and by at most kappa (c' - c) + c more at c than at c'. So the range over all candidates is at most the larger of
 kappa (Cmax - c) + c over c, and twice the own part, kappa (Cmax - c) + 2c, when one user is replaced. (The paper's
 sensitivities, 5 Cmax / 2 and 3 Cmax, hold for kappa = 2 but are loose.)
 """
@@ -50,7 +50,7 @@ class VolumeChoice:
 
     def __post_init__(self) -> None:
         if self.kappa < 1:
-            raise ParameterError(f"kappa must be at least 1, got {self.kappa}")
+            raise ParameterError(f"kappa must be at least 1, got {self.kappa}", "kappa")
 
     @property
     def ladder(self) -> Ladder:

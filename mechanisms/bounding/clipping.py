@@ -1,4 +1,4 @@
-"""Bounding what one user contributes (paper 000, Algorithms 1 and 3), vectorised over a shard of many users.
+"""Bounding what one user contributes (Liu et al., ICML 2023, Algorithms 1 and 3), vectorised over a shard of many users.
 
 Each function takes all rows of its users and returns rows whose norm, per user, keeps the bound that it names, whatever
 the data. `rand_clip` and `limit_items` draw a uniform sample; their randomness comes from one lane per user above
@@ -98,7 +98,7 @@ def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: i
     Positions are drawn with replacement and repeated ones drawn again until enough are distinct, which leaves every
     set of that size equally likely; where the sample is more than half, the units to leave out are drawn instead.
     """
-    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `batches` says
+    ends = np.cumsum(units)  # of all lanes of a shard: fits, as `shards` says
     start = np.append(0, ends)[offsets]
     have = np.diff(start)
     leave_out = 2 * wanted > have

@@ -23,6 +23,7 @@ from headcount.mechanisms.bounding.clipping import (
     rand_clip,
     squared_norms,
 )
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.subkeys import subkey as derive_subkey
 
@@ -31,9 +32,7 @@ MAX_BOUND = 10**9
 
 def check_bound(name: str, value: object) -> int:
     """A bound as a plain integer, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MAX_BOUND:
-        raise ParameterError(f"{name} must be an integer from 1 to {MAX_BOUND}, got {value!r}")
-    return int(value)
+    return check_whole(name, value, 1, MAX_BOUND)
 
 
 class Step(Protocol):
@@ -119,7 +118,7 @@ class ClipNormStep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bound", check_bound("bound", self.bound))
         if self.p not in (1, 2):
-            raise ParameterError(f"p must be 1 or 2, got {self.p!r}")
+            raise ParameterError(f"p must be 1 or 2, got {self.p!r}", "p")
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         return clip_norm(shard, self.bound, self.p)

@@ -1,8 +1,8 @@
 """Private choice of one candidate out of a public list, by a loss that the data give to each: lower is better.
 
 A mechanism here has two halves. `em_exponents` and `gem_exponents` turn the losses into exponents x(c), and hold the
-privacy argument; `select`, `permute_and_flip` and `gumbel_top` draw by them, and are exact: exponents are rational, no
-float is involved, and every probability is as stated. All of it is pure differential privacy (delta = 0).
+privacy argument; `select` draws by them, and is exact: exponents are rational, no float is involved, and every probability is
+as stated. All of it is pure differential privacy (delta = 0).
 
 Write dq(c) for the change of candidate c's loss between two neighbours. It is the caller who knows the neighbouring
 relation, and who must bound dq for it; each function states which bound it needs. Candidates, bounds and tau must not
@@ -10,8 +10,8 @@ depend on the data.
 
 McSherry, Talwar: "Mechanism Design via Differential Privacy" (2007), with the bound on the range of dq by Dong, Durfee,
 Rogers (2020); Raskhodnikova, Smith: "Lipschitz Extensions for Node-Private Graph Statistics" (2016) for the generalised
-mechanism; McKenna, Sheldon: "Permute-and-Flip" (2020). Changed: the generalised mechanism's scores are rounded down to a
-grid, which keeps their sensitivity, and there is a sharper form for losses that move one way only.
+mechanism. Changed: the generalised mechanism's scores are rounded down to a grid, which keeps their sensitivity, and there
+is a sharper form for losses that move one way only.
 
 Neglected: a candidate whose exponent is above the smallest by more than GEOMETRIC_LIMIT, with probability below e^-4096.
 """
@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms.checks import is_whole, wrong
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes, exp_floor
 
@@ -53,35 +54,19 @@ Integers = npt.NDArray[Any]  # int64; Python integers (dtype object) where int64
 def em_exponents(losses: Sequence[Rational], spread: Rational, epsilon: Rational) -> list[Fraction]:
     """The exponential mechanism by range: x(c) = epsilon (q(c) - min q) / spread.
 
-    Drawing once by `select` or by `permute_and_flip` is epsilon-differentially private if for all neighbours
+    Drawing once by `select` is epsilon-differentially private if for all neighbours
 
         max dq(c) - min dq(c) <= spread,      both over the candidates c.
 
-    That is so for spread = D if 0 <= dq <= D for all neighbours or their reverse (losses that only rise, or only fall,
-    when a user is added), and for spread = 2 D if |dq| <= D, such as when a user is replaced; often less will do.
+    That is so for spread = D if 0 <= dq <= D for all neighbours or their reverse (losses that only rise, or only fall, when a
+    user is added). It is so for spread = 2 D if |dq| <= D, such as when a user is replaced; often less will do.
 
-    Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor
-    that all share, and moves Z by a mean of such factors: log P(c) moves by at most l (max dq - min dq) <= epsilon.
+    Proof for `select`: P(c) = e^-x(c) / Z. With l = epsilon / spread, dq moves e^-x(c) by e^(-l dq(c)), up to a factor that all
+    share, and moves Z by a mean of such factors. So log P(c) moves by at most l (max dq - min dq) <= epsilon.
     """
     values, spread, epsilon = _fractions("losses", losses), _positive("spread", spread), _positive("epsilon", epsilon)
     low = min(values)
     return [epsilon * (value - low) / spread for value in values]
-
-
-def quantised(losses: Sequence[float]) -> list[Fraction]:
-    """Losses that are floats, rounded to the nearest multiple of 1 / GRID, for `em_exponents`.
-
-    Each moves by at most 1 / (2 GRID), so dq(c) by at most 1 / GRID and the range of dq by at most 2 / GRID: pass the
-    bound through `inflated`. The bound is one on the floats as given, including the rounding of their computation.
-    """
-    if not np.isfinite(losses).all():
-        raise ParameterError("losses must be finite")
-    return [Fraction(round(Fraction(float(loss)) * GRID), GRID) for loss in losses]
-
-
-def inflated(sensitivity: Rational) -> Fraction:
-    """A bound on dq, or on the range of dq, that holds after `quantised` if the given one held before."""
-    return _positive("sensitivity", sensitivity) + Fraction(2, GRID)
 
 
 def gem_exponents(
@@ -97,7 +82,7 @@ def gem_exponents(
 
         [(q(c) + tau D(c)) - (q(c') + tau D(c'))] / width(c, c').
 
-    Drawing once by `select` or by `permute_and_flip` is epsilon-differentially private if for all neighbours
+    Drawing once by `select` is epsilon-differentially private if for all neighbours
 
         |dq(c)| <= D(c)  for every c, with one_sided=False: width = D(c) + D(c');
         -D(c) <= dq(c) <= 0 for every c (or all with the other sign), with one_sided=True: width = max(D(c), D(c')).
@@ -109,9 +94,9 @@ def gem_exponents(
     floor(GRID s) moves by at most GRID, as GRID is an integer. Hence x moves by at most epsilon / 2 either way, and its
     range by at most epsilon: the proof of `em_exponents`, with x as loss and epsilon as spread.
 
-    `tau` is public, and matters to utility only. With the default, (2 / epsilon) ln(candidates / 0.05) rounded up, the
-    chosen c has, with probability 0.95 and up to the grid, q(c) <= q(c') + 2 tau D(c') for every c': one of small
-    sensitivity that is nearly best is not lost among those of large.
+    `tau` is public, and matters to utility only. The default is (2 / epsilon) ln(candidates / 0.05) rounded up. Then the chosen
+    c has, with probability 0.95 and up to the grid, q(c) <= q(c') + 2 tau D(c') for every c': one of small sensitivity that is
+    nearly best is not lost among those of large.
     """
     values, epsilon = _fractions("losses", losses), _positive("epsilon", epsilon)
     weights = [_positive("every sensitivity", sensitivity) for sensitivity in sensitivities]
@@ -119,8 +104,8 @@ def gem_exponents(
         raise ParameterError(f"each of {len(values)} losses needs a sensitivity, got {len(weights)}")
     if tau is None:
         tau = math.ceil(2 / epsilon * Fraction(math.log(len(values) / _MISSED)))
-    elif isinstance(tau, bool) or not isinstance(tau, int) or tau < 0:
-        raise ParameterError(f"tau must be an integer, 0 or more, got {tau!r}")
+    elif not is_whole(tau, 0):
+        raise wrong("tau", "must be an integer, 0 or more", tau)
     step = epsilon / (2 * GRID)
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
 
@@ -137,62 +122,12 @@ def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:
     return select_by_excess(*_excess(exponents), lanes)
 
 
-def permute_and_flip(exponents: Sequence[Fraction], lanes: Lanes) -> int:
-    """An index drawn by permute-and-flip with the words of one lane; never worse in the mean than `select`.
-
-    The candidates are visited in a random order, and the first is taken that passes a Bernoulli(e^-(x(c) - min x)): one
-    of minimal x passes for sure. Coins and order are independent, so it is the same to flip all coins and to take one of
-    those that passed uniformly.
-
-    Private where `select` is. Proof: c passes if an exponential variable E(c) exceeds x(c) - min x, and the excesses of
-    those that pass are again exponential and so equally likely to be largest: the law is that of argmax E(c) - x(c).
-    Given the others' E, c wins if E(c) >= x(c) + max (E(c') - x(c')), a bound that moves by at most the range of dx;
-    the probability of that, e^-max(bound, 0), moves by a factor of at most e^epsilon. (In zCDP it is epsilon^2 / 2, as for
-    whatever is epsilon-differentially private, not the epsilon^2 / 8 of `select`.)
-    """
-    excess, denominator = _excess(exponents)
-    coins = _children(lanes, len(excess))
-    passed = np.flatnonzero(coins.bernoulli_exp(excess, denominator, np.arange(len(excess))))
-    return int(passed[lanes.uniform_below(len(passed), [0])[0]])
-
-
-def gumbel_top(exponents: Sequence[Fraction], k: int, lanes: Lanes) -> list[int]:
-    """The indices of the k largest of -x(c) + Gumbel noise, largest first, drawn with the words of one lane.
-
-    The largest is distributed as by `select`; given it, the rest are independent Gumbel variables that are below it, and
-    by their form the largest of them is distributed as by `select` among the rest. So k draws without replacement have
-    this law, and cost k epsilon, or k epsilon^2 / 8 in zCDP. Reading on only until some candidate is met is
-    post-processing.
-    """
-    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= len(exponents):
-        raise ParameterError(f"k must be an integer from 0 to the number of candidates ({len(exponents)}), got {k!r}")
-    excess, denominator = _excess(exponents)
-    rest, drawn = np.arange(len(excess)), []
-    for _ in range(k):
-        place = select_by_excess(excess[rest] - excess[rest].min(), denominator, lanes)
-        drawn.append(int(rest[place]))
-        rest = np.delete(rest, place)
-    return drawn
-
-
 def probabilities(exponents: Sequence[Fraction]) -> npt.NDArray[np.float64]:
     """What `select` gives to each candidate, in floats: for audits and reports."""
-    weights = _weights(exponents)
+    values = _fractions("exponents", exponents)
+    low = min(values)
+    weights = np.exp([-float(value - low) for value in values])  # the difference is taken before it is rounded
     return weights / weights.sum()
-
-
-def permute_and_flip_probabilities(exponents: Sequence[Fraction]) -> npt.NDArray[np.float64]:
-    """What `permute_and_flip` gives to each candidate, in floats: for audits and reports.
-
-    With p(c) = e^-(x(c) - min x) and N others that pass, it is p(c) E[1 / (N + 1)] = p(c) times the integral over t from
-    0 to 1 of E[t^N], the product of 1 - p(c') + p(c') t over the others: a polynomial, which Gauss's quadrature
-    integrates without error but for the rounding.
-    """
-    passes = _weights(exponents)
-    points, weights = np.polynomial.legendre.leggauss(len(passes) // 2 + 1)
-    t = (1 + points[:, None]) / 2
-    terms = 1 - passes + passes * t
-    return passes * ((weights / 2 * terms.prod(axis=1)) @ (1 / terms))
 
 
 def _gem_scores(values: list[Fraction], weights: list[Fraction], one_sided: bool, tau: int) -> list[int]:
@@ -219,22 +154,14 @@ def _gem_scores(values: list[Fraction], weights: list[Fraction], one_sided: bool
     return scores
 
 
-def _children(lanes: Lanes, n: int) -> Lanes:
-    """n lanes whose block key and ids are the next words of the given one: many draws of one lane at once."""
-    if lanes.n != 1:
-        raise ParameterError(f"a selection draws with one lane, got {lanes.n}")
-    words = lanes.words_each([0], np.array([4 + 2 * n]))
-    return Lanes(words[:4].tobytes(), words[4:].reshape(n, 2).astype(np.uint64))
-
-
 def select_by_excess(excess: Integers, denominator: int, lanes: Lanes) -> int:
     """`select` for exponents x that are integers over one denominator, the smallest of them 0: fast for many candidates.
 
-    A candidate has a whole part w = floor(x). One round draws an integer uniformly below the sum of all candidates'
-    upper weights, which are floor(2^48 e^-w) + 1 (for w = 0 just 2^48): it falls to a candidate c with probability
-    proportional to c's upper weight, and its place among those of c is a uniform integer. Read as the first digits of a
-    uniform number R below the upper weight, it passes if R < 2^48 e^-w, with further digits drawn only if these do not
-    settle it; then c is taken with probability e^-(x - w). So a round takes c with probability proportional to
+    A candidate has a whole part w = floor(x). One round draws an integer uniformly below the sum of all candidates' upper
+    weights, which are floor(2^48 e^-w) + 1 (for w = 0 just 2^48). It falls to a candidate c with probability proportional to
+    c's upper weight, and its place among those of c is a uniform integer. Read as the first digits of a uniform number R below
+    the upper weight, it passes if R < 2^48 e^-w, with further digits drawn only if these do not settle it. Then c is taken with
+    probability e^-(x - w). So a round takes c with probability proportional to
 
         upper weight * 2^48 e^-w / upper weight * e^-(x - w) = 2^48 e^-x,
 
@@ -287,13 +214,6 @@ def _excess(exponents: Sequence[Fraction]) -> tuple[Integers, int]:
     return np.array([n - low for n in numerators], dtype=object if wide else np.int64), denominator
 
 
-def _weights(exponents: Sequence[Fraction]) -> npt.NDArray[np.float64]:
-    """e^-(x(c) - min x), with the difference taken before it is rounded."""
-    values = _fractions("exponents", exponents)
-    low = min(values)
-    return np.exp([-float(value - low) for value in values])
-
-
 def _fractions(what: str, values: Sequence[Any]) -> list[Fraction]:
     return [Fraction(*ratio) for ratio in _ratios(what, values)]
 
@@ -307,13 +227,11 @@ def _ratios(what: str, values: Sequence[Any]) -> list[tuple[int, int]]:
         raise ParameterError("there must be at least one candidate to choose from, got none")
     for value in values:
         if not isinstance(value, numbers.Rational):
-            raise ParameterError(
-                f"{what} must be integers or Fractions, got a {type(value).__name__}: make them so, or use quantised()"
-            )
+            raise ParameterError(f"{what} must be integers or Fractions, got a {type(value).__name__}: make them so")
     return [(int(value.numerator), int(value.denominator)) for value in values]
 
 
 def _positive(name: str, value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, numbers.Rational) or value <= 0:
-        raise ParameterError(f"{name} must be a positive integer or Fraction, got {value!r}")
+        raise wrong(name, "must be a positive integer or Fraction", value)
     return Fraction(int(value.numerator), int(value.denominator))

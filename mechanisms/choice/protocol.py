@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class ChosenBound(NamedTuple):
@@ -32,8 +34,8 @@ class ChosenBound(NamedTuple):
         return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 
 
-class Choice(Protocol):
-    """One method to choose a bound privately, from a table of integers to which every user adds.
+class Choice(Protocol[T_co]):
+    """One method to choose a T privately (a bound, a strategy), from a table of integers to which every user adds.
 
     Tables of shards of users and of shards of items add up, entry by entry, to the table that `choose` looks at: how the
     data are sharded changes nothing.
@@ -76,11 +78,11 @@ class Choice(Protocol):
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """What the items of an item shard add to the table."""
 
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
+    def choose(self, table: Sequence[int], lanes: Lanes) -> T_co:
         """The private choice."""
 
-    def ends(self) -> tuple[ChosenBound, ChosenBound]:
-        """The smallest and the largest bound that can be chosen."""
+    def ends(self) -> tuple[T_co, T_co]:
+        """The smallest and the largest that can be chosen."""
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form: part of its randomness."""
@@ -89,7 +91,7 @@ class Choice(Protocol):
         """What a reader of the guarantee should know of it."""
 
 
-def check_relation(choice: Choice, relation: Relation) -> None:
+def check_relation(choice: Choice[Any], relation: Relation) -> None:
     """Refuses a choice that protects other neighbours than the release that it is made for."""
     if choice.relation is not relation:
         raise ParameterError(

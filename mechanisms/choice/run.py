@@ -1,21 +1,29 @@
-"""Runs a private choice: its share of the budget, its tables, its randomness, and the decision."""
+"""Runs a private choice: its share of the budget, its tables, its randomness, and the decision.
+
+Guarantee: that which the choice itself states, for the budget of its own that `split_budget` gives it. Choice and release look
+at the same data, so their costs add up to the whole budget (basic composition). The decision is drawn from lanes that depend on
+the whole table of the data: a repeated step decides the same again, and another table draws other bits.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.checks import is_real, wrong
+from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+
+T = TypeVar("T")
 
 
 def default_share(objective: str) -> Fraction:
@@ -26,8 +34,8 @@ def default_share(objective: str) -> Fraction:
 def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[Budget, Budget]:
     """What the choice may cost, and what is left for the release. Only the method "dp-gd" takes a part of delta."""
     check_budget(budget)
-    if isinstance(share, bool) or not 0 < share < 1:
-        raise ParameterError(f"bound_share must lie between 0 and 1, got {share!r}")
+    if not is_real(share) or not 0 < share < 1:
+        raise wrong("bound_share", "must lie between 0 and 1", share)
     weights = (float(share), float(1 - Fraction(str(share))))
     if budget.delta == 0:
         choice, release = budget.split(*weights)
@@ -46,7 +54,7 @@ def add_tables(tables: Iterable[bytes]) -> list[int]:
     return [sum(entries) for entries in zip(*map(json.loads, tables), strict=True)]
 
 
-def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice) -> bytes:
+def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice[Any]) -> bytes:
     """The subkey of a choice, from its label and all that defines it."""
     budgets = [choice.budget, choice.release_budget]
     shared = {
@@ -57,18 +65,17 @@ def choice_subkey(key: bytes, release_id: str, label: str, choice: Choice) -> by
     return subkey(key, release_id, label, {"choice": choice.parameters(), **shared})
 
 
-def decide(choice: Choice, table: Sequence[int], subkey: bytes) -> ChosenBound:
-    """The private choice, with randomness that hangs on the whole table: another table, other bits."""
+def decide(choice: Choice[T], table: Sequence[int], subkey: bytes) -> T:
+    """The private choice, with randomness that depends on the whole table: another table, other bits."""
     ids = decision_lane_ids(lane_key(subkey), encode_table(table), choice.draws)
     return choice.choose(table, Lanes(block_key(subkey), ids))
 
 
-def choose_bound(batches: Iterable[pa.RecordBatch], choice: Choice, release: Release, label: str) -> ChosenBound:
+def choose_bound(batches: Iterable[pa.RecordBatch], choice: Choice[T], release: Release, label: str) -> T:
     """The choice on contribution batches, without Beam: what `ChooseBound` gives."""
-    chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]
+    shard = one_shard(batches)
     tables = [encode_table([0] * choice.entries)]
-    if chunks:
-        shard = gather(chunks)
+    if shard is not None:
         tables.append(encode_table(choice.user_table(shard)))
         by_item = [chunk for _, chunk in choice.item_chunks(shard, 1)]
         if by_item:

@@ -1,4 +1,4 @@
-"""The top of a histogram of unknown items, and private draws from it: the Unknown Domain Gumbel mechanism (paper 003).
+"""The top of a histogram of unknown items, and private draws from it: the Unknown Domain Gumbel mechanism.
 
 A histogram counts the distinct users of each item. Its *frame* is the k_bar items with the most users, and its *base* the
 users of the item of rank k_bar + 1 (0 if there is none). A draw takes one candidate: item i of the frame with probability
@@ -8,13 +8,13 @@ counts is private; here they go by the canonical order of the items, so that sha
 Guarantee: with T as `threshold` gives it, one draw is delta-approximate rho-zCDP, with rho as `draw_cost` gives it, also
 when items that were drawn before have left the frame, as long as the base stays that of the whole histogram.
 
-Proof (Durfee, Rogers 2019; here for both relations). Between neighbours each count, and so the base, moves by 0 or 1 in
-the same direction if a user is added or removed, and by at most 1 in either direction if one is replaced: the range of
-all moves is u = 1 or u = 2. On the candidates that both frames share, epsilon times the score has a range of at most
-u epsilon, and a draw from these alone is (u epsilon)^2 / 8-zCDP (`selection.select`). Let i be in the frame of D alone. In D'
-it has at most base' users, so in D at most base + u: if D has the user more, base' + 1 <= base + 1; if D has the user less,
-base' <= base + 1; if one is replaced, base' + 1 <= base + 2. So all such items together are drawn, in place of bot, with
-probability at most k_bar / (k_bar + e^(epsilon (T - u))), which is below delta for T = u + ln(k_bar / delta) / epsilon.
+Proof (Durfee, Rogers 2019; here for both relations). Between neighbours each count, and so the base, moves by 0 or 1 in the
+same direction if a user is added or removed. If one is replaced, it moves by at most 1 in either direction. So the range of all
+moves is u = 1 or u = 2. On the candidates that both frames share, epsilon times the score has a range of at most u epsilon, and
+a draw from these alone is (u epsilon)^2 / 8-zCDP (`exponential.select`). Let i be in the frame of D alone. In D' it has at most
+base' users, so in D at most base + u. For if D has the user more, base' + 1 <= base + 1; if D has the user less, base' <= base
++ 1. If one is replaced, base' + 1 <= base + 2. So all such items together are drawn, in place of bot, with probability at most
+k_bar / (k_bar + e^(epsilon (T - u))), which is below delta for T = u + ln(k_bar / delta) / epsilon.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from headcount.mechanisms.batches.names import Names, canonical_order, hash64
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.sums import split_sums
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT
 
 #: Frames of more rows are refused: all of a frame is looked at in every draw.
@@ -68,9 +69,7 @@ class Frame(NamedTuple):
 
 def check_frame(k_bar: object) -> int:
     """The size of a frame, or an error that names it."""
-    if isinstance(k_bar, bool) or not isinstance(k_bar, int | np.integer) or not 1 <= k_bar <= LARGEST_FRAME:
-        raise ParameterError(f"k_bar must be an integer from 1 to {LARGEST_FRAME}, got {k_bar!r}")
-    return int(k_bar)
+    return check_whole("k_bar", k_bar, 1, LARGEST_FRAME)
 
 
 def on_grid(epsilon: Fraction) -> Fraction:

@@ -1,17 +1,17 @@
-"""Plume (Amin, Gillenwater, Joseph, Kulesza, Vassilvitskii, 2022): name items first, then count the named ones (paper 003).
+"""Plume (Amin, Gillenwater, Joseph, Kulesza, Vassilvitskii, 2022): name items first, then count the named ones.
 
 Items are named by rounds of selection (`partitions`), in which each user has a part with `max_items` of its items. Then
 all rows of the named items come back, each user counts for `max_counted_items` of them, a uniform choice, and every
 named item gets the number of its users with Gaussian noise. Naming takes the share alpha of rho, and all of delta.
 
-Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore the (epsilon, delta) that `guarantee()`
-states. Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items
-counts by at most 1 each (2m' if a user is replaced, half of them down), and discrete Gaussian noise of sigma on the integers
-costs the squared distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
+Guarantee: delta-approximate rho-zCDP for the relation, per user, and therefore the (epsilon, delta) that `guarantee()` states.
+Proof: the named items are delta-approximate (alpha rho)-zCDP. Given them, one user moves m' = max_counted_items counts by at
+most 1 each (2m' if a user is replaced, half of them down). Discrete Gaussian noise of sigma on the integers costs the squared
+distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both add up.
 
-What differs from paper 003's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at
-m' = 200 and rho = 0.1; every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell
-of those users; and the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
+What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at m' = 200
+and rho = 0.1. Every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell of those
+users. And the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
 
 With `relative_error` r, counts below (2 + r) sigma / r are left out: those that are kept are within r of the bounded count
 where the noise is within two standard deviations. This looks at noisy counts only, and costs nothing.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -47,6 +46,7 @@ from headcount.mechanisms.bounding.steps import (
     provenance,
     step_subkeys,
 )
+from headcount.mechanisms.checks import check_above_0
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import noisy_counts
@@ -126,7 +126,7 @@ class PlumeRelease:
     def choice(self) -> JointChoice | None:
         """The choice of the bounds, where they are not given.
 
-        A draw of `selection.select` whose exponents have a range of epsilon is (epsilon^2 / 8)-zCDP. It is made for naming
+        A draw of `exponential.select` whose exponents have a range of epsilon is (epsilon^2 / 8)-zCDP. It is made for naming
         as many items as can be, one count of each user on an item.
         """
         costs, rest = self._parts()
@@ -229,6 +229,7 @@ def counted_steps(counted: int) -> tuple[Step, ...]:
 
 def plume(
     budget: Zcdp | Budget,
+    *,
     max_items: int | Literal["auto"] = "auto",
     max_counted_items: int | Literal["auto"] | None = None,
     alpha: float = 0.5,
@@ -253,9 +254,9 @@ def plume(
             f"max_items and max_counted_items are chosen together, got {max_items!r} and "
             f"{max_counted_items!r}: give both, or 'auto' for both"
         )
-    error = None if relative_error is None else _fraction("relative_error", relative_error, 10)
+    error = None if relative_error is None else check_above_0("relative_error", relative_error, 10)
     made = PlumeRelease(
-        zcdp, promise, items, counted, _fraction("alpha", alpha, 1), selection, error, relation, item_type
+        zcdp, promise, items, counted, check_above_0("alpha", alpha, 1), selection, error, relation, item_type
     )
     if made.choice is None:
         made.plan()  # refuses what cannot be calibrated
@@ -267,10 +268,3 @@ def plume(
 
 def _given(name: str, bound: int | str) -> int | None:
     return None if bound == "auto" else check_bound(name, bound)
-
-
-def _fraction(name: str, value: float, below: int) -> Fraction:
-    """A parameter as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < below:
-        raise ParameterError(f"{name} must be a number above 0 and below {below}, got {value!r}")
-    return Fraction(repr(float(value)))

@@ -5,24 +5,24 @@ counts are found one by one, by draws of the Unknown Domain Gumbel mechanism (`f
 Gaussian noise. A draw that finds nothing raises epsilon by sqrt(2), which lowers the threshold. It ends when the budget
 does, so that data with large counts give many of them.
 
-Guarantee: delta-approximate rho-zCDP for the relation, per user, for every choice of the other parameters, and therefore
-the (epsilon, delta) that `guarantee()` states. Everything is paid for by a `ZcdpFilter` before it looks at the data: a draw
-with what `frames` proves of it, and noise of stddev sigma on the integers with 1 / (2 sigma^2), as one user moves the number
-of an item's users by at most 1 (Canonne, Kamath, Steinke 2020, Theorem 4). If a user may count up to `max_per_item` times,
-what is released is the sum of these, with noise of sigma times that number. This is for replaced users, too: the count of
-one item then moves by no more than if a user is added. Whatever decides on the next draw (epsilon, threshold, sigma, and
-when to end) follows from public parameters and from what was drawn before.
+Guarantee: delta-approximate rho-zCDP for the relation, per user, for every choice of the other parameters, and therefore the
+(epsilon, delta) that `guarantee()` states. Everything is paid for by a `ZcdpFilter` before it looks at the data. A draw costs
+what `frames` proves of it, and noise of stddev sigma on the integers 1 / (2 sigma^2), as one user moves the number of an item's
+users by at most 1 (Canonne, Kamath, Steinke 2020, Theorem 4). If a user may count up to `max_per_item` times, what is released
+is the sum of these, with noise of sigma times that number. This is for replaced users, too: the count of one item then moves by
+no more than if a user is added. Whatever decides on the next draw (epsilon, threshold, sigma, and when to end) follows from
+public parameters and from what was drawn before.
 
-What differs from the paper: its loop tests for epsilon^2 / 4 and then spends more than that if the relative error is small,
-here the true cost is reserved (at a relative error of 0.01 the paper spends up to 24 times its budget); the base is that of
-the whole histogram throughout (recomputed on the frame without what was found, it falls to 0 on one of two neighbours only);
-the delta of a draw is that of the whole divided by a number of draws that is never exceeded; and an exhausted frame does not
-end the loop, since when it ends is published.
+What differs from the paper: its loop tests for epsilon^2 / 4 and then spends more than that if the relative error is small.
+Here the true cost is reserved. (At a relative error of 0.01 the paper spends up to 24 times its budget.) The base is that of
+the whole histogram throughout; recomputed on the frame without what was found, it falls to 0 on one of two neighbours only. The
+delta of a draw is that of the whole divided by a number of draws that is never exceeded. And an exhausted frame does not end
+the loop, since when it ends is published.
 
-`noise_reduction` is the paper's Brownian one: a count is measured with much noise first, and again with less until it
-is within the relative error. f + B(t) at falling times t has the law of running means, weighted by precision, of
-independent measurements; so each of these is one discrete Gaussian, an ordinary spend, and they cost together half of the
-precision of their mean. Only that mean and its stddev are released.
+`noise_reduction` is the paper's Brownian one: a count is measured with much noise first, and again with less until it is within
+the relative error. f + B(t) at falling times t has the law of running means, weighted by precision, of independent
+measurements. So each of these is one discrete Gaussian, an ordinary spend, and they cost together half of the precision of
+their mean. Only that mean and its stddev are released.
 
 `CountRelease.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
 """
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -45,6 +44,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step, check_bound
+from headcount.mechanisms.checks import check_decimal
 from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_cost, frame_of, on_grid, threshold
 from headcount.mechanisms.count_release.rounds import Level, LevelSpent, Rounds, Target
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -221,6 +221,7 @@ class CountRelease:
 
 def count_release(
     budget: Zcdp | Budget,
+    *,
     relative_error: float = 0.1,
     k_bar: int = 10_000,
     max_per_item: int | None = None,
@@ -242,12 +243,12 @@ def count_release(
     made = CountRelease(
         zcdp,
         promise,
-        _decimal("relative_error", relative_error, Fraction(1, 10**4), 1),
+        check_decimal("relative_error", relative_error, Fraction(1, 10**4), 1),
         check_frame(k_bar),
         1 if max_per_item is None else check_bound("max_per_item", max_per_item),
         bool(noise_reduction),
         bool(strict_target),
-        on_grid(_decimal("start_epsilon", start_epsilon, Fraction(1, 10**6), 10)),
+        on_grid(check_decimal("start_epsilon", start_epsilon, Fraction(1, 10**6), 10)),
         Relation.parse(relation),
         item_type,
     )
@@ -259,11 +260,3 @@ def count_release(
             f"max_per_item = {made.max_per_item} needs more noise than can be sampled: lower it, or raise start_epsilon"
         )
     return made
-
-
-def _decimal(name: str, value: float, least: Fraction, most: int) -> Fraction:
-    """A parameter as the exact decimal that it prints as."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not real or not least <= Fraction(repr(float(value))) <= most:
-        raise ParameterError(f"{name} must be a number from {float(least):g} to {most}, got {value!r}")
-    return Fraction(repr(float(value)))

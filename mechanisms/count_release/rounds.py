@@ -171,7 +171,7 @@ class _RoundLanes:
     """One lane for every draw of a loop: no two of them share their bits.
 
     A lane's identity is the number of the round, the kind and number of the draw in it, its run-time parameters, and a
-    running digest of the frame, the base and all that was drawn so far. The block key hangs on the frame, too.
+    running digest of the frame, the base and all that was drawn so far. The block key depends on the frame, too.
     """
 
     def __init__(self, subkey: bytes, frame: Frame) -> None:

@@ -1,8 +1,8 @@
-"""The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (paper 003, Theorem 4).
+"""The k items with the most users, without their counts: Unknown Domain Gumbel with k draws (the paper, Theorem 4).
 
-Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k: this has the law
-of ranking all scores with one Gumbel noise each, and reading the ranking down to bot (`selection.gumbel_top`). So the delta of
-the threshold is paid once, and not for every draw.
+Items are drawn from the frame (`frames`) one by one without replacement, until bot is drawn or there are k. This has the law of
+ranking all scores with one Gumbel noise each, and reading the ranking down to bot. So the delta of the threshold is paid once,
+and not for every draw.
 
 Guarantee: user-level (epsilon, delta)-differential privacy for the relation. Users may have any number of items.
 
@@ -20,8 +20,9 @@ is from candidates whose scores have a range of u eps1 between neighbours: it is
 
     P(S) <= d + P'(S common) <= d + d2 + e^e Q'(S common) <= d + d2 + e^e (1 + d)^k Q(S),
 
-which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers: e is
-k u eps1 with d2 = 0 and all of delta as d; or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for either.
+which is (e + k d, d + d2)-differential privacy. There are two ways to (e, d2), and the better is taken, by public numbers.
+Either e is k u eps1 with d2 = 0 and all of delta as d. Or it is that of k (u eps1)^2 / 8-zCDP at d2, with half of delta for
+either.
 
 (The paper pays no k d. It is tiny, and here the proof has it.)
 """
@@ -42,6 +43,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import select_by_excess
 from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_excess, frame_of, on_grid, threshold
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -53,7 +55,7 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 
 
 @dataclasses.dataclass(frozen=True)
-class TopItems:
+class TopItemsMechanism:
     """A whole private top k as a value: `top_items` makes and checks one.
 
     `epsilon` is that of one draw, `threshold` how far bot is above the base, and `accounting` how the draws add up.
@@ -136,10 +138,11 @@ def ranked(items: pa.Array) -> pa.RecordBatch:
 def top_items(
     budget: Budget,
     k: int,
+    *,
     k_bar: int = 10_000,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> TopItems:
+) -> TopItemsMechanism:
     """The k items with the most users, or fewer: those that too few users have stay hidden. `k_bar` are looked at."""
     check_budget(budget)
     if not 0 < budget.delta < 0.5:
@@ -148,18 +151,17 @@ def top_items(
             "which items there are cannot be hidden with certainty"
         )
     k_bar, relation = check_frame(k_bar), Relation.parse(relation)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= k_bar:
-        raise ParameterError(f"k must be an integer from 1 to k_bar = {k_bar}, got {k!r}")
+    k = check_whole("k", k, 1, k_bar, f"k_bar = {k_bar}")
     arrow_type(item_type)
     ways = {"pure": Fraction(repr(budget.delta)), "zCDP": Fraction(repr(budget.delta)) / 2}
-    found = {name: _draw_epsilon(budget, int(k), delta, relation) for name, delta in ways.items()}
+    found = {name: _draw_epsilon(budget, k, delta, relation) for name, delta in ways.items()}
     name = max(found, key=lambda name: found[name])
     if found[name] <= 0:
         raise ParameterError(
             f"epsilon = {budget.epsilon} is too little for k = {k} with delta = {budget.delta}: k times delta must be below it"
         )
     far = threshold(found[name], k_bar, ways[name], relation)
-    return TopItems(budget, int(k), k_bar, found[name], far, name, relation, item_type)
+    return TopItemsMechanism(budget, k, k_bar, found[name], far, name, relation, item_type)
 
 
 def _draw_epsilon(budget: Budget, k: int, delta: Fraction, relation: Relation) -> Fraction:

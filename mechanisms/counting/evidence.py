@@ -1,4 +1,10 @@
-"""What a step must know of the whole bounded data before it draws: where it comes from, and a digest of it."""
+"""What a step must know of the whole bounded data before it draws: where it comes from, and a digest of it.
+
+Noise is calibrated for a bound on each user. So every bounded batch carries what bounds it and which part of which bounded
+collection it is (`Origin`), and the noise step looks at all of them together (`Evidence`). It refuses batches that are bounded
+by more than it was calibrated for, by nothing, in two steps side by side, or that arrive twice: in each of these cases a user
+could count for more than the noise covers.
+"""
 
 from __future__ import annotations
 

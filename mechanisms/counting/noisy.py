@@ -1,4 +1,16 @@
-"""Noise and threshold on sums by item, and the steps of a histogram in a row, without Beam."""
+"""Noise and threshold on sums by item: what every histogram of this house ends with, and its steps in a row, without Beam.
+
+Guarantee: if each user contributes within the `Bound` that the `NoisePlan` was calibrated for, the released counts are
+(epsilon, delta)-differentially private for the plan's relation, per user; the proofs are those of `calibration` and
+`thresholds`. `Evidence.check` refuses sums that are bounded otherwise, before anything is drawn.
+
+Noise goes only to items with a positive *bounded* sum, or to all items of a public domain. On every item of the raw data each
+of one user's many items would have its own chance to pass the threshold. Noise lanes depend on the item, its sum and a digest
+of the whole bounded histogram: a repeated run repeats the noise, and a changed input changes all of it.
+
+The functions are the steps of the Beam pipeline. `bounded_batches` and `noisy_counts` run them in a row, and a pipeline with
+the same key, id and labels gives exactly their rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Released counts: their columns, how they are cut into output files, and their order."""
+"""Released counts: their columns, how they are cut into output files, and their order.
+
+All of it is post-processing. Rows are cut by a hash of the item and sorted by item, so that nothing shows how they were
+sharded.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,15 @@ def counts_batch(item: Names, count: np.ndarray, stddev: float) -> pa.RecordBatc
     return pa.RecordBatch.from_pydict(columns)
 
 
-def by_partition(counts: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, bytes]]:
-    """Cuts released rows into output partitions by a hash of the item: public, and the same for any sharding."""
-    home = shard_of(hash64(counts.column("item")), partitions)
-    for partition in range(partitions):
-        rows = counts.filter(pa.array(home == partition))
-        yield partition, to_ipc(rows, compress=rows.num_rows > _MANY_ROWS)
+def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, bytes]]:
+    """Cuts released rows into output files by a hash of the item: public, and the same for any sharding."""
+    home = shard_of(hash64(counts.column("item")), output_files)
+    for file in range(output_files):
+        rows = counts.filter(pa.array(home == file))
+        yield file, to_ipc(rows, compress=rows.num_rows > _MANY_ROWS)
 
 
 def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:
-    """The rows of one output partition, sorted by item: in this order nothing shows how they were sharded."""
+    """The rows of one output file, sorted by item: in this order nothing shows how they were sharded."""
     counts = pa.concat_batches([from_ipc(chunk) for chunk in chunks])
     return counts.take(pc.sort_indices(counts.column("item")))

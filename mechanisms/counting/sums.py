@@ -1,4 +1,8 @@
-"""Sums by item: partial sums of bounded batches, cut by a hash of the item, and merged with the lanes of their noise."""
+"""Sums by item: partial sums of bounded batches, cut by a hash of the item, and merged with the lanes of their noise.
+
+All is exact, in integers that never wrap, and the same for any order of the rows and any number of shards: so the digest of the
+merged sums stands for the whole bounded histogram, however it was computed.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.domain import arrow_type
-from headcount.mechanisms.batches.names import Names, hash64, shard_of
-from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError
@@ -31,14 +36,7 @@ def sum_items(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]
 
 def split_sums(items: Names, sums: Mapping[str, np.ndarray], shards: int) -> Iterator[tuple[int, bytes]]:
     """Cuts columns of numbers, one row per item, into (shard, Arrow stream) chunks by a hash of the item."""
-    home = shard_of(hash64(items), shards)
-    order = np.argsort(home, kind="stable")
-    items, columns = items.take(pa.array(order)), {name: values[order] for name, values in sums.items()}
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
-    for shard in np.flatnonzero(np.diff(cuts)):
-        rows = slice(cuts[shard], cuts[shard + 1])
-        numbers = {name: pa.array(values[rows]) for name, values in columns.items()}
-        yield int(shard), pack({"item": items[rows], **numbers})
+    return cut_by_item(items, shards).one_row_each(sums)
 
 
 def zero_sums(items: Names, shards: int) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,8 @@
-"""The number of users, counted as the total of one item that everybody has once."""
+"""The number of users, counted as the total of one item that everybody has once.
+
+Guarantee: that of a histogram over the public domain of this one item, with a bound of 1: Laplace noise of scale 1 / epsilon.
+It is only for ADD_REMOVE: under REPLACE the number of users is public.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The success probability of a binomial law, chosen privately from how often users succeeded (paper 004, Algorithms 1, 2).
+"""The success probability of a binomial law, chosen privately from how often users succeeded (the paper, Algorithms 1, 2).
 
 Of every user we know N, how often a symbol was among its m samples; if the symbol has probability p, N is Bin(m, p). The
 candidates are a public cover of all p. Two losses of a candidate, both from T(x) = #{users with N > x} alone, where s is the
@@ -6,7 +6,7 @@ number of users, a *constant* that is public or was released before:
 
     "ks" (the default): loss(p) = max over x of | T(x) - s P[Bin(m, p) > x] |, s times the Kolmogorov distance;
     "phs" (the paper's, private hypothesis selection of Bun, Kamath, Steinke, Wu 2019): minus S(p) = min over q of Gamma(p, q).
-        With W the x where Bin(m, p) is the likelier, P and Q its mass by p and by q, Gamma is s if P - Q <= 3 alpha, and else
+        Let W be the x where Bin(m, p) is the likelier, P and Q its mass by p and by q. Gamma is s if P - Q <= 3 alpha, and else
         max(0, #{users with N in W} - s (Q + 3 alpha / 2)).
 
 Guarantee: with exponents epsilon * loss / 2, one choice is epsilon-differentially private, and (epsilon^2 / 8)-zCDP, between
@@ -17,9 +17,9 @@ by at most 1, and so do maxima and minima of such (for "phs": W is {x > c} or {x
 Hence the range of dloss is at most 2: `em_exponents` with spread 2. A user who does not have the symbol is in no T(x).
 
 What differs from the paper: its exponent S / (2 epsilon), which is 1/epsilon-private, is a misprint with a privacy loss of 20
-for epsilon = 0.05; alpha is found from public numbers, where one that is too small selects garbage; and "ks" needs none, at
-the cost of |H| m in place of |H|^2 steps. For binomials the Kolmogorov distance is the total variation, so that the paper's
-bound carries over.
+for epsilon = 0.05. Alpha is found from public numbers, where one that is too small selects garbage; "ks" needs none, at the
+cost of |H| m in place of |H|^2 steps. For binomials the Kolmogorov distance is the total variation, so that the paper's bound
+carries over.
 
 All is replay-stable: the cover and the laws are made by +, -, *, / and square roots alone, which IEEE 754 rounds in one way
 (and the logarithms that "phs" takes are rounded to multiples of 2**-20 at once).
@@ -37,6 +37,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import em_exponents, select_by_excess
 from headcount.mechanisms.distribution.tables import ValueCounts
 from headcount.mechanisms.errors import ParameterError
@@ -99,10 +100,11 @@ class BinomialChoice:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ParameterError(f"the kind of a choice must be one of {KINDS}, got {self.kind!r}")
-        if not 1 <= self.users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {self.users!r}")
+        check_whole("users", self.users, 1, MOST_USERS)
         if not (self.epsilon > 0 and self.epsilon.numerator < 2**NUMERATOR_BITS):
-            raise ParameterError(f"epsilon must be positive, with a numerator below 2^16, got {self.epsilon!r}")
+            raise ParameterError(
+                f"epsilon must be positive, with a numerator below 2^16, got {self.epsilon!r}", "epsilon"
+            )
         if self.epsilon < _LEAST_EPSILON:
             raise ParameterError(
                 f"a choice at epsilon = {float(self.epsilon):.3g} is no better than none: raise the budget"

@@ -1,8 +1,8 @@
-"""Learning a distribution over public symbols from users who hold many samples of it each (paper 004).
+"""Learning a distribution over public symbols from users who hold many samples of it each.
 
 Treating a user's samples together, the error falls with 1 / sqrt(m), which no way of adding noise to counts does. The data
-are looked at through one statistic (`value_counts`): how many users have each symbol how often. `distribution_plan` says what
-is done to it and what it costs; a private number of samples per user comes from `samples_per_user`.
+are looked at through one statistic (`tables`): how many users have each symbol how often. `plan` says what is done
+to it and what it costs; a private number of samples per user comes from `samples_choice`.
 
 Guarantee: the result is (epsilon, delta)-differentially private for the relation, per user, whatever the data. All users'
 samples are *assumed* to be drawn from one distribution: where they are not, estimates are biased, and no less private.
@@ -35,6 +35,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import domain_digest, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
@@ -334,6 +335,7 @@ class DistributionRelease:
 def learn_distribution(
     budget: Budget,
     domain: Iterable[str] | Iterable[int],
+    *,
     samples_per_user: int | Literal["auto", "median", "buckets"] = "auto",
     method: str = "auto",
     users: int | None = None,
@@ -354,21 +356,22 @@ def learn_distribution(
     if samples not in (*RULES, "buckets"):
         if isinstance(samples, str):
             rules = (*RULES, "buckets")
-            raise ParameterError(f"samples_per_user must be an integer or one of {rules}, got {samples_per_user!r}")
+            raise ParameterError(
+                f"samples_per_user must be an integer or one of {rules}, got {samples_per_user!r}", "samples_per_user"
+            )
         samples = check_samples("samples_per_user", samples)
     if users is not None:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+        users = check_whole("users", users, 1, MOST_USERS)
         if isinstance(samples, str):
             raise ParameterError(
                 f"users is the number of those with enough samples, which is not known for samples_per_user = {samples!r}: "
                 "give an integer for that, or leave users out"
             )
-        users = int(users)
     made = DistributionRelease(budget, symbols, item_type, samples, users, method, hypothesis, relation)
     probe = made.plans(None if made.choice is None else made.choice.ends()[0])[0]  # refuses what cannot be calibrated
     if isinstance(probe.users, int) and probe.users < probe.least_users():
         raise ParameterError(
-            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'"
+            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'",
+            "users",
         )
     return made

@@ -1,12 +1,12 @@
 """The numbers of learning a distribution: which method, what each of its steps may cost, and the error to expect.
 
-Methods, for k public symbols and users with exactly m samples each. K is how many symbols' tables two neighbours can differ
-in: min(k, m) if a user is added or removed, min(k, 2 m) if one is replaced (see `value_counts` for why it is not k).
+Methods, for k public symbols and users with exactly m samples each. K is how many symbols' tables two neighbours can differ in:
+min(k, m) if a user is added or removed, min(k, 2 m) if one is replaced (see `tables` for why it is not k).
 
-    "dense" (Algorithm 3): p of every symbol is chosen by `hypothesis`, at epsilon' each. What counts are the K choices that
-        differ, which cost K epsilon' in pure privacy, or K epsilon'^2 / 8 in zCDP: epsilon' is the larger that this allows.
-    "sparse" (Algorithm 5, corrected): first all p by `small_binomial`, from one vector with noise for its l2 distance sqrt(K)
-        (l1 distance K, where delta is 0); then the n symbols that are not small by choices, of which min(n, K) count. Which
+    "dense" (Algorithm 3): p of every symbol is chosen by `binomial_choice`, at epsilon' each. What counts are the K choices
+        that differ, which cost K epsilon' in pure privacy, or K epsilon'^2 / 8 in zCDP: epsilon' is the larger of the two.
+    "sparse" (Algorithm 5, corrected): first all p by `small`, from one vector with noise for its l2 distance sqrt(K) (l1
+        distance K, where delta is 0). Then the n symbols that are not small by choices, of which min(n, K) count. Which
         ones these are is a private output by then. The two parts of rho (of epsilon, where delta is 0) add up.
     "gaussian", "laplace": baselines, the numbers of samples with noise for all m samples of a user.
 
@@ -45,8 +45,8 @@ from headcount.mechanisms.errors import ParameterError
 
 METHODS = ("dense", "sparse", "gaussian", "laplace")
 
-# No part of any proof: shares of epsilon for the number of users, and of the vector of "sparse" in the rest; and for how
-# many users methods are compared where their number is not public (privacy costs 1 / users with all of them).
+# No part of any proof: shares of epsilon for the number of users, and of the vector of "sparse" in the rest. And for how many
+# users methods are compared where their number is not public (privacy costs 1 / users with all of them).
 USERS_SHARE = Fraction(1, 20)
 _VECTOR_SHARE = Fraction(7, 10)
 _TYPICAL_USERS = 10_000
@@ -178,8 +178,8 @@ class DistributionPlan:
 
     def _choice_errors(self, p: np.ndarray, choice: BinomialChoice) -> np.ndarray:
         """The law of a choice is about exp(-epsilon s |TV| / 2), and TV moves with p by m times the largest probability of
-        Bin(m - 1, p), which is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p,
-        and what "phs" does not tell apart half of its width."""
+        Bin(m - 1, p). That is about 1 / sqrt(1 + 2 pi m p (1 - p)). The cover adds a quarter of its step in p, and what "phs"
+        does not tell apart half of its width."""
         if choice.has_too_few_users:
             return np.ones(len(p))
         slope = self.samples / np.sqrt(1 + 2 * math.pi * (self.samples - 1) * p * (1 - p))
@@ -207,9 +207,9 @@ def plan_distribution(
         plans = [plan_distribution(budget, symbols, samples, relation, users, m, hypothesis, below) for m in with_delta]
         return min(plans, key=lambda plan: plan.l1_error(users or _TYPICAL_USERS))
     if method not in METHODS:
-        raise ParameterError(f"method must be 'auto' or one of {METHODS}, got {method!r}")
+        raise ParameterError(f"method must be 'auto' or one of {METHODS}, got {method!r}", "method")
     if hypothesis not in KINDS:
-        raise ParameterError(f"hypothesis must be one of {KINDS}, got {hypothesis!r}")
+        raise ParameterError(f"hypothesis must be one of {KINDS}, got {hypothesis!r}", "hypothesis")
     bound = promise_of((ExactSamplesStep(samples, below),), Bound(), "")
     number: int | NoisePlan | None = users
     if method in ("gaussian", "laplace"):

@@ -1,9 +1,9 @@
-"""How many samples of each user to look at, chosen privately (paper 004, Appendix E; reconstructed, with a better rule).
+"""How many samples of each user to look at, chosen privately (the paper, Appendix E; reconstructed, with a better rule).
 
 Users with fewer samples than the chosen m are left out, and those with more count with m of them. Two rules:
 
     "median": half of the users have m or more: the exponential mechanism on | #{m_u >= x} - #{m_u < x} |, which moves by at
-        most 1 when a user is added and by 2 when one is replaced, either way: its range is twice that.
+        most 1 when a user is added and by 2 when one is replaced. As it moves either way, its range is twice that.
     "auto": the error from privacy is proportional to 1 / (users sqrt(m)), so that #{m_u >= x} sqrt(x) is to be large: the
         generalised mechanism on minus that, which a further user lowers by at most sqrt(x), and never raises.
 

@@ -1,13 +1,13 @@
-"""Small success probabilities from who has a symbol at all (paper 004, Algorithm 4, corrected).
+"""Small success probabilities from who has a symbol at all (the paper, Algorithm 4, corrected).
 
 If a symbol has probability p, a user with m samples does not have it with probability (1 - p)^m. So from a noisy number b of
 those who have it, out of s users, 1 - (1 - b/s)^(1/m) estimates p: post-processing. This is good where p is below some c/m,
 since there hardly anyone has the symbol twice; above, the estimate is clamped to c/m, and says only that p is not small.
 
 What differs from the paper: it adds noise of scale 1/epsilon to the *mean*, which moves by 1/s at most (at epsilon = 0.1 the
-result is 0 or 1 in 95 of 100 cases); it clamps at a mean of 0, where p is 1; and it spends a budget on each symbol, where
-here one vector gets noise for what a user can do to all of it: one more, or one less, for K symbols. The number of those who
-do *not* have a symbol is never used: under ADD_REMOVE it would follow the number of users, for all symbols.
+result is 0 or 1 in 95 of 100 cases). It clamps at a mean of 0, where p is 1. And it spends a budget on each symbol, where here
+one vector gets noise for what a user can do to all of it: one more, or one less, for K symbols. The number of those who do
+*not* have a symbol is never used: under ADD_REMOVE it would follow the number of users, for all symbols.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many users have each count of each symbol: all that learning a distribution looks at (paper 004).
+"""How many users have each count of each symbol: all that learning a distribution looks at.
 
 Each user counts with exactly m samples: those who have fewer are left out, and of more a uniform sample without replacement
 is drawn, which again is m draws of the same distribution. (Nothing is filled up, drawn twice, or taken together from several
@@ -6,7 +6,7 @@ users: that would be another distribution.) Per symbol, the table tells for ever
 symbol v times.
 
 Users who do not have a symbol are *not* in its table. A column of zeros would follow the number of users, and then one user
-more would move the tables of all symbols, not of those m at most that it has; a later step takes the number of users as a
+more would move the tables of all symbols, not of those m at most that it has. A later step takes the number of users as a
 constant instead, which is public, or counted once with noise.
 
 Tables of shards of users add up, and are cut by symbol: how the data are sharded changes nothing.
@@ -22,12 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.batches.names import Names, hash64, shard_of
+from headcount.mechanisms.batches.cut import cut_by_item
+from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import RandClipStep
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness.subkeys import lane_key
@@ -40,9 +42,7 @@ _VALUE_BITS = MOST_SAMPLES.bit_length()
 
 def check_samples(name: str, value: object) -> int:
     """A number of samples per user as a plain integer, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}")
-    return int(value)
+    return check_whole(name, value, 1, MOST_SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ExactSamplesStep:
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", check_samples("samples", self.samples))
         if self.below is not None and self.below <= self.samples:
-            raise ParameterError(f"below must exceed samples = {self.samples}, got {self.below!r}")
+            raise ParameterError(f"below must exceed samples = {self.samples}, got {self.below!r}", "below")
 
     def apply(self, shard: Shard, subkey: bytes) -> Shard:
         totals = shard.totals()
@@ -134,28 +134,13 @@ def split_values(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byte
     item = batch.column("item")
     if not isinstance(item, pa.DictionaryArray):
         item = item.dictionary_encode()
-    home = shard_of(hash64(item.dictionary), shards)
-    order = np.argsort(home, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    cut = cut_by_item(item.dictionary, shards)
     count = np.asarray(batch.column("count"))
     if len(count) and int(count.max()) > MOST_SAMPLES:
         raise InputError(f"a count exceeds {MOST_SAMPLES}, which no bounding step for distributions leaves")
     bits = int(count.max()).bit_length() if len(count) else 0
-    key, users = _counted(rank[np.asarray(item.indices)] << bits | count, None)
-    symbol, value = key >> bits, key & ((1 << bits) - 1)
-    names = item.dictionary.take(pa.array(order))
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
-    ends = np.searchsorted(symbol, cuts)
-    for shard in np.flatnonzero(np.diff(ends)):
-        rows = slice(ends[shard], ends[shard + 1])
-        used, code = np.unique(symbol[rows], return_inverse=True)
-        columns = {
-            "item": pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int64)), names.take(pa.array(used))),
-            "value": pa.array(value[rows]),
-            "users": pa.array(users[rows]),
-        }
-        yield int(shard), pack(columns)
+    key, users = _counted(cut.places()[np.asarray(item.indices)] << bits | count, None)
+    return cut.rows(key >> bits, {"value": key & ((1 << bits) - 1), "users": users})
 
 
 def merge_values(chunks: Iterable[bytes], domain: Names) -> ValueCounts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -25,7 +25,14 @@ from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_rela
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.counting.noisy import mechanism_steps, promised
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.fixed import Histogram, public_domain_steps, unknown_domain_steps
+from headcount.mechanisms.histogram.fixed import (
+    NAME,
+    HistogramMechanism,
+    bounded_histogram,
+    public_domain_steps,
+    unbounded_histogram,
+    unknown_domain_steps,
+)
 from headcount.mechanisms.randomness.keys import Release
 
 
@@ -51,7 +58,7 @@ class AutoRelease:
     """A choice, and the release that follows it: both under one relation, and together for no more than the budget."""
 
     budget: Budget
-    choice: Choice
+    choice: Choice[ChosenBound]
     release_budget: Budget
     relation: Relation
     public: bool
@@ -86,8 +93,8 @@ class AutoRelease:
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoHistogram:
-    """A whole private histogram as a value, like `Histogram`, with a choice in place of the bound."""
+class AutoHistogramMechanism:
+    """A whole private histogram as a value, like `HistogramMechanism`, with a choice in place of the bound."""
 
     name: str
     auto: AutoRelease
@@ -111,13 +118,71 @@ class AutoHistogram:
         held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
         chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")
         plan = self.auto.decided(chosen).plan
-        return Histogram(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
+        return HistogramMechanism(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
             batches, release, label
         )
 
 
+def histogram(
+    budget: Budget,
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    bound: int | Literal["auto"] = "auto",
+    max_per_item: int | None = None,
+    noise: str = "auto",
+    objective: str = "error",
+    bound_method: str = "auto",
+    bound_share: float | Fraction | None = None,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> HistogramMechanism | AutoHistogramMechanism:
+    """The histogram that these parameters ask for: of a public domain or of the data's items, with a bound that is given or
+    chosen."""
+    if bound != "auto":
+        choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
+        for name, value in choosing.items():
+            if value not in (None, "auto", "error"):
+                raise ParameterError(
+                    f"{name} is for bound='auto', got {name}={value!r} with bound={bound!r}: leave one out"
+                )
+    if domain is None:
+        if bound == "auto":
+            return auto_unbounded_histogram(
+                budget,
+                objective=objective,
+                method=bound_method,
+                share=bound_share,
+                max_per_item=max_per_item,
+                noise=noise,
+                relation=relation,
+                item_type=item_type,
+            )
+        return unbounded_histogram(
+            budget, bound=bound, max_per_item=max_per_item, noise=noise, relation=relation, item_type=item_type
+        )
+    if objective != "error":
+        raise ParameterError(
+            f"objective={objective!r} is for items that come from the data: of a domain all are released; leave one out"
+        )
+    if bound == "auto":
+        return auto_bounded_histogram(
+            budget,
+            domain,
+            method=bound_method,
+            share=bound_share,
+            noise=noise,
+            relation=relation,
+            item_type=item_type,
+            max_per_item=max_per_item,
+        )
+    return bounded_histogram(
+        budget, domain, bound=bound, noise=noise, relation=relation, item_type=item_type, max_per_item=max_per_item
+    )
+
+
 def auto_unbounded_histogram(
     budget: Budget,
+    *,
     objective: str = "error",
     method: str = "auto",
     share: float | Fraction | None = None,
@@ -125,26 +190,27 @@ def auto_unbounded_histogram(
     noise: str = "auto",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> AutoHistogram:
+) -> AutoHistogramMechanism:
     """Algorithm 3 with a bound, and unless given a cap on one item and the noise, that are chosen for the objective."""
     costs, rest = split_budget(budget, default_share(objective) if share is None else share, method)
     choice = choose_unknown_domain(costs, rest, relation, method, objective, noise, max_per_item)
     arrow_type(item_type)
-    return AutoHistogram("UnboundedHistogram", AutoRelease(budget, choice, rest, relation, False), None, item_type)
+    return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, False), None, item_type)
 
 
 def auto_bounded_histogram(
     budget: Budget,
     domain: Iterable[str] | Iterable[int],
+    *,
     method: str = "auto",
     share: float | Fraction | None = None,
     noise: str = "laplace",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
     max_per_item: int | None = None,
-) -> AutoHistogram:
+) -> AutoHistogramMechanism:
     """Algorithm 1 with a bound that is chosen for the lowest error, for counts that are cut to `max_per_item` first."""
     names = public_domain(domain, item_type)
     costs, rest = split_budget(budget, default_share("error") if share is None else share, method)
     choice = choose_public_domain(costs, rest, relation, len(names), noise, method, max_per_item=max_per_item)
-    return AutoHistogram("BoundedHistogram", AutoRelease(budget, choice, rest, relation, True), names, item_type)
+    return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, True), names, item_type)

@@ -1,4 +1,4 @@
-"""Totals of given items with the bias of the cap taken out (paper 000, Algorithm 5 and its extension to several items).
+"""Totals of given items with the bias of the cap taken out (the paper, Algorithm 5 and its extension to several items).
 
 Each user counts with at most `max_per_item` events of an item, and the capped total S gets noise. If users' counts are Poisson
 of mean l, then S is about n h(l), where n is the number of *all* users and h(l) = E min(Poisson(l), cap); so n h^-1(S / n)
@@ -7,11 +7,11 @@ estimates the total without the cap. This is post-processing, and costs no priva
 Guarantee: the results are (epsilon, delta)-differentially private for the relation, per user. Where n is not given it is
 counted with noise, by a stated share of epsilon: that one user more also makes n larger by one.
 
-What differs from the paper: n is private where users are added or removed (and never the number of users who have the
-item, for which S / n would always be near the cap); the result is limited to 0 .. n * largest_mean, where the paper's is
-not defined for S < 0 or S >= n * cap; and several items share one budget by the distance of the whole vector, in place of
-a budget for each. Between neighbours at most min(users * max_items, items) totals differ, each by at most the cap (users
-is 1, or 2 if one is replaced): hence one item needs no more noise for replacement.
+What differs from the paper: n is private where users are added or removed (and never the number of users who have the item, for
+which S / n would always be near the cap). The result is limited to 0 .. n * largest_mean, where the paper's is not defined for
+S < 0 or S >= n * cap. And several items share one budget by the distance of the whole vector, in place of a budget for each.
+Between neighbours at most min(users * max_items, items) totals differ, each by at most the cap (users is 1, or 2 if one is
+replaced): hence one item needs no more noise for replacement.
 
 `CountPlan.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
 """
@@ -19,17 +19,14 @@ is 1, or 2 if one is replaced): hence one item needs no more noise for replaceme
 from __future__ import annotations
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Iterable
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms.accounting.calibration import NOISES, NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import only_domain, public_domain
@@ -42,6 +39,7 @@ from headcount.mechanisms.bounding.steps import (
     check_bound,
     promise_of,
 )
+from headcount.mechanisms.checks import check_one_of, check_share, check_whole, is_real, wrong
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
@@ -70,6 +68,10 @@ class CountPlan:
     epsilon: float
     relation: Relation
     name = "DebiasedCount"
+
+    def __post_init__(self) -> None:
+        counted = [self.users.epsilon] if isinstance(self.users, NoisePlan) else []
+        check_parts(Budget(self.epsilon), *map(Budget, [self.noise.epsilon, *counted]))
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -128,6 +130,7 @@ class CountPlan:
 def debiased_count(
     budget: Budget,
     items: str | int | Iterable[str] | Iterable[int],
+    *,
     max_per_item: int,
     users: int | None = None,
     users_share: float | None = None,
@@ -154,17 +157,15 @@ def debiased_count(
                 "replacing a user leaves the number of users as it is, so that it must be public: give users, the number "
                 "of all users, also of those without the item"
             )
-        share = _share(USERS_SHARE if users_share is None else users_share)
+        share = check_share("users_share", USERS_SHARE if users_share is None else users_share)
         weights = (share.numerator, share.denominator - share.numerator)
         users_part, part = budget.split(*weights, delta=(0, 1))
         users_bound = promise_of(EVERYBODY_STEPS, Bound(), "")
         number = calibrate_public_domain(users_part, users_bound, relation, "laplace")
     else:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        number, part = int(users), budget
+        number, part = check_whole("users", users, 1, MOST_USERS), budget
     distance = Bound(l0=min(relation.users * max_items, len(names)), linf=max_per_item)
     mean = 2.0 * max_per_item if largest_mean is None else _largest_mean(largest_mean)
     plan = _quietest(part, distance, noise)
@@ -200,8 +201,7 @@ def uncapped_mean(capped: np.ndarray, cap: int, largest: float) -> np.ndarray:
 
 def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
     """The noise for a vector whose neighbours differ by `distance`: the given one, or that of the lower stddev."""
-    if noise not in ("auto", "laplace", "gaussian"):
-        raise ParameterError(f"noise must be 'auto', 'laplace' or 'gaussian', got {noise!r}")
+    check_one_of("noise", noise, NOISES)
     kinds = [noise]
     if noise == "auto":
         kinds = ["laplace", "gaussian"] if budget.delta > 0 else ["laplace"]
@@ -209,15 +209,7 @@ def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
     return min(plans, key=lambda plan: plan.stddev)
 
 
-def _share(share: float) -> Fraction:
-    """The share as the exact decimal that it prints as."""
-    if isinstance(share, bool) or not isinstance(share, numbers.Real) or not 0 < share < 1:
-        raise ParameterError(f"users_share must be a number between 0 and 1, got {share!r}")
-    return Fraction(repr(float(share)))
-
-
 def _largest_mean(mean: float) -> float:
-    real = isinstance(mean, numbers.Real) and not isinstance(mean, bool) and math.isfinite(mean)
-    if not real or not 0 < mean <= 2 * MAX_BOUND:
-        raise ParameterError(f"largest_mean must be a number above 0 and up to {2 * MAX_BOUND}, got {mean!r}")
+    if not is_real(mean) or not 0 < mean <= 2 * MAX_BOUND:
+        raise wrong("largest_mean", f"must be a number above 0 and up to {2 * MAX_BOUND}", mean)
     return float(mean)

@@ -1,13 +1,13 @@
-"""Private histograms (paper 000, Algorithms 1 and 3): sums by item, noise, and a threshold where items are unknown.
+"""Private histograms (the paper, Algorithms 1 and 3): sums by item, noise, and a threshold where items are unknown.
 
 Guarantee: with contributions bounded as the `NoisePlan` says, the released counts are (epsilon, delta)-differentially
 private for the plan's relation, per user. Two corrections to the paper matter here. Noise goes only to items with a
 positive *bounded* sum, since one user's many other items would each get a chance to pass the threshold (Algorithm 3 as
-printed); and the plan's threshold is the one for discrete noise. Noise lanes hang on the item, its sum and a digest of
+printed); and the plan's threshold is the one for discrete noise. Noise lanes depend on the item, its sum and a digest of
 the whole bounded histogram, so a repeated run repeats the noise and a changed input changes all of it.
 
-The functions are the steps of the Beam pipeline; `bounded_batches` and `noisy_counts` run them in a row without Beam, and
-a pipeline with the same key, id and labels gives exactly their rows.
+`Histogram.run` is the mechanism without Beam, by the steps of `bounding` and `counting.noisy`; a pipeline with the same key, id
+and label gives exactly its rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import (
     NoisePlan,
@@ -39,9 +40,12 @@ from headcount.mechanisms.counting.noisy import bounded_batches, mechanism_steps
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 
+#: What a histogram is called, whatever its domain and its bound: also the default label of its transform.
+NAME = "Histogram"
+
 
 @dataclasses.dataclass(frozen=True)
-class Histogram:
+class HistogramMechanism:
     """A whole private histogram as a value: the bounding steps, the noise for what they promise, and the domain.
 
     `run` is the mechanism without Beam; the transforms wire the same parts into a pipeline.
@@ -68,12 +72,13 @@ class Histogram:
 
 def unbounded_histogram(
     budget: Budget,
+    *,
     bound: int,
     max_per_item: int | None = None,
     noise: str = "auto",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> Histogram:
+) -> HistogramMechanism:
     """Algorithm 3, corrected: items come from the data, and those that too few users hold stay hidden.
 
     Each user counts with at most `max_per_item` events on one item, and of these with a uniform sample of at most `bound`.
@@ -81,18 +86,19 @@ def unbounded_histogram(
     steps = unknown_domain_steps(bound, max_per_item)
     plan = calibrate_unknown_domain(budget, promised(steps), relation, noise)
     arrow_type(item_type)
-    return Histogram("UnboundedHistogram", steps, plan, None, item_type)
+    return HistogramMechanism(NAME, steps, plan, None, item_type)
 
 
 def bounded_histogram(
     budget: Budget,
     domain: Iterable[str] | Iterable[int],
+    *,
     bound: int,
     noise: str = "laplace",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
     max_per_item: int | None = None,
-) -> Histogram:
+) -> HistogramMechanism:
     """Algorithm 1: every item of a public domain is released, also those that nobody holds.
 
     Each user's counts are cut to `max_per_item` on each item, then scaled down to a norm of `bound`: l1 for Laplace noise,
@@ -100,7 +106,25 @@ def bounded_histogram(
     """
     steps = public_domain_steps(bound, noise, max_per_item)
     plan = calibrate_public_domain(budget, promised(steps), relation, public_noise(noise))
-    return Histogram("BoundedHistogram", steps, plan, public_domain(domain, item_type), item_type)
+    return HistogramMechanism(NAME, steps, plan, public_domain(domain, item_type), item_type)
+
+
+def noisy_bounded(
+    budget: Budget,
+    bound: Bound,
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> HistogramMechanism:
+    """The noise alone, for contributions that somebody else has bounded: what `NoisyCounts` adds."""
+    names = None if domain is None else public_domain(domain, item_type)
+    if names is None:
+        plan = calibrate_unknown_domain(budget, bound, relation, noise)
+    else:
+        plan = calibrate_public_domain(budget, bound, relation, public_noise(noise))
+    return HistogramMechanism("NoisyCounts", (), plan, names, item_type)
 
 
 def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ...]:
@@ -111,7 +135,7 @@ def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ..
     if max_per_item is None:
         return (RandClipStep(bound),)
     if check_bound("max_per_item", max_per_item) > bound:
-        raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}")
+        raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}", "max_per_item")
     return LimitPerItemStep(max_per_item), RandClipStep(bound)
 
 

@@ -1,20 +1,20 @@
 """Strategy and items per user of a selection as one private choice: the budget is all that has to be given.
 
 For a candidate with K items per user and threshold t, and H the sum that an item is expected to have in a round, the loss is
-minus a soft number of named items: the sum over items of clip((H - t/2)/t, 0, 1). A user of d distinct items keeps each with
-probability min(1, K/d), and so adds to the H of each of them
+minus a soft number of named items. That is the sum over items of clip((H - t/2)/t, 0, 1). A user of d distinct items keeps each
+with probability min(1, K/d), and so adds to the H of each of them
 
     f = min(1, K/d)                         where items count one:     together min(d, K)
     f = min(1, K/d) / sqrt(min(d, K))       where they are weighed:    together at most sqrt(K)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. Slopes in H lie in [-1/t, 0], so one
 user more lowers each loss by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided form. Replacing a user is the
-difference of two such moves. That f keeps these sums exactly is the work of `item_weights`, which rounds down.
+difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`, which rounds down.
 
 Candidates. Of the strategies that count one, that with the lowest threshold at each K: they differ in nothing else. Weights of
 1/d are none: they give every K the same H, and the lowest threshold at K = 1, where they count one. Weights of 1/sqrt(d) stand
 for sips, which names half as much again in its rounds where much is named, and a fifth less where little is. It has no soft
-count of its own, as that would hang on what its first rounds name; so it gets four fifths of the soft count of one round.
+count of its own, as that would depend on what its first rounds name; so it gets four fifths of the soft count of one round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,14 @@ from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, select
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, STRATEGIES, Round, bound_of, check_rounds, rounds_of
+from headcount.mechanisms.partitions.rounds import (
+    SIPS_ROUNDS,
+    STRATEGIES,
+    Round,
+    check_rounds,
+    rounds_of,
+    weighted_bound,
+)
 from headcount.mechanisms.partitions.select import in_items, named_in_rounds, selection_steps
 from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
 from headcount.mechanisms.randomness.keys import Release
@@ -53,7 +60,6 @@ SIPS_WORTH = Fraction(4, 5)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
-_UNIT_BITS = FRACTION_BITS + _THRESHOLD_BITS
 _PLAIN = 1 << 20  # thresholds below this are compared in 64 bits
 
 
@@ -73,7 +79,7 @@ class ChosenStrategy(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class StrategyCandidate:
     """One way to name items, with the threshold of its one-round form in units of 2**-10."""
 
     strategy: str
@@ -104,7 +110,7 @@ class PartitionChoice:
     draws = 1
 
     @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[StrategyCandidate, ...]:
         """What can be chosen."""
         return make_candidates(self.release_budget, self.relation)
 
@@ -137,11 +143,11 @@ class PartitionChoice:
                 table[number] += _soft_count(candidate, sums, rung)
         return table
 
-    def unit(self, candidate: Candidate) -> Fraction:
+    def unit(self, candidate: StrategyCandidate) -> Fraction:
         """What one stands for in the table."""
         return candidate.worth / (2 * candidate.threshold << FRACTION_BITS)
 
-    def sensitivity(self, candidate: Candidate) -> Fraction:
+    def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
         squared = candidate.items if candidate.weighed else candidate.items**2
         most = math.isqrt((squared << 2 * _THRESHOLD_BITS) - 1) + 1  # rounded up
@@ -154,15 +160,16 @@ class PartitionChoice:
         one_sided = self.relation is Relation.ADD_REMOVE
         return gem_exponents(losses, sensitivities, self.budget.epsilon_fraction, one_sided)
 
-    def choose(self, table: Sequence[int], lanes: Lanes) -> Any:
-        """The private choice, a `ChosenStrategy`."""
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
+        """The private choice."""
         candidate = self.candidates[select(self.exponents(table), lanes)]
         return ChosenStrategy(candidate.strategy, candidate.items)
 
-    def ends(self) -> Any:
+    def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
         """The choices with the fewest and the most items per user."""
         ranked = sorted(self.candidates, key=lambda candidate: (candidate.items, candidate.weighed))
-        return tuple(ChosenStrategy(candidate.strategy, candidate.items) for candidate in (ranked[0], ranked[-1]))
+        fewest, most = (ChosenStrategy(candidate.strategy, candidate.items) for candidate in (ranked[0], ranked[-1]))
+        return fewest, most
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
@@ -177,7 +184,7 @@ class PartitionChoice:
         }
 
 
-def make_candidates(budget: Budget, relation: Relation) -> tuple[Candidate, ...]:
+def make_candidates(budget: Budget, relation: Relation) -> tuple[StrategyCandidate, ...]:
     """All candidates, for a selection with this budget.
 
     Thresholds are public; those of Gaussian noise are estimates, of the threshold that hides own items alone. A choice is
@@ -188,9 +195,11 @@ def make_candidates(budget: Budget, relation: Relation) -> tuple[Candidate, ...]
         counting = {name: _threshold(budget, name, items, relation) for name in ("truncated-geometric", "laplace")}
         counting["gaussian"] = _gaussian_threshold(budget, "gaussian", items, relation)
         lowest = min(counting, key=lambda name: counting[name])
-        found.append(Candidate(lowest, items, counting[lowest]))
+        found.append(StrategyCandidate(lowest, items, counting[lowest]))
         if items > 1:
-            found.append(Candidate("sips", items, _gaussian_threshold(budget, "weighted-gaussian", items, relation)))
+            found.append(
+                StrategyCandidate("sips", items, _gaussian_threshold(budget, "weighted-gaussian", items, relation))
+            )
     return tuple(found)
 
 
@@ -204,16 +213,16 @@ def _threshold(budget: Budget, strategy: str, items: int, relation: Relation) ->
 def _gaussian_threshold(budget: Budget, strategy: str, items: int, relation: Relation) -> int:
     weights = STRATEGIES[strategy]
     squared = items if weights == "count" else 1
-    grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, squared, bound_of(items, weights), relation)
+    grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, squared, weighted_bound(items, weights), relation)
     rate = -math.log1p(-budget.delta)
     real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
     return math.ceil(real * 2**_THRESHOLD_BITS)
 
 
-def _soft_count(candidate: Candidate, sums: ItemWeights, rung: int) -> int:
+def _soft_count(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     """The sum over items of clip(2H - t, 0, 2t), in units of 2**-40.
 
-    H = below + slope * beyond: users up to the rung count as they are, or by their roots; of those beyond, each item is kept
+    H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
     """
     beyond = sums.shares[:, -1] - sums.shares[:, rung]
@@ -263,6 +272,7 @@ class AutoSelection:
     choice: PartitionChoice
     sips_rounds: int
     item_type: type
+    name = "SelectPartitions"
 
     def __post_init__(self) -> None:
         check_parts(self.budget, self.choice.budget, self.choice.release_budget)
@@ -285,12 +295,10 @@ class AutoSelection:
         made = rounds_of(rest, chosen.strategy, chosen.max_items, rounds, self.relation)
         return DecidedSelection(chosen, made, self._whole(*selection_steps(chosen.strategy, rest, made)))
 
-    def run(
-        self, batches: Iterable[pa.RecordBatch], release: Release, label: str = "SelectPartitions"
-    ) -> pa.RecordBatch:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
-        batches = list(batches)
-        chosen: Any = choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy")
+        label, batches = self.name if label is None else label, list(batches)
+        chosen = choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy")
         rounds = self.decided(chosen).rounds
         names = named_in_rounds(one_shard(batches), rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names})
@@ -303,6 +311,7 @@ class AutoSelection:
 
 def auto_partitions(
     budget: Budget,
+    *,
     rounds: int = SIPS_ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,

@@ -12,10 +12,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
-from headcount.mechanisms.batches.names import hash64, shard_of
-from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.cut import cut_by_item
+from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 
@@ -42,12 +41,8 @@ class ItemWeights:
 def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
     if len(shard.item) == 0:
-        return
-    home = shard_of(hash64(shard.items), shards)
-    order = np.argsort(home, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    items = shard.items.take(pa.array(order))
+        return iter(())
+    cut = cut_by_item(shard.items, shards)
     steps = len(ladder) + 1
     rows = shard.rows_per_user()
     held = np.unique(rows)
@@ -55,7 +50,7 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
     roots = np.array([math.isqrt((1 << 2 * FRACTION_BITS) // max(1, d)) for d in held.tolist()])[place]
     rung = np.searchsorted(np.array(ladder), rows)
-    key = rank[shard.item] * steps + np.repeat(rung, rows)
+    key = cut.places()[shard.item] * steps + np.repeat(rung, rows)
     by_key = np.argsort(key, kind="stable")
     key = key[by_key]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
@@ -65,15 +60,7 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
         "roots": np.add.reduceat(np.repeat(roots, rows)[by_key], starts),
     }
     key = key[starts]
-    item = key // steps
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
-    ends = np.searchsorted(item, cuts)
-    for k in np.flatnonzero(np.diff(ends)):
-        part = slice(ends[k], ends[k + 1])
-        names = items[cuts[k] : cuts[k + 1]]
-        columns = {"item": pa.DictionaryArray.from_arrays(pa.array(item[part] - cuts[k]), names)}
-        columns["rung"] = pa.array(key[part] % steps)
-        yield int(k), pack(columns | {name: pa.array(values[part]) for name, values in sums.items()})
+    return cut.rows(key // steps, {"rung": key % steps} | sums)
 
 
 def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:

@@ -26,6 +26,7 @@ from headcount.mechanisms.accounting.calibration import (
 )
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step, check_bound, promise_of
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.weights import (
     GRID,
@@ -79,7 +80,7 @@ def round_steps(max_items: int, weights: Weights) -> tuple[Step, ...]:
     return kept if weights == "count" else (*kept, WeighStep(weights))
 
 
-def bound_of(max_items: int, weights: Weights) -> Bound:
+def weighted_bound(max_items: int, weights: Weights) -> Bound:
     """What one user adds to a round at most."""
     return promise_of(round_steps(max_items, weights), Bound(), "")
 
@@ -87,7 +88,7 @@ def bound_of(max_items: int, weights: Weights) -> Bound:
 def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
     """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips alone."""
     if strategy not in STRATEGIES:
-        raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}")
+        raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}", "strategy")
     weights = STRATEGIES[strategy]
     items = _check_items(max_items, weights)
     check_budget(budget)
@@ -98,7 +99,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
         raise ParameterError(f"rounds = {rounds!r} is for the strategy sips, got {strategy!r}: leave one out")
     make = {
         "laplace": lambda: _laplace(budget, items, relation),
-        "gaussian": lambda: calibrate_unknown_domain(budget, bound_of(items, weights), relation, "gaussian"),
+        "gaussian": lambda: calibrate_unknown_domain(budget, weighted_bound(items, weights), relation, "gaussian"),
         "truncated-geometric": lambda: _truncated_geometric(budget, items, relation),
         "weighted-gaussian": lambda: _weighted_gaussian(budget, items, relation),
         "weighted-laplace": lambda: _weighted_laplace(budget, items, relation),
@@ -109,7 +110,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
 def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise and threshold of the histogram of an unknown domain, on a grid so fine that the threshold need not be a whole
     number: as only names are released, nothing has to be."""
-    bound = bound_of(items, "count")
+    bound = weighted_bound(items, "count")
     grid = 0
     while (scale := laplace_scale(budget, items << grid, bound, relation)) < _LAPLACE_STEPS:
         grid += 1
@@ -120,14 +121,14 @@ def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
 def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Discrete Laplace noise X of scale 1/epsilon', given |X| <= k; n users name an item iff n + X >= k + 1.
 
-    Proof for one item and one user more or less, (epsilon', delta'): the laws of n + X and n + 1 + X have the ratio
-    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere; whether k + 1 is reached is a
-    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours
-    differ by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of
-    the budget. For K = 1 no mechanism names more, but for the step to a whole k.
+    Proof, first for one item and one user more or less, with (epsilon', delta'). The laws of n + X and n + 1 + X have the ratio
+    e^(+-epsilon') wherever both have mass, and each has the mass P[X = k] <= delta' elsewhere. Whether k + 1 is reached is a
+    function of that. An item of no user is never named, so that only items of positive count need noise. Two neighbours differ
+    by one in at most K items, or 2K where a user is replaced: that many such steps, each of the K-th (or 2K-th) part of the
+    budget. For K = 1 no mechanism names more, but for the step to a whole k.
     """
     steps = relation.users * items
-    bound = bound_of(items, "count")
+    bound = weighted_bound(items, "count")
     scale = laplace_scale(budget, items, bound, relation)  # at least 1/epsilon'
     radius = thresholds.truncated_radius(scale, Fraction(repr(budget.delta)) / steps)
     return make_plan("truncated-geometric", 0, scale, radius + 1, budget, relation, bound)
@@ -135,7 +136,7 @@ def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> Nois
 
 def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise for an l2 norm of 1, and the least threshold that the joint accounting of own and shared items allows."""
-    bound = bound_of(items, "l2")
+    bound = weighted_bound(items, "l2")
     grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, 1, bound, relation)
     sigma = float(scale / 2**grid)
     real = weighted_gaussian_threshold(items, budget.epsilon, budget.delta, sigma, relation)
@@ -144,7 +145,7 @@ def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoiseP
 
 def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise for an l1 norm of 1, and the least threshold that hides every user's own items."""
-    bound = bound_of(items, "l1")
+    bound = weighted_bound(items, "l1")
     scale = laplace_scale(budget, 1, bound, relation)
     return make_plan(
         "laplace", GRID, scale, weighted_laplace_threshold(items, scale, budget.delta), budget, relation, bound
@@ -154,19 +155,19 @@ def _weighted_laplace(budget: Budget, items: int, relation: Relation) -> NoisePl
 def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
     """Rounds of weighted Gaussian noise of precision w_r / sigma^2, whose own items show at a rate of w_r G at most; sum w = 1.
 
-    Proof. What a round does hangs on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
-    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user)
-    times w_r / sigma^2 whatever came before; hence as a whole one Gaussian at the sum of these (adaptive composition). On a
+    Proof. What a round does depends on the names of the rounds before. Let M* be the mechanism in which no item of x's own is
+    ever named. Round by round M* is Gaussian noise, at a squared distance of at most (1 without, 2 with a replaced user) times
+    w_r / sigma^2 whatever came before. Hence it is as a whole one Gaussian at the sum of these (adaptive composition). On a
     course of all rounds that names no own item, the law of M is that of M* times the chance that none is named, which is at
     least Q = e^-G on every course. So M keeps out of a set S and of own names with probability Q (1 - M*[S]) or more, and
-    reaches any set S without own names with Q M*[S] or more: the first line of (1), with Qx, Qy = Q (or 1 for an absent
+    reaches any set S without own names with Q M*[S] or more. This is the first line of (1), with Qx, Qy = Q (or 1 for an absent
     user) and P, P' at full distance. The sigma below spends half of delta, and G is the largest that keeps to the rest.
 
-    (A user's share of own items must not be accounted against the distance here, as it is within a round: it may change from
+    (A user's share of own items must not be accounted against the distance here, as it is within a round. It may change from
     round to round with what was named, and a sum over rounds of what is worst in each can exceed the worst fixed share.)
     """
     shares = _shares(rounds)
-    bound = bound_of(items, "l2")
+    bound = weighted_bound(items, "l2")
     grids_and_scales = [gaussian_scale(budget, _SIPS_NOISE, 1 / share, bound, relation) for share in shares]
     precision = sum((2.0**grid / float(scale)) ** 2 for grid, scale in grids_and_scales)
     rate = _sips_rate(budget, 1 / math.sqrt(precision), relation)
@@ -196,15 +197,15 @@ def zcdp_rounds(
 ) -> tuple[Round, ...]:
     """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds.
 
-    Proof. Noise of sigma_r^2 = D^2 / (2 rho w_r), with D^2 the squared l2 distance of neighbours (K for counts, 1 for weights;
-    twice that where a user is replaced), is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With
-    M* as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of
-    probability delta.
+    Proof. Let D^2 be the squared l2 distance of neighbours: K for counts, 1 for weights, twice that where a user is replaced.
+    Noise of sigma_r^2 = D^2 / (2 rho w_r) is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With M*
+    as in the proof of sips: M >= (1 - delta) M* on courses without own names, so that M is M* but for a part of probability
+    delta.
 
     The plans' epsilon and delta are what this implies for all of them together, with a second delta of the same size.
     """
     if selection not in ZCDP_STRATEGIES:
-        raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}")
+        raise ParameterError(f"selection must be one of {', '.join(ZCDP_STRATEGIES)}, got {selection!r}", "selection")
     zcdp = Zcdp(rho, delta)
     check_delta_for_names(zcdp.delta)
     weights = STRATEGIES[selection]
@@ -216,7 +217,7 @@ def zcdp_rounds(
     rounds = []
     for share in shares:
         sigma = math.sqrt(distance / (2 * zcdp.rho * share)) * (1 + 1e-9)
-        grid, scale = whole_sigma(sigma, bound_of(items, weights).grid)
+        grid, scale = whole_sigma(sigma, weighted_bound(items, weights).grid)
         if scale >= 2**40:
             raise ParameterError(
                 f"rho = {rho} with {items} items per user needs more noise than can be sampled: raise rho"
@@ -232,7 +233,7 @@ def _gaussian_round(
     real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
     threshold = thresholds.grid_threshold(real, grid)
     return Round(
-        items, weights, make_plan("gaussian", grid, scale, threshold, budget, relation, bound_of(items, weights))
+        items, weights, make_plan("gaussian", grid, scale, threshold, budget, relation, weighted_bound(items, weights))
     )
 
 
@@ -244,13 +245,13 @@ def _shares(rounds: int) -> tuple[float, ...]:
 
 def check_rounds(rounds: object) -> int:
     """A number of rounds, or an error that names it."""
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
-        raise ParameterError(f"rounds must be an integer from 1 to {MOST_ROUNDS}, got {rounds!r}")
-    return rounds
+    return check_whole("rounds", rounds, 1, MOST_ROUNDS)
 
 
 def _check_items(max_items: object, weights: Weights) -> int:
     items = check_bound("max_items", max_items)
     if weights != "count" and items > MOST_ITEMS:
-        raise ParameterError(f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}")
+        raise ParameterError(
+            f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}", "max_items"
+        )
     return items

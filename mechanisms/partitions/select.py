@@ -1,7 +1,8 @@
 """Which items may be named: private selection of partitions, by seven strategies.
 
-A round of selection: each user's distinct items, less those that earlier rounds have named; a uniform sample of at most K of
-them; a weight for each (`weights`); the sum by item; noise; and the items whose noisy sum reaches the threshold are named.
+A round of selection takes each user's distinct items, less those that earlier rounds have named, and of these a uniform sample
+of at most K. Each gets a weight (`weights`), the sums by item get noise, and the items whose noisy sum reaches the threshold
+are named.
 
     laplace, gaussian     each kept item counts one; noise and threshold as for the histogram of an unknown domain
     truncated-geometric   each counts one; the optimal noise for one item (Desfontaines, Voss, Gipson, Mandayam, "Differentially
@@ -10,11 +11,11 @@ them; a weight for each (`weights`); the sum by item; noise; and the items whose
     weighted-laplace      they weigh 1/d each: Laplace noise for an l1 norm of 1
     sips                  rounds of weighted-gaussian on the items not named yet (Swanberg, Desfontaines, Haney, "DP-SIPS:
                           A simpler, more scalable mechanism for differentially private partition selection", 2023)
-    auto                  the strategy and K are chosen privately first (`partition_choice`)
+    auto                  the strategy and K are chosen privately first (`auto`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
-the calibrations (`selection_rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named
-are public, so that the next one may leave them out; it draws its samples anew, from lanes of its own.
+the calibrations (`rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named are public,
+so that the next one may leave them out; it draws its samples anew, from lanes of its own.
 
 Interface for other modules:
 
@@ -73,22 +74,23 @@ class Selection:
     rounds: tuple[Round, ...]
     relation: Relation
     item_type: type
+    name = "SelectPartitions"
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         steps = selection_steps(self.strategy, self.budget, self.rounds)
         return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps)
 
-    def run(
-        self, batches: Iterable[pa.RecordBatch], release: Release, label: str = "SelectPartitions"
-    ) -> pa.RecordBatch:
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
+        label = self.name if label is None else label
         names = named_in_rounds(one_shard(batches), self.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names})
 
 
 def select_partitions(
     budget: Budget,
+    *,
     strategy: str,
     max_items: int,
     rounds: int = SIPS_ROUNDS,

@@ -1,11 +1,11 @@
 """Binomial draws, exact in law and in integers: how many of c trials succeed, each with rational probability q.
 
 Bin(c, q) is a sum over the binary digits of c: for each digit from the sixth on that is set, a draw of Bin(2^k, q) by inversion
-(`binomial_tables`); the 63 trials or fewer that are left, and all of a c of 2^26 or more, are drawn by the digits of q:
+(`binomial_tables`). The 63 trials or fewer that are left, and all of a c of 2^26 or more, are drawn by the digits of q:
 
 A trial succeeds iff a uniform U in [0, 1) is below q. Both are read digit by digit, in binary, for all trials of a lane at
 once: while U and q agree, a trial is undecided, and at the first digit where they differ it is settled. Each digit of U is a
-fair coin, so that of n undecided trials H ~ Bin(n, 1/2) have a 1; if q has a 1 there, the n - H with a 0 succeed and H stay
+fair coin, so that of n undecided trials H ~ Bin(n, 1/2) have a 1. If q has a 1 there, the n - H with a 0 succeed and H stay
 undecided; if q has a 0, the H with a 1 fail and n - H stay. Where q ends, what is undecided has U >= q and fails. About
 log2(n) + 2 digits are looked at, whatever q. (An irrational q, of which there are digits only, is drawn by these alone.)
 
@@ -143,7 +143,7 @@ def _halved(lanes: Lanes, lane: int, n: int) -> int:
     k = -1 - y. It is accepted with probability f(k) e^(b - 33/64), which makes the result's law C(2h, h + k) / 4^h. This is at
     most 1: f(k) is the product over i <= |k| of 1 - (2i-1)/(h+i), so at most exp(-k^2 / (h + |k|)). With s = sqrt(h/2) and
     x = |k|/s, b <= y/t <= x, and the exponent b - k^2 / (h + |k|) is at most x - x^2 / (2 + x/s). As
-    x (2 + x/s - x) / (2 + x/s) <= x (2 - x (1 - 1/s)) / 2 where this is positive, that is at most 1 / (2 (1 - 1/s)), which is
+    x (2 + x/s - x) / (2 + x/s) <= x (2 - x (1 - 1/s)) / 2 where this is positive, that is at most 1 / (2 (1 - 1/s)). This is
     below 33/64 for s >= 33. Nearly half of the proposals are accepted.
 
     A uniform number is compared with that probability by as many digits of both as it takes. Neglected: b above

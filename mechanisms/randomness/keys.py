@@ -1,4 +1,4 @@
-"""Where the secret key comes from, what names a release, and how a step's own keys follow from both.
+"""Where the secret key comes from, and what names a release. (How a step's own keys follow from both: `subkeys`.)
 
 The key (256 bits) belongs to the owner of the data: whoever has it together with an output can take the
 noise off. So it is guarded like the raw data and never travels: a pipeline carries a *key source*, which says

@@ -1,4 +1,9 @@
-"""How the keys of a step follow from the owner's key: by release, label, public parameters, and what was chosen."""
+"""How the keys of a step follow from the owner's key: by release, label, public parameters, and what was chosen.
+
+Two steps that differ in any of these have independent keys, up to the strength of BLAKE2b. So another promise means other bits:
+no two releases ever share noise that they were not meant to share. What feeds these hashes must not change between versions, or
+`ALGORITHM_VERSION` must change with it.
+"""
 
 from __future__ import annotations
 

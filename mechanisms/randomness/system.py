@@ -1,4 +1,4 @@
-"""Fresh randomness of the operating system, with the exact samplers of `randomness`.
+"""Fresh randomness of the operating system, with the exact samplers of `lanes` and `noise`.
 
 For noise that nobody may ever take off again, not even the owner of the release key: that of a shuffle model's user, and that
 of pan-private counters. It cannot be repeated: what is drawn must be stored before it is used, and never drawn again for the

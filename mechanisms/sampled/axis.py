@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-import numbers
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.checks import is_real
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.leaves import Leaves
 
@@ -49,11 +49,11 @@ class Axis:
     def number(self, name: str, value: Value) -> Number:
         """The number that a parameter of this axis stands for."""
         if self.kind == "number":
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise ParameterError(f"{name} must be a number, as lo and hi are, got {value!r}")
+            if not is_real(value):
+                raise ParameterError(f"{name} must be a number, as lo and hi are, got {value!r}", name)
             return value
         if not isinstance(value, datetime.date) or (self.kind == "date" and isinstance(value, datetime.datetime)):
-            raise ParameterError(f"{name} must be a {self.kind}, as lo and hi are, got {value!r}")
+            raise ParameterError(f"{name} must be a {self.kind}, as lo and hi are, got {value!r}", name)
         return _microseconds(value)
 
     def text(self, number: float) -> str:
@@ -123,8 +123,8 @@ def _kind(name: str, value: Value) -> Kind:
         return "time"
     if isinstance(value, datetime.date):
         return "date"
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{name} must be a number, a date or a time, got {value!r}")
+    if not is_real(value):
+        raise ParameterError(f"{name} must be a number, a date or a time, got {value!r}", name)
     return "number"
 
 

@@ -1,4 +1,4 @@
-"""Cohorts that are drawn before their data is seen (paper 001, Lemma 6): who is asked, where not everybody can be.
+"""Cohorts that are drawn before their data is seen (the paper, Lemma 6): who is asked, where not everybody can be.
 
 Sample and threshold takes each user with probability p, by itself. Asking a fixed number of users is something else: where all
 asked users but one are known to have one item, their number tells whether the last one was among them, and delta is at least p.
@@ -8,9 +8,9 @@ Two ways are left:
   the same law as the coins, hence the same guarantee, *as long as S stays secret*.
 * `known_cohort` is for a size that an adversary knows: s = m + c sqrt(m) users are asked, and each takes part with probability
   m / s, secretly. This is not the law of independent coins (the number who take part varies by sqrt(c) m^(1/4) in place of
-  sqrt(m)), and c is a parameter of the privacy: with n = 2000, m = 400 and epsilon = 0.1, where the coins have a delta of
-  6e-27, it is 2e-11 at c = 10, 1e-6 at c = 3, 3e-4 at c = 1 and 0.2 at c = 0. So it is checked, by that worst case, and refused
-  unless it leaves nine tenths of delta; it holds for replaced users only, since n is public.
+  sqrt(m)), and c is a parameter of the privacy. With n = 2000, m = 400 and epsilon = 0.1 the coins have a delta of 6e-27. There
+  it is 2e-11 at c = 10, 1e-6 at c = 3, 3e-4 at c = 1 and 0.2 at c = 0. So it is checked, by that worst case, and refused unless
+  it leaves nine tenths of delta; it holds for replaced users only, since n is public.
 
 Both give a `Cohort`, which counts the answers itself. Its members have one coin each, thrown when they were drawn. So each
 counts with one item, whatever it answers, and a cohort has one question: of two items, or of two answers, of one member both
@@ -37,6 +37,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.bounding.steps import one_each, promise_of
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.counting.sums import add_sums, sum_items
@@ -46,7 +47,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
-from headcount.mechanisms.sampled.histogram import mechanism_steps, sampled_batch
+from headcount.mechanisms.sampled.histogram import sample_steps, sampled_batch
 from headcount.mechanisms.sampled.plan import SamplePlan, least_threshold
 
 LEAST_SLACK = 10
@@ -82,7 +83,7 @@ class Cohort:
 
     def guarantee(self) -> Guarantee:
         """What is promised of the answers to one question."""
-        steps = mechanism_steps(self.plan, promise_of(one_each(1), Bound(), ""))
+        steps = sample_steps(self.plan, promise_of(one_each(1), Bound(), ""))
         if self.asked is not None:
             share = self._budget.delta - self.plan.delta
             steps += (MechanismStep("known size", 0.0, share, {"users asked": len(self.asked)}),)
@@ -135,7 +136,7 @@ def draw_cohort(
 
     How many there are must stay secret. A release repeats its cohort: one id is for one question.
     """
-    users, relation = _checked("users", users), Relation.parse(relation)
+    users, relation = check_whole("users", users, 1, MOST_USERS), Relation.parse(relation)
     if isinstance(rate, bool) or not isinstance(rate, Fraction) or not 0 < rate < 1:
         raise ParameterError(f"the rate must be a Fraction between 0 and 1, got {rate!r}")
     plan = _plan(budget, rate, relation)
@@ -226,7 +227,7 @@ def known_cohort(
 
     The check is of the worst case that is known, and no proof: where the size can be kept secret, `draw_cohort` has one.
     """
-    users, sample = _checked("users", users), _checked("sample", sample)
+    users, sample = check_whole("users", users, 1, MOST_USERS), check_whole("sample", sample, 1, MOST_USERS)
     if Relation.parse(relation) is not Relation.REPLACE:
         raise ParameterError(
             f"a cohort of known size protects replaced users only, as it shows how many there are: give relation = "
@@ -255,9 +256,3 @@ def known_size_delta(users: int, sample: int | Fraction, size: int, epsilon: flo
     with_user = (1 - seen / users) * without + (seen + 1) / users * above
     both = [(with_user, without), (without, with_user)]
     return max(float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) for p, q in both) * (1 + 1e-9)
-
-
-def _checked(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_USERS:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_USERS}, got {value!r}")
-    return int(value)

@@ -1,8 +1,8 @@
-"""Sample and threshold (paper 001): how private it is, exactly. (Which rate and threshold to take: `sampled_plan`.)
+"""Sample and threshold: how private it is, exactly. (Which rate and threshold to take: `plan`.)
 
-Each user is sampled with probability p, and an item is shown, with its number of sampled users, if and only if it was
-sampled theta times or more. No noise is added. Where an item has k + 1 users in one data set and k in its neighbour, the
-divergences of the two outputs at epsilon >= 0, with B(k) binomial of k trials of p, are those of the best cut j >= theta,
+Each user is sampled with probability p, and an item is shown, with its number of sampled users, if and only if it was sampled
+theta times or more. No noise is added. Let an item have k + 1 users in one data set and k in its neighbour, and B(k) be
+binomial of k trials of p. The divergences of the two outputs at epsilon >= 0 are those of the best cut j >= theta,
 
     added:      max over j of  P[B(k+1) >= j] - e^epsilon P[B(k) >= j],
     removed:    max over j of  P[B(k) < j] - e^epsilon P[B(k+1) < j],
@@ -13,7 +13,7 @@ over all k, and that has a closed form:
 1. Over k, for j fixed, the first difference of the first line is p times P[B(k+1) = j-1] - e^epsilon P[B(k) = j-1]. The
    quotient of these probabilities, (1-p)(k+1) / (k+2-j), falls in k. So the line rises, then falls: its maximum g(j) is at
    k = floor((j-1) / q) with q = 1 - (1-p) e^-epsilon. In the same way the second line has its maximum at
-   k = ceil((j-1) / q') - 1 with q' = 1 - (1-p) e^epsilon; if q' <= 0 it rises for ever, to its limit 0, and is never positive.
+   k = ceil((j-1) / q') - 1 with q' = 1 - (1-p) e^epsilon. If q' <= 0 it rises for ever, to its limit 0, and is never positive.
 2. Neither maximum rises with j. Let T be the number of the first success: given T = t, the event B(k) >= j + 1 is
    B(k-t) >= j. So the first line at (j+1, k) is a mean, over t, of itself at (j, k-t) and of zeros, and is at most
    max(0, g(j)). The second is such a mean plus P[T > k] (1 - e^epsilon), which is negative.

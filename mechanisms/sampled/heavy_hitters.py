@@ -1,4 +1,4 @@
-"""Heavy hitters by sample and threshold (paper 001): the items that a share of all users have, who are counted if need be.
+"""Heavy hitters by sample and threshold: the items that a share of all users have, who are counted if need be.
 
 A sampled histogram shows items from its threshold theta on; of those, the ones whose sampled users are a share phi of p n are
 reported, where n is the number of all users. That is post-processing if n is public. It is never that of the data: there are
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -26,6 +25,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
@@ -33,9 +33,9 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.histogram import (
     MOST_USERS,
     ONE_SAMPLE,
-    SampledHistogram,
+    SampledHistogramMechanism,
     SampleKey,
-    mechanism_steps,
+    sample_steps,
     sampled_histogram,
 )
 from headcount.mechanisms.sampled.plan import Objective
@@ -46,7 +46,7 @@ BOUNDED_USERS, NOISY_USERS = "BoundedUsers", "NoisyUsers"
 
 
 @dataclasses.dataclass(frozen=True)
-class CountedHitters(SampledHistogram):
+class CountedHitters(SampledHistogramMechanism):
     """A sampled histogram of which the items are reported that a share `phi` of all users have, who are counted with noise."""
 
     phi: Fraction
@@ -57,15 +57,15 @@ class CountedHitters(SampledHistogram):
         """What is promised, before anything runs."""
         users = MechanismStep.of_plan("number of users", self.users)
         report = MechanismStep("report", 0.0, 0.0, {"share of the noisy number of users, at least": float(self.phi)})
-        steps = (*mechanism_steps(self.plan, self.bound), users, report)
+        steps = (*sample_steps(self.plan, self.bound), users, report)
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        batches, key = list(batches), SampleKey(self, release, sample).choices
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
         everybody = bounded_batches(map(one_row_per_user, batches), EVERYBODY_STEPS, key, BOUNDED_USERS)
         users = number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
-        return self.reported(super().run(batches, release, sample), users)
+        return self.reported(super().run(batches, release, label), users)
 
     def reported(self, rows: pa.RecordBatch, users: int) -> pa.RecordBatch:
         """The released rows of the items that the share of so many users have, who may be noisy. Post-processing."""
@@ -76,13 +76,14 @@ class CountedHitters(SampledHistogram):
 def heavy_hitters(
     budget: Budget,
     phi: float,
+    *,
     users: int | None = None,
     max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
     users_share: float | None = None,
-) -> SampledHistogram:
+) -> SampledHistogramMechanism:
     """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
     `sampled_histogram` has for the same budget, items, objective and relation.
 
@@ -90,24 +91,25 @@ def heavy_hitters(
     then users are counted, by `users_share` of epsilon (default: a tenth), and the sample is that of the rest of the budget.
     The exact number of the data's users is not public.
     """
-    share = _checked_share("phi", phi)
+    share = check_share("phi", phi, "share")
     if users is not None:
-        if isinstance(users, bool) or not isinstance(users, int | np.integer) or not 1 <= users <= MOST_USERS:
-            raise ParameterError(f"users must be an integer from 1 to {MOST_USERS}, got {users!r}")
+        users = check_whole("users", users, 1, MOST_USERS)
         if users_share is not None:
             raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        histogram = sampled_histogram(budget, max_items, objective, relation, item_type)
-        least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, int(users)))
+        histogram = sampled_histogram(
+            budget, max_items=max_items, objective=objective, relation=relation, item_type=item_type
+        )
+        least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, users))
         return dataclasses.replace(histogram, name="HeavyHitters", least=least)
     if Relation.parse(relation) is Relation.REPLACE:
         raise ParameterError(
             "replacing a user leaves the number of users as it is, so that it must be public: give users, the number of all "
             "users"
         )
-    own = _checked_share("users_share", USERS_SHARE if users_share is None else users_share)
+    own = check_share("users_share", USERS_SHARE if users_share is None else users_share, "share")
     counted, rest = budget.split(own.numerator, own.denominator - own.numerator, delta=(0, 1))
     noise = calibrate_public_domain(counted, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
-    made = sampled_histogram(rest, max_items, objective, relation, item_type)
+    made = sampled_histogram(rest, max_items=max_items, objective=objective, relation=relation, item_type=item_type)
     fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     return CountedHitters(**fields | {"name": "HeavyHitters"}, phi=share, users=noise, epsilon=budget.epsilon)
 
@@ -115,10 +117,3 @@ def heavy_hitters(
 def _least(share: Fraction, rate: Fraction, users: int) -> int:
     """The sampled users that such a share of so many users has on average, rounded up."""
     return math.ceil(share * rate * users)
-
-
-def _checked_share(name: str, value: float) -> Fraction:
-    """A share as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a share between 0 and 1, got {value!r}")
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

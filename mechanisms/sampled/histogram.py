@@ -1,4 +1,4 @@
-"""Histograms without noise (paper 001): every user is sampled, and items that were not sampled often enough stay hidden.
+"""Histograms without noise: every user is sampled, and items that were not sampled often enough stay hidden.
 
 Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
 with at most `max_items` of its distinct items, a uniform choice, once each. An item's users are sampled with
@@ -11,11 +11,11 @@ Nothing else may be published: neither the number of sampled users in all, nor t
 each of which would give a sampled user away with a probability of about p.
 
 Whatever shows less of a sample than its threshold does, such as heavy hitters at any share, is a function of what is shown at
-the threshold: any number of them is one release, if they read one sample. So a sample's random bits hang on what defines it
+the threshold: any number of them is one release, if they read one sample. So a sample's random bits depend on what defines it
 (`sample_subkey`), and on nothing that is done with it.
 
-The functions are the steps of the Beam pipeline; `SampledHistogram.run` runs them in a row without Beam, and a pipeline with
-the same key, id and name of the sample gives exactly its rows.
+The functions are the steps of the Beam pipeline; `SampledHistogramMechanism.run` runs them in a row without Beam, and a
+pipeline with the same key, id and name of the sample gives exactly its rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, subkey
-from headcount.mechanisms.sampled.plan import Objective, SamplePlan, choose
+from headcount.mechanisms.sampled.plan import Objective, SamplePlan, calibrate_sample
 
 MOST_USERS = 10**18
 
@@ -101,7 +101,7 @@ class SampleKey:
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledHistogram:
+class SampledHistogramMechanism:
     """A whole sampled histogram as a value. `least` is the number of sampled users from which on an item is reported: the
     plan's threshold, or more, which is post-processing."""
 
@@ -130,14 +130,14 @@ class SampledHistogram:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, self.bound)
+        steps = sample_steps(self.plan, self.bound)
         if self.least > self.plan.threshold:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
         return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
@@ -158,19 +158,20 @@ class SampledHistogram:
 
 def sampled_histogram(
     budget: Budget,
+    *,
     max_items: int = 1,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> SampledHistogram:
+) -> SampledHistogramMechanism:
     """The number of users of each item, for items that come from the data, without noise."""
     arrow_type(item_type)
     items = check_bound("max_items", max_items)
-    plan = choose(budget, objective, relation, items)
-    return SampledHistogram("SampledHistogram", plan, items, plan.threshold, item_type)
+    plan = calibrate_sample(budget, objective, relation, items)
+    return SampledHistogramMechanism("SampledHistogram", plan, items, plan.threshold, item_type)
 
 
-def mechanism_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
+def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
     """The parts of the guarantee of a mechanism with this plan, in which a user's data is in several `what`."""
     details: dict[str, str | int | float] = {"rate": float(plan.rate), "threshold": plan.threshold}
     if plan.compositions > 1:
@@ -185,7 +186,7 @@ def sample_sums(
 ) -> pa.RecordBatch:
     """The released rows item, count, stddev, sampled of one item shard, which `merge_sums` has made.
 
-    A row's lane hangs on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
+    A row's lane depends on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
     same sample, and a changed input changes every item's.
     """
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from headcount.mechanisms.checks import is_real, is_whole, wrong
 from headcount.mechanisms.errors import InputError, ParameterError
 
 MOST_LEAVES = 1 << 20
@@ -21,7 +22,7 @@ class Leaves:
     """`count` equal intervals that cover lo .. hi: leaf i has the values x with edge(i) <= x < edge(i + 1), where edge(i) is
     lo + i (hi - lo) / count, and values outside belong to the first and the last.
 
-    An edge need not be a float (or an integer), but which values reach it is a matter of the exact number: each edge is
+    An edge need not be a float (or an integer), but which values reach it is a matter of the exact number. So each edge is
     rounded up to the next value of the column's type, so that no value is put on the wrong side.
     """
 
@@ -32,17 +33,16 @@ class Leaves:
     def __post_init__(self) -> None:
         for name in ("lo", "hi"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise ParameterError(f"{name} must be a number, got {value!r}")
+            if not is_real(value):
+                raise ParameterError(f"{name} must be a number, got {value!r}", name)
             number = int(value) if isinstance(value, numbers.Integral) else float(value)
             if not -_LARGEST <= number <= _LARGEST:
-                raise ParameterError(f"{name} must be a number of at most 2^62 in size, got {value!r}")
+                raise ParameterError(f"{name} must be a number of at most 2^62 in size, got {value!r}", name)
             object.__setattr__(self, name, number)
         if not self.lo < self.hi:
-            raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}")
-        whole = isinstance(self.count, int) and not isinstance(self.count, bool)
-        if not whole or not 2 <= self.count <= MOST_LEAVES:
-            raise ParameterError(f"the number of leaves must be from 2 to {MOST_LEAVES}, got {self.count!r}")
+            raise ParameterError(f"lo must be below hi, got lo = {self.lo!r} and hi = {self.hi!r}", "lo")
+        if not is_whole(self.count, 2, MOST_LEAVES):
+            raise wrong("the number of leaves", f"must be from 2 to {MOST_LEAVES}", self.count)
 
     def to_json(self) -> list[Fraction | int]:
         """What defines the grid, for subkeys: 0, 0.0 and 0e0 are one end."""
@@ -56,9 +56,9 @@ class Leaves:
         """The number of the edge that the end of a range moves to: the nearest, or of a whole number where its leaf begins.
 
         So whole numbers are on the right side of it, if leaves are no wider than 1 (and dates, which are counted in
-        microseconds, if no wider than a day): to the nearest, all users with just this value might change sides.
+        microseconds, if no wider than a day). To the nearest, all users with just this value might change sides.
         """
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+        if not is_real(value) or math.isnan(value):
             raise ParameterError(f"the ends of a range must be numbers, got {value!r}")
         inside = Fraction(self.lo if value <= self.lo else self.hi if value >= self.hi else value)
         place = (inside - Fraction(self.lo)) / (Fraction(self.hi) - Fraction(self.lo)) * self.count

@@ -1,4 +1,4 @@
-"""Sample and threshold (paper 001): the sampling rate and the threshold for a budget, by the exact curve of `sampled`.
+"""Sample and threshold: the sampling rate and the threshold for a budget, by the exact curve of `divergence`.
 
 Calibration runs once, in the driver; workers get a rational rate and an integer threshold. Rates are rounded down, and
 whatever a search proposes, a pair is returned only if it was itself seen to keep the budget.
@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.divergence import added_delta, chance_shown, removed_delta, sampled_delta
 
@@ -94,7 +95,7 @@ def _count_found(rate: Any, threshold: Any, chance: float) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def choose(
+def calibrate_sample(
     budget: Budget,
     objective: Objective = "w95",
     relation: Relation = Relation.ADD_REMOVE,
@@ -106,8 +107,7 @@ def choose(
     For one item, adding or removing, milliseconds (after scipy's import); else a second or two, once per process.
     """
     (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
-    if objective not in _FOUND:
-        raise ParameterError(f"objective must be 'w95' or 'w50', got {objective!r}")
+    check_one_of("objective", objective, _FOUND)
     compositions = check_bound("compositions", compositions)
     chance = _FOUND[objective]
     if relation is Relation.ADD_REMOVE and compositions == 1:
@@ -116,17 +116,6 @@ def choose(
         start = _search_blocks(epsilon, delta, chance)[1]
         rate, threshold = _search_walk(epsilon, delta, chance, relation, compositions, start)
     return SamplePlan(rate, threshold, epsilon, delta, relation, compositions)
-
-
-def largest_rate(
-    budget: Budget, threshold: int, relation: Relation = Relation.ADD_REMOVE, compositions: int = 1
-) -> Fraction:
-    """The largest rate (of the grid; by loss distributions to a relative 2^-12) that keeps the budget at `threshold`."""
-    (epsilon, delta), relation = _checked(budget), Relation.parse(relation)
-    threshold, compositions = check_bound("threshold", threshold), check_bound("compositions", compositions)
-    if relation is Relation.ADD_REMOVE and compositions == 1:
-        return Fraction(int(_largest_rates(epsilon, delta, np.array([threshold]))[0]), RATE_GRID)
-    return _largest_composed(epsilon, delta, threshold, relation, compositions)
 
 
 def least_threshold(

@@ -1,4 +1,4 @@
-"""Quantiles and range counts by sample and threshold (paper 001, sections on quantiles), over a public grid of leaves.
+"""Quantiles and range counts by sample and threshold (the paper, sections on quantiles), over a public grid of leaves.
 
 Each user counts with one value, that is with one leaf (of several, one is chosen uniformly). Two mechanisms:
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
@@ -32,6 +31,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.bounding.steps import Step, one_each, promise_of
+from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import merge_sums, split_sums, sum_items
@@ -44,13 +44,13 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 from headcount.mechanisms.sampled.histogram import (
     CHOICES,
     ONE_SAMPLE,
-    SampledHistogram,
+    SampledHistogramMechanism,
     SampleKey,
-    mechanism_steps,
+    sample_steps,
     sample_subkey,
 )
 from headcount.mechanisms.sampled.leaves import MOST_LEAVES, Leaves
-from headcount.mechanisms.sampled.plan import SamplePlan, choose
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 from headcount.mechanisms.sampled.tree import SampledTree, quantile_rows
 
 ONE_LEAF: tuple[Step, ...] = one_each(1)
@@ -85,7 +85,7 @@ class QuantileSearch:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, _bound(), "rounds")
+        steps = sample_steps(self.plan, _bound(), "rounds")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -103,7 +103,7 @@ class QuantileSearch:
         return subkey(key, release_id, label, parameters)
 
     def search(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
-        """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key hangs on all
+        """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key depends on all
         the leaves' sums, so that they determine what is counted in it."""
         below, digest = np.zeros(self.leaves.count + 1, dtype=np.int64), 0
         if chunks:
@@ -137,13 +137,14 @@ def quantile_search(
     quantile: float,
     lo: int | float,
     hi: int | float,
+    *,
     rounds: int = 10,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> QuantileSearch:
     """One quantile of the users' values, to (hi - lo) / 2^rounds; values outside lo .. hi count as its ends."""
-    _check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
+    rounds = check_whole("rounds", rounds, 1, MOST_LEAVES.bit_length() - 1)
     leaves = Leaves(lo, hi, 1 << rounds)
-    return QuantileSearch(choose(budget, "w50", relation, rounds), leaves, share("quantile", quantile))
+    return QuantileSearch(calibrate_sample(budget, "w50", relation, rounds), leaves, check_share("quantile", quantile))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +170,9 @@ class Hierarchy:
         _check_compositions(self.plan, "levels", self.levels)
 
     @property
-    def histogram(self) -> SampledHistogram:
+    def histogram(self) -> SampledHistogramMechanism:
         """The histogram of all nodes."""
-        return SampledHistogram(self.name, self.plan, 1, self.plan.threshold, int)
+        return SampledHistogramMechanism(self.name, self.plan, 1, self.plan.threshold, int)
 
     def offset(self, level: int) -> int:
         """The number of the level's first node."""
@@ -179,15 +180,15 @@ class Hierarchy:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        steps = mechanism_steps(self.plan, _bound(), "levels")
+        steps = sample_steps(self.plan, _bound(), "levels")
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, sample: str = ONE_SAMPLE) -> SampledTree:
-        """The released tree."""
-        key = SampleKey(self, release, sample)
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released nodes, which `tree` reads; `label` names the sample."""
+        key = SampleKey(self, release, label or ONE_SAMPLE)
         bounded = [check_bounded(batch) for batch in bounded_batches(batches, ONE_LEAF, key.choices, CHOICES)]
         chunks = [chunk for batch in bounded for _, chunk in self.sum_nodes(batch, 1)]
-        return self.tree(self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch()))
+        return self.histogram.sampled_counts(chunks, map(Origin.of, bounded), key.fetch())
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """The subkey of the sample of that name. What is read off the tree is no part of it."""
@@ -220,17 +221,20 @@ def quantile_hierarchy(
     budget: Budget,
     lo: int | float,
     hi: int | float,
+    *,
     levels: int = 10,
     branching: int = 2,
     relation: Relation = Relation.ADD_REMOVE,
 ) -> Hierarchy:
     """A tree over branching^levels equal parts of lo .. hi; values outside count as its ends."""
     most = MOST_LEAVES.bit_length() - 1
-    _check_whole("levels", levels, 1, most)
-    _check_whole("branching", branching, 2, MOST_LEAVES)
+    levels = check_whole("levels", levels, 1, most)
+    branching = check_whole("branching", branching, 2, MOST_LEAVES)
     if branching**levels > MOST_LEAVES:
         raise ParameterError(f"branching ** levels must be at most {MOST_LEAVES}, got {branching} ** {levels}")
-    return Hierarchy(choose(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels)
+    return Hierarchy(
+        calibrate_sample(budget, "w50", relation, levels), Leaves(lo, hi, branching**levels), branching, levels
+    )
 
 
 def add_leaves(chunks: Iterable[bytes]) -> bytes:
@@ -259,15 +263,3 @@ def _by_leaf(leaf: np.ndarray, sums: np.ndarray, count: int) -> np.ndarray:
     if leaf.dtype != np.int64 or (len(leaf) and not 0 <= int(leaf.min()) <= int(leaf.max()) < count):
         raise InputError(f"items are not the leaves 0 to {count - 1} of the mechanism's grid; make them by its leaves")
     return sum_by_code(leaf, sums, count)
-
-
-def share(name: str, value: float) -> Fraction:
-    """A share between 0 and 1 as the exact decimal that it prints as."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}")
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
-
-
-def _check_whole(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ParameterError(f"{name} must be an integer from {least} to {most}, got {value!r}")

@@ -1,4 +1,4 @@
-"""What a tree of sampled nodes tells (paper 001): estimates of all nodes, quantiles and range counts, as post-processing.
+"""What a tree of sampled nodes tells: estimates of all nodes, quantiles and range counts, as post-processing.
 
 The paper takes each node's estimate by itself. But every level has a sample of its own, so that a node, the sum of its
 children, that of their children, ... are independent estimates of one number: put together they have a fraction of the
@@ -42,9 +42,9 @@ class SampledTree:
         """Level by level, from the leaves up: a node's own estimate and the sum of its children's, each weighted by the
         other's mean squared error.
 
-        An estimate n of a sampled number has the variance c n with c = (1 - p) / p; where all is shown, the weights come out
-        as the levels that each side stands for, whatever the numbers (weights that follow the noise would bias the result).
-        A suppressed node is taken as 0, with an unknown error of up to theta / p; such errors add up, they do not average out.
+        An estimate n of a sampled number has the variance c n with c = (1 - p) / p. Where all is shown, the weights come out as
+        the levels that each side stands for, whatever the numbers (weights that follow the noise would bias the result). A
+        suppressed node is taken as 0, with an unknown error of up to theta / p; such errors add up, they do not average out.
         """
         noise = float((1 - self.plan.rate) / self.plan.rate)
         hidden = float(self.plan.threshold / self.plan.rate)

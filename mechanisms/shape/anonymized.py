@@ -1,4 +1,4 @@
-"""Anonymized histograms (paper 002, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
+"""Anonymized histograms (the paper, Algorithm 1 and its l2 variant; Hay et al. for a trusted curator): the shape of the data.
 
 How many items are held by one user, by two, by three; which items these are is not said. Each user counts with at most
 `max_items` of its distinct items, a uniform choice, once each. There are `domain_size` cells, a public number: one for
@@ -12,18 +12,19 @@ each item that there could be.
   away: two to thirty times more accurate. Every position gets noise, those of the zeros too: noise on the counts above zero
   alone would publish the exact number of distinct items.
 
-Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at
-most max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance
-of two histograms, nor does it to leave out the smallest: so all modes have the noise of the counts' own sensitivity, and if
-there are more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
+Guarantee: the released rows are epsilon-differentially private for the relation, per user. One user moves the counts of at most
+max_items cells, each by one (twice as many if a user is replaced). Sorting counts never increases the l1 distance of two
+histograms, nor does it to leave out the smallest. So all modes have the noise of the counts' own sensitivity, and if there are
+more items than `domain_size`, the largest counts are kept. To refuse such data would be a leak.
 
-What differs from the paper: under ADD_REMOVE the noise has half the scale; the noise of equal counts is drawn together
-(`splitting`); its missing Algorithm 5 is `isotonic.antitonic_l1`; the most likely shape is nearer to the truth than the one
-nearest to the unbiased numbers, by a fifth where epsilon is 1 and a user is replaced, and by far where it is lower; and the l2
+What differs from the paper: under ADD_REMOVE the noise has half the scale. The noise of equal counts is drawn together
+(`tally_noise`). Its missing Algorithm 5 is `isotonic.antitonic_l1`. The most likely shape is nearer to the truth than the one
+nearest to the unbiased numbers: by a fifth where epsilon is 1 and a user is replaced, and by far where it is lower. The l2
 variant clips in place of a regression under constraints, which has the same error bound. Sorted counts are brought to the
 nearest by distance, not by its square, which halves the error where many items have the same count.
 
-`AnonymizedHistogram.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives its rows.
+`AnonymizedHistogramMechanism.run` is the mechanism without Beam, and a pipeline with the same key, id and labels gives
+its rows.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each, promise_of
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import add_sums, sum_items
@@ -117,7 +119,7 @@ def run_from_tallies(
 
 
 @dataclasses.dataclass(frozen=True)
-class AnonymizedHistogram:
+class AnonymizedHistogramMechanism:
     """A whole anonymized histogram as a value."""
 
     name: str
@@ -178,16 +180,16 @@ class AnonymizedHistogram:
 
 def anonymized_histogram(
     budget: Budget,
+    *,
     domain_size: int,
     mode: Mode = "l1",
     max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
     estimate: Estimate = "auto",
-) -> AnonymizedHistogram:
+) -> AnonymizedHistogramMechanism:
     """How many items have which count. `domain_size` is public: the number of items that there could be."""
     size = check_cells("domain_size", domain_size, _REASON)
-    if mode not in get_args(Mode):
-        raise ParameterError(f"mode must be 'l1', 'l2' or 'central', got {mode!r}")
+    check_one_of("mode", mode, get_args(Mode))
     if mode == "central" and size > MOST_POSITIONS:
         raise ParameterError(
             f"mode 'central' draws noise for every position, at most {MOST_POSITIONS}, got a domain_size of {size}: give "
@@ -200,13 +202,12 @@ def anonymized_histogram(
         )
     items = check_bound("max_items", max_items)
     plan = noise_plan(budget, items, relation)
-    return AnonymizedHistogram("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
+    return AnonymizedHistogramMechanism("AnonymizedHistogram", plan, items, size, mode, check_estimate(estimate))
 
 
 def check_estimate(estimate: Estimate) -> Estimate:
     """The estimate, if it is one."""
-    if estimate not in ESTIMATES:
-        raise ParameterError(f"estimate must be 'auto', 'likelihood' or 'algorithm-1', got {estimate!r}")
+    check_one_of("estimate", estimate, ESTIMATES)
     return estimate
 
 
@@ -256,9 +257,9 @@ def estimated_shape(
 def best_shape(noisy: Tally, p: float, most: int, noises: int = 1, estimate: Estimate = "auto") -> tuple[Tally, Tally]:
     """The shape that the estimate takes from a noisy tally; and the one that is nearest to the unbiased numbers.
 
-    The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape, but
-    the second where the first is further away from it than it is from the truth, in the mean, by a factor of FARTHEST: the
-    error of what is taken exceeds its own by no more than that.
+    The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape,
+    unless that is further away from the second than this is from the truth, in the mean, by a factor of FARTHEST. So the error
+    of what is taken exceeds that of the second by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
     if estimate == "algorithm-1":

@@ -1,4 +1,5 @@
-"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (paper 002, 5).
+"""What follows from a shape: entropy, number of distinct items, and how many a larger sample would bring (the paper, section
+5).
 
 Each is a sum over items of g(count), with a g that is fixed by public numbers: the estimators of the literature (plug-in with
 Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to have it private:
@@ -7,15 +8,15 @@ Miller and Madow's correction, polynomial, smoothed Good-Toulmin). Two ways to h
   of g (its Lipschitz constant) times the l1 error of the shape;
 - mode "central": the exact sum with noise for that largest step, which is far more accurate and answers one question only.
 
-Guarantee of mode "central": epsilon-differential privacy for the relation, per user. Proof: g is replaced by whole numbers
-G(c) on a grid; each is computed from c alone (never from where c stands in an array, since vectorised logarithms need not
-give the same number twice), so that items whose count is the same in two neighbours add exactly the same. The others, at most
-users * max_items of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is
-discrete Laplace on the same grid. `Estimator.step` is that largest step: for what stands in the table it is its exact
-maximum; for the tail of the entropy, -x ln x is concave, so that its steps are at most ln(n)/n in size where it rises and
-1/n where it falls, and rounding to the grid adds at most 1, and the error of the float 2^-48 of 1/2, for each of both.
-Where the number of samples n is private it is counted first, with a share of epsilon, and everything else uses that noisy
-number. A guard lowers the degree or the smoothing until the largest step is small enough for the accuracy asked for.
+Guarantee of mode "central": epsilon-differential privacy for the relation, per user. Proof: g is replaced by whole numbers G(c)
+on a grid. Each is computed from c alone (never from where c stands in an array, since vectorised logarithms need not give the
+same number twice), so that items whose count is the same in two neighbours add exactly the same. The others, at most users *
+max_items of them, change by one, and move the sum by at most the largest |G(c + 1) - G(c)| each. The noise is discrete Laplace
+on the same grid. `Estimator.step` is that largest step: for what stands in the table its exact maximum. For the tail of the
+entropy, -x ln x is concave, so that its steps are at most ln(n)/n in size where it rises and 1/n where it falls. Rounding to
+the grid adds at most 1, and the error of the float 2^-48 of 1/2, for each of both. Where the number of samples n is private it
+is counted first, with a share of epsilon, and everything else uses that noisy number. A guard lowers the degree or the
+smoothing until the largest step is small enough for the accuracy asked for.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import numbers
 from fractions import Fraction
 from typing import Literal, Protocol, get_args
 
 import numpy as np
 
+from headcount.mechanisms.checks import check_one_of, check_share, check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.tallies import Tally
 
@@ -129,9 +130,8 @@ class EntropyQuestion:
     name = "entropy"
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(EntropyKind):
-            raise ParameterError(f"kind must be 'plug-in', 'miller-madow' or 'polynomial', got {self.kind!r}")
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+        check_one_of("kind", self.kind, get_args(EntropyKind))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     def estimator(self, samples: int, spread: float) -> Estimator:
         """By the polynomial, of the highest degree for which noise costs at most half of the accuracy; else the others."""
@@ -178,8 +178,8 @@ class CoverageQuestion:
 
     def __post_init__(self) -> None:
         if self.target is not None:
-            object.__setattr__(self, "target", _whole("target", self.target))
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+            object.__setattr__(self, "target", check_whole("target", self.target, 1, MOST_SAMPLES))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     def samples(self, samples: int) -> int:
         """How many samples are asked about, where there are so many."""
@@ -197,7 +197,7 @@ class CoverageQuestion:
         return min(max(value, float(least)), float(max(least, most)))
 
     def per_sample(self, value: float, samples: int) -> float:
-        # The estimate hangs on target / samples alone, and so much more of it brings no more items than samples.
+        # The estimate depends on target / samples alone, and so much more of it brings no more items than samples.
         return 0.0 if self.target is None else self.target / samples
 
 
@@ -210,8 +210,8 @@ class SupportQuestion:
     name = "support size"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "most", _whole("most", self.most))
-        object.__setattr__(self, "accuracy", _share("accuracy", self.accuracy))
+        object.__setattr__(self, "most", check_whole("most", self.most, 1, MOST_SAMPLES))
+        object.__setattr__(self, "accuracy", float(check_share("accuracy", self.accuracy)))
 
     @property
     def target(self) -> int:
@@ -269,7 +269,7 @@ def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estim
     """The smoothed Good-Toulmin estimator of the number of distinct items among `target` samples.
 
     g(c) = 1 - (-t)^c P[L >= c] with t = target / samples - 1 and, for t > 1, L ~ Bin(k, 1 / (1 + t)) with
-    k = floor(log2(samples t^2 / (t - 1)) / 2); the guard takes a smaller k if noise would cost more than half the accuracy. For
+    k = floor(log2(samples t^2 / (t - 1)) / 2). The guard takes a smaller k if noise would cost more than half the accuracy. For
     t from 0 to 1, k = 10: without it, which would have no bias, items of many users would count 0 or 2 for twice the samples,
     by the parity of their count. An item of 20 expected users then has a variance of 1; it has 0.0001 so, and the bias is at
     most 0.0001 an item, for every expected count and t. For t below 0 nothing alternates, and L is infinite.
@@ -326,15 +326,3 @@ def _grid(step: float, spread: float) -> int:
     """The bits of a grid on which a step has about 2^26 units, or fewer where counts are off by many in sum."""
     excess = math.ceil(math.log2(max(min(spread, MOST_SPREAD), 1.0))) - _SPREAD_BITS
     return _STEP_BITS - max(0, excess) - min(0, math.floor(math.log2(step)))
-
-
-def _share(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
-        raise ParameterError(f"{name} must be a number between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_SAMPLES:
-        raise ParameterError(f"{name} must be an integer from 1 to {MOST_SAMPLES}, got {value!r}")
-    return int(value)

@@ -1,18 +1,18 @@
-"""Anonymized histograms of domains that are too large to list (paper 002, Algorithm 2): items are hashed into buckets first.
+"""Anonymized histograms of domains that are too large to list (the paper, Algorithm 2): items are hashed into buckets first.
 
 The error of Algorithm 1 grows with the root of the number of cells. So items are hashed into B buckets, a public number of
 about four times the users; Algorithm 1 gives the shape of the buckets, and the collisions are taken out again.
 
 A bucket's count is S = sum over items of count * Bernoulli(1/B). With phi_r items of count r,
-ln E z^S = const + sum_r phi_r sum_i (-1)^(i+1) z^(ri) / (i (B-1)^i): the inversion takes the logarithm of the power series
-of the buckets' shares, and then the phi from its coefficients, in order. Counts above 4 sqrt(n) are rare, collide seldom, and
-stay as they are. This replaces the paper's missing Algorithm 7, and is exact on data without noise.
+ln E z^S = const + sum_r phi_r sum_i (-1)^(i+1) z^(ri) / (i (B-1)^i). The inversion takes the logarithm of the power series of
+the buckets' shares, and then the phi from its coefficients, in order. Counts above 4 sqrt(n) are rare, collide
+seldom, and stay as they are. This replaces the paper's missing Algorithm 7, and is exact on data without noise.
 
 Guarantee: as that of `anonymized`. A user's item is in one bucket, so that one user moves the buckets by as much as the items.
-(Its items may meet in one bucket, which then moves by more than one; the sum, which the noise is for, stays as it is.)
-The salt is public: it is drawn before the data is looked at, and privacy does not rest on it. Mode "l2" splits the budget
-into two halves, the second for noise on the items' own counts in n^2 cells, whose ranks bound every position (`anonymized`);
-cells beyond the number of items are as good as buckets without a collision, so that nothing is hashed for it.
+(Its items may meet in one bucket, which then moves by more than one; the sum, which the noise is for, stays as it is.) The salt
+is public: it is drawn before the data is looked at, and privacy does not rest on it. Mode "l2" splits the budget into two
+halves, the second for noise on the items' own counts in n^2 cells, whose ranks bound every position (`anonymized`). Cells
+beyond the number of items are as good as buckets without a collision, so that nothing is hashed for it.
 
 Where all items can be listed and are not more than B, `anonymized_histogram` is better: there are no collisions.
 """
@@ -22,17 +22,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.subkeys import subkey
@@ -84,6 +85,10 @@ class HashedHistogram:
     buckets: int
     budget: Budget
     estimate: Estimate = "auto"
+
+    def __post_init__(self) -> None:
+        plans = [self.plan] if self.ranks is None else [self.plan, self.ranks]
+        check_parts(self.budget, *(Budget(plan.epsilon) for plan in plans))
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -168,8 +173,7 @@ def hashed_histogram(
             f"{number} users with {items} items each need at least {LEAST_BUCKETS_PER_USER * number * items} buckets, got "
             f"{size}: with fewer, collisions cannot be taken out"
         )
-    if mode not in ("l1", "l2"):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs no buckets")
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs no buckets")
     whole = Budget(budget.epsilon)
     if mode == "l1":
         plan = noise_plan(budget, items, relation)
@@ -278,8 +282,8 @@ def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
 def items_from_shares(share: np.ndarray, buckets: int) -> np.ndarray:
     """phi_r for r = 0 .. len - 1 (phi_0 is 0) from the shares of buckets with count 0, 1, ..: the inverse of hashing.
 
-    The logarithm of a power series with coefficients share, by s share_s = sum_r r log_r share_(s-r); then phi from small r to
-    large, each taken out of what its own multiples have in the logarithm (beyond three of them it is below 1 / (B-1)^3).
+    First the logarithm of a power series with coefficients share, by s share_s = sum_r r log_r share_(s-r). Then phi from small
+    r to large, each taken out of what its own multiples have in the logarithm (beyond three of them it is below 1 / (B-1)^3).
     """
     size = len(share)
     log, weighted = np.zeros(size), np.zeros(size)

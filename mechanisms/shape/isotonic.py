@@ -2,11 +2,11 @@
 
 All of this is post-processing of noisy values, so that floats are in order here.
 
-How many cells have a true count of at least r? A cell whose noisy value is v adds f(v - r), where f is the step function
-convolved with K = (-p, 1 + p^2, -p) / (1 - p)^2, once for each time that discrete Laplace noise of parameter p was added: K
+How many cells have a true count of at least r? A cell whose noisy value is v adds f(v - r). Here f is the step function
+convolved with K = (-p, 1 + p^2, -p) / (1 - p)^2, once for each time that discrete Laplace noise of parameter p was added. K
 undoes that noise, so that the sum over all cells is unbiased. f is 0 below -t and 1 from t on (t: how many noises), which
-leaves few places where the sum changes. As a cell is below or at least r, the square of f's mean is its mean, and the sum of
-f (f - 1) estimates the variance, without bias either.
+leaves few places where the sum changes. As a cell is below or at least r, the square of f's mean is its mean, and the sum of f
+(f - 1) estimates the variance, without bias either.
 """
 
 from __future__ import annotations

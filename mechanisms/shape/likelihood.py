@@ -8,10 +8,10 @@ are multiplied by the sum over all noisy cells of their probability at this coun
 (Nesterov) of the logarithms makes thousands of steps a hundred; where the fit gets worse, it starts anew from where it is.
 
 The start is flat, and early steps move what is sure: late ones raise the likelihood by little and fit the noise. So it stops
-where 1.3 times as many steps gain less than a fixed bit (of the logarithm; a quarter at p = 0.6), which is smaller for little
-noise, where there is nothing to be gained by stopping, and for much, where early steps say little. As measured on seven laws,
-the l1 distance to the truth is that of the unbiased estimate (`isotonic.cumulative_runs`) after a regression times 0.96 to
-1.09 at p = 0.14, 0.89 to 1.04 at p = 0.37, 0.67 to 0.91 at p = 0.61 and 0.30 to 0.55 at p = 0.88.
+where 1.3 times as many steps gain less than a fixed bit (of the logarithm; a quarter at p = 0.6). The bit is smaller for little
+noise, where there is nothing to be gained by stopping, and for much, where early steps say little. The l1 distance to the truth
+was measured on seven laws, against that of the unbiased estimate (`isotonic.cumulative_runs`) after a regression. It is 0.96 to
+1.09 times as much at p = 0.14, 0.89 to 1.04 at p = 0.37, 0.67 to 0.91 at p = 0.61 and 0.30 to 0.55 at p = 0.88.
 
 The likelihood of one Laplace noise is convex in a cell's count between two noisy values that were seen, so that it is
 enough to look at these, and at zero.
@@ -134,8 +134,8 @@ def blurring(points: np.ndarray, p: float, noises: int) -> Callable[[np.ndarray]
 def law_of_noise(p: float, noises: int) -> np.ndarray:
     """Weights w such that the sum of so many noises is d with probability p^|d| * sum_k w[k] * binomial(|d|, k).
 
-    It is the difference of two sums of so many geometric numbers; with t noises, w[k] is (1 - p)^2t times the sum over j of
-    binomial(j + t - 1, t - 1) binomial(j + t - 1, t - 1 - k) p^2j, here with the product of both as a sum of binomials.
+    It is the difference of two sums of so many geometric numbers. With t noises, w[k] is (1 - p)^2t times the sum over j of
+    binomial(j + t - 1, t - 1) binomial(j + t - 1, t - 1 - k) p^2j. Here the product of both is a sum of binomials.
     """
     top, weights = noises - 1, np.zeros(noises)
     for k in range(noises):

@@ -1,4 +1,4 @@
-"""Counters that hold even if their memory is seen (paper 002, pan-private model): noise is in them before the first event.
+"""Counters that hold even if their memory is seen (the paper, pan-private model): noise is in them before the first event.
 
 There are B counters, one for each bucket (or item of a listed domain). Each begins with discrete Laplace noise, and each
 event adds one to one of them; the shape follows as in `anonymized`, or `hashed` where items were hashed.
@@ -33,6 +33,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import laplace_scale
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import laplace
 from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
@@ -73,7 +74,7 @@ class PanPrivateState:
 
 
 @dataclasses.dataclass(frozen=True)
-class PanPrivateCounts:
+class PanPrivateMechanism:
     """Pan-private counting as a value: it makes the state, and the shape from it."""
 
     epsilon: float
@@ -131,26 +132,25 @@ class PanPrivateCounts:
 
 def pan_private_counts(
     budget: Budget,
+    *,
     buckets: int,
     protect: Literal["both", "either"] = "both",
     relation: Relation = Relation.ADD_REMOVE,
     mode: BucketMode = "l1",
     hashed: bool = True,
     estimate: Estimate = "auto",
-) -> PanPrivateCounts:
+) -> PanPrivateMechanism:
     """Counters for events of so many buckets, a public number, each event in one of them. Items are `hashed` to buckets, about
     four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
-    if mode not in get_args(BucketMode):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the events themselves")
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the events themselves")
     ranks = rank_buckets(-(-size // BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
     if size + ranks > MOST_COUNTERS:
         further = f" and {ranks} for the ranks of mode 'l2'" if ranks else ""
         raise ParameterError(
             f"at most {MOST_COUNTERS} counters fit into memory, got {size}{further}: hash to fewer buckets"
         )
-    if protect not in ("both", "either"):
-        raise ParameterError(f"protect must be 'both' or 'either', got {protect!r}")
+    check_one_of("protect", protect, ("both", "either"))
     moved = 2 if ranks else 1
     scale = laplace_scale(budget, moved, Bound(l0=moved, l1=moved, linf=1), relation)
-    return PanPrivateCounts(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))
+    return PanPrivateMechanism(budget.epsilon, relation, size, scale, protect, mode, ranks, check_estimate(estimate))

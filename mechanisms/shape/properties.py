@@ -1,6 +1,6 @@
-"""Private answers to the questions of `symmetric`: from a released shape at no cost, or by a trusted curator with noise.
+"""Private answers to the questions of `estimators`: from a released shape at no cost, or by a trusted curator with noise.
 
-Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `symmetric`. The rows are property,
+Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `estimators`. The rows are property,
 value, stddev, where stddev is that of the noise alone (from a shape: a bound on its effect). An estimate's own error, which a
 larger sample would lower, is not in it. A question about a sample too large to say anything has no row: an error would come
 after the noise was drawn, and whoever runs the job again pays twice.
@@ -19,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -50,21 +52,15 @@ _LEAST_SAMPLES = 3
 _STEPS = 16
 
 
-class ShapeSource(Protocol):
+class ShapeSource(Promise, Protocol):
     """A mechanism that releases rows count, items, error, in whichever model: of users' data, of their reports, of counters."""
-
-    def guarantee(self) -> Guarantee:
-        """What is promised."""
 
     def notes(self, shape: Tally) -> tuple[str, ...]:
         """What a released shape tells of public numbers that do not fit the data."""
 
 
-class CentralShape(ShapeSource, FromTallies, Protocol):
+class CentralShape(ShapeSource, FromTallies, Mechanism, Protocol):
     """One that sees users' data itself."""
-
-    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows of contribution batches."""
 
 
 Source_co = TypeVar("Source_co", bound=ShapeSource, covariant=True)
@@ -74,11 +70,16 @@ Source_co = TypeVar("Source_co", bound=ShapeSource, covariant=True)
 class ShapeProperties(Generic[Source_co]):
     """Answers from the rows of one anonymized histogram: as many as wanted, for the budget of the histogram alone.
 
-    It sees the released rows and nothing else, so that it serves every model alike (paper 002, Theorem 4).
+    It sees the released rows and nothing else, so that it serves every model alike (the paper, Theorem 4).
     """
 
     source: Source_co
     questions: tuple[Question, ...]
+
+    @property
+    def name(self) -> str:
+        """That of the histogram, whose randomness this is."""
+        return self.source.name
 
     def guarantee(self) -> Guarantee:
         """That of the histogram, and which questions are answered from it."""
@@ -216,8 +217,8 @@ def samples_of(shape: Tally) -> int:
 def effect(estimator: Estimator, shape: Tally, errors: np.ndarray) -> float:
     """About the largest stddev that the errors of a shape's rows give the estimate.
 
-    A row's error is spread over the r above the count of the row before, up to its own: an item taken for one of r in place
-    of r - 1 moves the estimate by G(r) - G(r - 1). Of rows that span many r, the first few are looked at. (Errors are means of
+    A row's error is spread over the r above the count of the row before, up to its own. An item taken for one of r in place of
+    r - 1 moves the estimate by G(r) - G(r - 1). Of rows that span many r, the first few are looked at. (Errors are means of
     sizes; a normal error's stddev is that times sqrt(pi/2).)
     """
     total, before = 0.0, 0
@@ -235,6 +236,7 @@ class CentralProperty:
     """One answer by a trusted curator: the exact estimate, with noise for its largest step.
 
     `samples` is the number of all users' items that are counted, if it is public, or the noise with which it is counted.
+    That noise and `budget`, which is for the answer, cost no more than the `whole`.
     """
 
     question: Question
@@ -242,7 +244,13 @@ class CentralProperty:
     relation: Relation
     max_items: int
     samples: int | NoisePlan
+    whole: Budget
     tallied = (None,)
+    name = "CentralProperty"
+
+    def __post_init__(self) -> None:
+        counted = [Budget(self.samples.epsilon)] if isinstance(self.samples, NoisePlan) else []
+        check_parts(self.whole, self.budget, *counted)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -280,7 +288,7 @@ class CentralProperty:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row property, value, stddev of contribution batches."""
-        return run_from_tallies(self, batches, release, "CentralProperty" if label is None else label)
+        return run_from_tallies(self, batches, release, self.name if label is None else label)
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released row of the one tally."""
@@ -317,6 +325,7 @@ class CentralProperty:
 def central_property(
     budget: Budget,
     question: Question,
+    *,
     samples: int | None = None,
     max_items: int = 1,
     relation: Relation = Relation.ADD_REMOVE,
@@ -334,15 +343,15 @@ def central_property(
             f"epsilon = {budget.epsilon} is too small for max_items = {items}: with noise of {noise:.3g} items nothing "
             "can be said; raise epsilon, or take fewer items per user"
         )
+    whole = Budget(budget.epsilon)
     if samples is not None:
-        if isinstance(samples, bool) or not isinstance(samples, int) or not _LEAST_SAMPLES <= samples <= MOST_SAMPLES:
-            raise ParameterError(f"samples must be an integer from {_LEAST_SAMPLES} to {MOST_SAMPLES}, got {samples!r}")
-        made = CentralProperty(question, Budget(budget.epsilon), relation, items, samples)
+        samples = check_whole("samples", samples, _LEAST_SAMPLES, MOST_SAMPLES)
+        made = CentralProperty(question, whole, relation, items, samples, whole)
         made.plan(samples)  # a question about too large a sample is refused now
         return made
     share = Fraction(repr(USERS_SHARE))
-    counted, rest = Budget(budget.epsilon).split(share.numerator, share.denominator - share.numerator)
-    return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation))
+    counted, rest = whole.split(share.numerator, share.denominator - share.numerator)
+    return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation), whole)
 
 
 def property_rows(answers: Iterable[tuple[str, float, float]]) -> pa.RecordBatch:
@@ -353,6 +362,6 @@ def property_rows(answers: Iterable[tuple[str, float, float]]) -> pa.RecordBatch
 
 
 def _draw(tally: Tally, scale: Fraction, own: bytes) -> int:
-    """One noise, from a lane that hangs on the whole tally."""
+    """One noise, from a lane that depends on the whole tally."""
     table = np.concatenate([tally.values, tally.cells]).astype("<i8").tobytes()
     return int(discrete_laplace(Lanes(block_key(own), decision_lane_ids(lane_key(own), table, 1)), scale)[0])

@@ -1,23 +1,23 @@
-"""Anonymized histograms without a trusted curator (paper 002, shuffle model): users add the noise themselves.
+"""Anonymized histograms without a trusted curator (the paper, shuffle model): users add the noise themselves.
 
-Each user sends messages (bucket, +1) and (bucket, -1) through a shuffler, which hides who sent which; the analyst adds them
-up by bucket, and Algorithm 1 does the rest. A user of bucket b sends (b, +1) and shares of noise for every bucket: over all
-n users, Z1 messages +1 and Z2 messages -1 with Z1, Z2 ~ NB(1, p), so that Z1 - Z2 is discrete Laplace noise, and Z3 *pairs*
-(+1, -1) with Z3 ~ NB(r, q). The pairs cancel out in the sum. Without them the analyst would see that a bucket has at least as
-many +1 as it has users, which is no privacy at all (exactly delta = 1 - p, at every epsilon): they are mandatory.
+Each user sends messages (bucket, +1) and (bucket, -1) through a shuffler, which hides who sent which; the analyst adds them up
+by bucket, and Algorithm 1 does the rest. A user of bucket b sends (b, +1) and shares of noise for every bucket. Over all n
+users these are Z1 messages +1 and Z2 messages -1 with Z1, Z2 ~ NB(1, p), so that Z1 - Z2 is discrete Laplace noise, and Z3
+*pairs* (+1, -1) with Z3 ~ NB(r, q). The pairs cancel out in the sum. Without them the analyst would see that a bucket has at
+least as many +1 as it has users, which is no privacy at all (exactly delta = 1 - p, at every epsilon): they are mandatory.
 
 Guarantee: what the shuffler gives out is (epsilon, delta)-differentially private under REPLACE, if at least `users` users
 follow the protocol; others may do what they like. REPLACE only: the shares are made for a fixed number of users. It holds for
-one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1):
-H(P||Q) = 0 from ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each
-direction, so that epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of
-a second hash into `ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta;
-where every item has a bucket of its own, mode "l2" needs no more than mode "l1".
+one bucket whose count goes from h + 1 (P) to h (Q), with the analyst's view (number of +1, number of -1): H(P||Q) = 0 from
+ln(1/p) on, and H(Q||P) is `flooded_delta`, both exactly; a replaced user changes two buckets, one in each direction, so that
+epsilon = ln(1/p) + epsilon_Q. In mode "l2" with hashed items (Corollary 3) a user sends a second report, of a second hash into
+`ranks` further buckets (`hashed.rank_buckets`), and each of both is made for half of epsilon and delta. Where every item has a
+bucket of its own, mode "l2" needs no more than mode "l1".
 
 The noise is exact. A user's share of NB(r, q) over all B buckets is a compound Poisson: clusters of size k come with the rate
 (B r / n) q^k / k, each to a uniform bucket. They are had by thinning: proposals with the rational rate (B r / n) q / (1 - q), a
-geometric size k >= 1 of parameter q, accepted with probability 1/k. All three are sampled in integers (`system_random`), from
-the operating system, never from a release key: whoever holds that must not be able to take the noise off.
+geometric size k >= 1 of parameter q, accepted with probability 1/k. All three are sampled in integers (`randomness.system`),
+from the operating system, never from a release key: whoever holds that must not be able to take the noise off.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import SystemLanes, geometric, poisson
 from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
@@ -172,6 +173,7 @@ class Shuffled:
 
 def shuffled(
     budget: Budget,
+    *,
     users: int,
     buckets: int,
     relation: Relation = Relation.REPLACE,
@@ -191,8 +193,7 @@ def shuffled(
         raise ParameterError(f"the shuffle model needs a delta above 0 and below 1/2, got {budget.delta}")
     if budget.epsilon > 20:
         raise ParameterError(f"the shuffle model's epsilon must be at most 20, got {budget.epsilon}")
-    if mode not in get_args(BucketMode):
-        raise ParameterError(f"mode must be 'l1' or 'l2', got {mode!r}: the curator's mode needs the users' data")
+    check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the users' data")
     ranks = rank_buckets(number) if mode == "l2" and hashed else 0
     check_cells("buckets of both reports", size + ranks, _REASON)
     parts = 2 if ranks else 1

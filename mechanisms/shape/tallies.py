@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 
 #: The largest public number of cells (items that there could be, or buckets).
@@ -87,10 +88,8 @@ def l1_parts(one: Tally, other: Tally) -> tuple[np.ndarray, np.ndarray]:
 def check_cells(name: str, value: object, reason: str) -> int:
     """A public number of cells, or an error that names it and says why it cannot come from the data."""
     if value is None:
-        raise ParameterError(f"{name} must be given, as a public number: {reason}")
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_CELLS:
-        raise ParameterError(f"{name} must be an integer from 1 to 2^62 - 1, got {value!r}")
-    return int(value)
+        raise ParameterError(f"{name} must be given, as a public number: {reason}", name)
+    return check_whole(name, value, 1, MOST_CELLS, "2^62 - 1")
 
 
 def pack_tally(tally: Tally) -> bytes:

@@ -7,8 +7,8 @@ being 1 with probability 1 / (1 + e^(2^i x)): from the top digit down, each node
 The cost is that of the distinct results, not of the cells.
 
 The probabilities are irrational. A binomial looks at the binary digits of its probability, one by one, and stops when every
-trial is decided (see `thinning`); the digits are made as they are asked for, from bounds that are proved. No probability is
-ever rounded.
+trial is decided (see `randomness.binomial`); the digits are made as they are asked for, from bounds that are proved. No
+probability is ever rounded.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _SIGNS, _LEAST_SIZE = (1, -1), 1
 def noisy_tally(tally: Tally, scale: Fraction, subkey: bytes) -> Tally:
     """Each cell's value with discrete Laplace noise of `scale` on it, as the tally of the results.
 
-    A lane is a distinct value with the number of its cells, under a key that holds a digest of the whole tally; the nodes
-    of its tree draw with lanes of their own, whose ids are words of the node above. Neglected: sizes of noise beyond
+    A lane is a distinct value with the number of its cells, under a key that holds a digest of the whole tally. The nodes of
+    its tree draw with lanes of their own, whose ids are words of the node above. Neglected: sizes of noise beyond
     GEOMETRIC_LIMIT * scale, with a probability below e^-4096 for each cell.
     """
     ids = _value_ids(tally, subkey)
@@ -71,8 +71,8 @@ def noisy_tally(tally: Tally, scale: Fraction, subkey: bytes) -> Tally:
 def noisy_positions(tally: Tally, scale: Fraction, subkey: bytes) -> np.ndarray:
     """The values of all cells, largest first, each with discrete Laplace noise of `scale`: one number for each position.
 
-    A lane is a distinct value with the number of its cells, under a key that holds a digest of the whole tally; each of
-    its positions draws with a lane of its own, whose id is the next two words of that lane.
+    A lane is a distinct value with the number of its cells, under a key that holds a digest of the whole tally. Each of its
+    positions draws with a lane of its own, whose id is the next two words of that lane.
     """
     ids = _value_ids(tally, subkey)
     key = block_key(subkey, lane_sum(ids).to_bytes(16, "little"))

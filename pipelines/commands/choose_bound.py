@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -17,9 +17,9 @@ from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand, guarantee_words
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.bound_choice import ChooseBound
 from headcount.transforms.core.result import CountsAndDecision
@@ -122,7 +122,7 @@ def make_transform(
     return ChooseBound(
         options.make_budget(args),
         _for_budget(args),
-        domain,
+        domain=domain,
         method=args.bound_method,
         objective=args.objective or "error",
         noise=args.noise,
@@ -143,13 +143,12 @@ def _weights(args: argparse.Namespace) -> dict[str, Any]:
 def _for_budget(args: argparse.Namespace) -> Budget:
     try:
         return Budget(args.for_epsilon, args.for_delta)
-    except ParameterError as error:  # it begins with epsilon or delta
-        raise ParameterError(f"--for-{error}") from None
+    except ParameterError as error:
+        raise error.renamed(f"for_{error.parameter}") from None
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: ChooseBound, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
         "for_epsilon": args.for_epsilon,
         "for_delta": args.for_delta,
@@ -163,23 +162,16 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(ChooseRow(transform, args.output_files), transform.guarantee(), parameters, files="bound")
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(make_transform(args, None, options.item_type(args) or str, None).guarantee().words())
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="choose-bound",
     help="Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount choose-bound --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-8 --output bound/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=guarantee_words,
 )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease
+from headcount.mechanisms.count_release.release import FIRST_EPSILON
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.count_release import PrivateCountRelease
 
 _TYPICAL = (10, 100, 1000, 10_000)  # numbers of items that --explain speaks of
@@ -74,21 +73,20 @@ def make_transform(
     """The transform that the flags ask for."""
     return PrivateCountRelease(
         options.make_zcdp_or_budget(args),
-        args.relative_error,
-        args.k_bar,
-        args.max_per_item,
-        args.noise_reduction,
-        args.strict_target,
-        args.start_epsilon,
+        relative_error=args.relative_error,
+        k_bar=args.k_bar,
+        max_per_item=args.max_per_item,
+        noise_reduction=args.noise_reduction,
+        strict_target=args.strict_target,
+        start_epsilon=args.start_epsilon,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,
         "max_per_item": args.max_per_item,
@@ -99,8 +97,9 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform.with_decision(), transform.guarantee(), parameters)
 
 
-def explain(plan: CountRelease) -> str:
+def explain(args: argparse.Namespace, transform: PrivateCountRelease) -> str:
     """The promise and what it buys, in words, before anything is read."""
+    plan = transform.mechanism
     lines = [plan.guarantee().words(), ""]
     for items in _TYPICAL:
         level = plan.level_for(items) if items <= plan.k_bar else None
@@ -118,23 +117,16 @@ def explain(plan: CountRelease) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    options.make_zcdp_or_budget(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="count-release",
     help="Release as many of the largest counts as the budget buys; users count for all of their items.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount count-release --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --rho 0.5 --delta 1e-6 --output out/"
     ),
-    takes_beam_flags=True,
+    check=options.check_zcdp_or_budget,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, parser
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Tool
 from headcount.pipelines.commands import histogram
 from headcount.pipelines.sources.synthetic import generate
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default="demo", metavar="DIR", help="default: %(default)s")
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+def demo(args: argparse.Namespace) -> None:
     """Make the log unless it is there, count it, and show the largest counts."""
     directory = Path(args.output)
     log, result = directory / f"events-{args.rows}.parquet", directory / "histogram"
@@ -47,17 +47,16 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
         *("--output", str(result), "--overwrite"),
     ]
     started = time.monotonic()
-    histogram.run(*parser.parse(histogram.COMMAND, flags))
+    outcome = histogram.COMMAND.job(*parser.parse(histogram.COMMAND, flags))
     elapsed = time.monotonic() - started
+    assert outcome.report is not None  # the job ran in this process
     print()
-    report = json.loads((result / "report.json").read_text())
-    print(table(_largest(result), _truth(log), report["chosen"]["bound"]))
+    print(table(_largest(outcome.rows()), _truth(log), outcome.report["chosen"]["bound"]))
     print()
-    print("\n".join(report["guarantee"]["words"]))
+    print("\n".join(outcome.report["guarantee"]["words"]))
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")
-    return 0
 
 
 def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int], bound: int) -> str:
@@ -77,10 +76,9 @@ def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int], b
     return "\n".join(lines)
 
 
-def _largest(result: Path) -> list[tuple[str, float, float]]:
-    rows = pq.read_table(result / "counts-00000-of-00001.parquet")
-    rows = rows.sort_by([("count", "descending"), ("item", "ascending")]).slice(0, _SHOWN)
-    return [(row["item"], row["count"], row["stddev"]) for row in rows.to_pylist()]
+def _largest(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
+    largest = sorted(rows, key=lambda row: (-row["count"], row["item"]))[:_SHOWN]
+    return [(row["item"], row["count"], row["stddev"]) for row in largest]
 
 
 def _truth(log: Path) -> dict[str, int]:
@@ -88,10 +86,10 @@ def _truth(log: Path) -> dict[str, int]:
     return {row["item"]: row["count_all"] for row in counts.to_pylist()}
 
 
-COMMAND = Command(
+COMMAND = Tool(
     name="demo",
     help="Make a synthetic event log, count it privately, and show the result beside the truth.",
     add_arguments=add_arguments,
-    run=run,
+    do=demo,
     example="headcount demo --rows 1000000 --output demo",
 )

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
+from collections.abc import Sequence
 
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.binomial_choice import KINDS, MOST_USERS
@@ -23,14 +15,12 @@ from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
-from headcount.pipelines.jobs.run import Plan, run_job
-from headcount.pipelines.sinks import output
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
-from headcount.pipelines.storage import bigquery, stores
 from headcount.transforms.distribution import LearnDistribution
 
-_FILES = "distribution"
 _TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
 _TYPICAL_SAMPLES = (1, 10, 100, 1000, 10_000)
 _SHOWN, _BAR = 20, 40
@@ -93,18 +83,17 @@ def make_transform(
     return LearnDistribution(
         options.make_budget(args),
         read_domain(args.domain, item_type, args.max_item_bytes),
-        args.samples_per_user,
-        args.method,
-        args.users,
-        args.hypothesis,
+        samples_per_user=args.samples_per_user,
+        method=args.method,
+        users=args.users,
+        hypothesis=args.hypothesis,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
-    plan = transform.plan
+    plan = transform.mechanism
     given = isinstance(plan.samples, int)
     parameters = options.shared_parameters(args, item_type) | {
         "symbols": len(plan.symbols),
@@ -115,7 +104,7 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     }
     guarantee = transform.guarantee()
     decided = transform.with_decision() if plan.choice is not None else transform
-    return Plan(decided, guarantee, parameters, _FILES, _note(plan))
+    return Plan(decided, guarantee, parameters, files="distribution", note=_note(plan))
 
 
 def _note(plan: DistributionRelease) -> str | None:
@@ -130,8 +119,9 @@ def _note(plan: DistributionRelease) -> str | None:
     )
 
 
-def explain(plan: DistributionRelease) -> str:
+def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
     """The promise and the errors to expect, in words, before anything is read."""
+    plan = transform.mechanism
     if plan.choice is not None:
         plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
     else:
@@ -175,58 +165,24 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
     return "\n".join([f"the {which}, with the error to expect:", *lines])
 
 
-def _show(args: argparse.Namespace, release_id: str) -> None:
-    """Print the plot of a job that has ended, if its output is files."""
-    if bigquery.is_table(args.output):
-        return
-    directory = stores.normal(args.output)
-    present = stores.names(directory)
-    if output.REPORT not in present:
-        return
-    if json.loads(stores.read(stores.join(directory, output.REPORT)))["release_id"] != release_id:
-        return  # only submitted, and this is an earlier output
-    files = [name for name in present if name.startswith(f"{_FILES}-")]
-    rows = [row for name in files for row in _rows(stores.read(stores.join(directory, name)), args.format)]
-    text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in rows])
+def show(outcome: Outcome) -> None:
+    """Print the plot of what was learnt."""
+    text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in outcome.rows()])
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))  # a job that has ended well does not fail by a letter
 
 
-def _rows(content: bytes, format: str) -> list[Mapping[str, Any]]:
-    if format == "parquet":
-        return pq.read_table(pa.BufferReader(content)).to_pylist()
-    if format == "avro":
-        return list(fastavro.reader(io.BytesIO(content)))
-    if format == "csv":
-        return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
-    return [json.loads(line) for line in content.decode().split("\n") if line]
-
-
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
-        return 0
-    ids: list[str] = []
-
-    def planned(release: Release, item_type: type, shards: int) -> Plan:
-        ids.append(release.id)
-        return make_plan(args, release, item_type, shards)
-
-    status = run_job(args, beam_flags, COMMAND.name, planned)
-    _show(args, ids[0])
-    return status
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="distribution",
     help="Learn how likely each of given symbols is, from users with many samples each.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount distribution --input 'events-*.parquet' --user user_id --item genre --domain genres.txt \\\n"
         "      --epsilon 1 --delta 1e-6 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
+    show=show,
 )

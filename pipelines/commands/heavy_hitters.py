@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
@@ -11,9 +10,9 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.sampled import HeavyHitters
 
 
@@ -41,6 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_release(parser)
 
 
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon", "--phi")
+    sampled.check(args)
+    if args.users is None and args.relation == Relation.REPLACE.value:
+        raise ParameterError(f"--relation {args.relation} needs --users, the public number of all users")
+    if args.users is not None and args.users_share is not None:
+        raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
+
+
 def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> HeavyHitters:
@@ -48,18 +57,17 @@ def make_transform(
     return HeavyHitters(
         options.make_budget(args),
         args.phi,
-        args.users,
-        args.max_items,
-        args.objective,
+        users=args.users,
+        max_items=args.max_items,
+        objective=args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sampled.sample_name(args),
         users_share=args.users_share,
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: HeavyHitters, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     own = {"phi": args.phi, "users": args.users, "users_share": args.users_share}
     own |= sampled.parameters(args, transform)
     shared = options.shared_parameters(args, item_type)
@@ -68,11 +76,11 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    note, plan = options.chosen_items(args.max_items), transform.plan.plan
-    if isinstance(transform.plan, CountedHitters):
+    note, plan = options.chosen_items(args.max_items), transform.mechanism.plan
+    if isinstance(transform.mechanism, CountedHitters):
         return (
-            f"{note}\nusers are counted with noise of standard deviation {transform.plan.users.stddev:,.4g}; items of fewer "
-            f"than {plan.w95:,} users may stay hidden, whatever their share"
+            f"{note}\nusers are counted with noise of standard deviation {transform.mechanism.users.stddev:,.4g}; items of "
+            f"fewer than {plan.w95:,} users may stay hidden, whatever their share"
         )
     wanted = args.phi * args.users
     if wanted >= plan.w95:
@@ -83,29 +91,21 @@ def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     )
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    options.require(args, "--epsilon", "--phi")
-    sampled.check(args)
-    if args.users is None and args.relation == Relation.REPLACE.value:
-        raise ParameterError(f"--relation {args.relation} needs --users, the public number of all users")
-    if args.users is not None and args.users_share is not None:
-        raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
-    if args.explain:
-        transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(sampled.explain(transform.plan, options.make_budget(args), make_note(args, transform)))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+def explain(args: argparse.Namespace, transform: HeavyHitters) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    return sampled.explain(args, transform, make_note(args, transform))
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="heavy-hitters",
     help="Report the items that a given share of all users have, from a sample and without noise.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount heavy-hitters --input 'events-*.parquet' --user user_id --item query --phi 0.01 --users 1000000 \\\n"
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

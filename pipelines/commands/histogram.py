@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, bound_or_auto, check_choice
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
-from headcount.transforms.histogram import BoundedHistogram, UnboundedHistogram
+from headcount.transforms.histogram import Histogram
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,33 +60,30 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> UnboundedHistogram | BoundedHistogram:
+def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
     """The transform that the flags ask for."""
-    common = {
-        "bound": args.bound,
-        "max_per_item": args.max_per_item,
-        "noise": args.noise,
+    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    return Histogram(
+        options.make_budget(args),
+        domain=domain,
+        bound=args.bound,
+        max_per_item=args.max_per_item,
+        noise=args.noise,
+        objective=args.objective or "error",
+        bound_method=args.bound_method,
+        bound_share=args.bound_share,
         **options.how_to_run(args, release, item_type, shards),
-        "bound_method": args.bound_method,
-        "bound_share": args.bound_share,
-    }
-    budget = options.make_budget(args)
-    if args.domain is None:
-        return UnboundedHistogram(budget, objective=args.objective or "error", **common)
-    items = read_domain(args.domain, item_type, args.max_item_bytes)
-    return BoundedHistogram(budget, items, **common)
+    )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
-    chosen = not isinstance(transform.plan, NoisePlan)
+    made = transform.mechanism
+    chosen = not isinstance(made, HistogramMechanism)
     parameters = options.shared_parameters(args, item_type) | {
         "bound": args.bound,
         "max_per_item": args.max_per_item,
-        "noise": transform.plan.kind if isinstance(transform.plan, NoisePlan) else args.noise,
+        "noise": made.plan.kind if isinstance(made, HistogramMechanism) else args.noise,
         "objective": (args.objective or "error") if chosen and args.domain is None else None,
         "bound_method": args.bound_method if chosen else None,
         "bound_share": args.bound_share,
@@ -96,24 +92,22 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(report.explain(transform.guarantee(), transform.plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
+def explain(args: argparse.Namespace, transform: Histogram) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    made = transform.mechanism
+    return report.explain(transform.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="histogram",
     help="Count how often each item occurs, without giving any user away.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

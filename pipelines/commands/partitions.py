@@ -14,8 +14,8 @@ from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STR
 from headcount.mechanisms.partitions.select import Selection, in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.partitions import SelectPartitions
 
 
@@ -67,17 +67,16 @@ def make_transform(
     """The transform that the flags ask for."""
     return SelectPartitions(
         options.make_budget(args),
-        args.strategy,
-        args.max_items,
+        strategy=args.strategy,
+        max_items=args.max_items,
         rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: SelectPartitions, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
-    chosen = not isinstance(transform.selection, Selection)
+    chosen = not isinstance(transform.mechanism, Selection)
     parameters = options.shared_parameters(args, item_type) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
@@ -87,9 +86,9 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
     return Plan(transform.with_decision() if chosen else transform, guarantee, parameters, files="items")
 
 
-def explain(transform: SelectPartitions) -> str:
+def explain(args: argparse.Namespace, transform: SelectPartitions) -> str:
     """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
-    selection, lines = transform.selection, [transform.guarantee().words()]
+    selection, lines = transform.mechanism, [transform.guarantee().words()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:
@@ -126,23 +125,16 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
     return lines
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None)))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="partitions",
     help="Name the items that enough users have, and nothing but their names.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount partitions --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --delta 1e-8 --output items/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
-from headcount.mechanisms.count_release.plume import PlumeRelease
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.partitions.select import in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.plume import Plume
 
 
@@ -55,32 +53,32 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     """The transform that the flags ask for."""
     return Plume(
         options.make_zcdp_or_budget(args),
-        args.max_items,
-        args.max_counted_items,
-        args.alpha,
-        args.selection,
-        args.relative_error,
+        max_items=args.max_items,
+        max_counted_items=args.max_counted_items,
+        alpha=args.alpha,
+        selection=args.selection,
+        relative_error=args.relative_error,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: Plume, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "rho": transform.plan.zcdp.rho,
+        "rho": transform.mechanism.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
         "relative_error": args.relative_error,
     }
-    chosen = transform.plan.choice is not None
+    chosen = transform.mechanism.choice is not None
     return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
 
 
-def explain(plan: PlumeRelease) -> str:
+def explain(args: argparse.Namespace, transform: Plume) -> str:
     """The promise and what it costs, in words, before anything is read; where the bounds are chosen, at both ends."""
+    plan = transform.mechanism
     lines = [plan.guarantee().words()]
     if plan.choice is None:
         lines += ["", *report.expected_words(plan.plan().plan)]
@@ -92,23 +90,16 @@ def explain(plan: PlumeRelease) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    options.make_zcdp_or_budget(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="plume",
     help="Name items that enough users have, then count the users of each, with a bound on a user's items.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount plume --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --rho 0.5 --delta 1e-6 --max-items 20 --output out/"
     ),
-    takes_beam_flags=True,
+    check=options.check_zcdp_or_budget,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

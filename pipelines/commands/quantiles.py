@@ -6,21 +6,19 @@ import argparse
 import datetime
 import math
 import re
-from collections.abc import Sequence
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Value
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.mechanisms.sampled.quantiles import QuantileSearch
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Events, Plan
 from headcount.pipelines.sources.columns import ValueColumn
-from headcount.transforms.sampled import Quantile, Quantiles
+from headcount.transforms.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
 _OF_ONE_METHOD = {
@@ -135,24 +133,25 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--item-type {args.item_type} is of no use: values are what --lo and --hi are")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> Quantile | Quantiles:
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> Quantile | Quantiles:
     """The transform that the flags ask for."""
     how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    how["partitions"] = args.output_files
+    how["output_files"] = args.output_files
     how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
     budget = options.make_budget(args)
     if args.method == "search":
         (quantile,) = args.quantile
         return Quantile(budget, quantile, args.lo, args.hi, **how)
     name = sampled.sample_name(args)
-    return Quantiles(budget, args.quantile or [], args.lo, args.hi, args.range or [], sample=name, **how)
+    return Quantiles(budget, args.quantile or [], args.lo, args.hi, ranges=args.range or [], sample=name, **how)
 
 
-def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, shards)
     asked = "quantiles" if args.quantile else "ranges"
-    plan = transform.plan
+    plan = transform.mechanism
     if isinstance(plan, QuantileSearch):
         size = {"rounds": plan.rounds}
     else:
@@ -172,23 +171,23 @@ def make_plan(args: argparse.Namespace, release: Release, shards: int) -> Plan:
     return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked)
 
 
-def explain(transform: Quantile | Quantiles, budget: Budget) -> str:
+def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, leaves = transform.plan.plan, transform.plan.leaves
+    plan, leaves = transform.mechanism.plan, transform.mechanism.leaves
     found = f"{plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
     of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
-    if isinstance(transform.plan, QuantileSearch):
+    if isinstance(transform.mechanism, QuantileSearch):
         lines = [
-            f"halved {transform.plan.rounds} times, down to one of {leaves.count:,} equal parts",
+            f"halved {transform.mechanism.rounds} times, down to one of {leaves.count:,} equal parts",
             f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
             f" a half of {found}",
             f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
             " at most in each round",
         ]
     else:
-        noisy = laplace_w50(budget, plan.relation, plan.compositions)
+        noisy = laplace_w50(options.make_budget(args), plan.relation, plan.compositions)
         lines = [
-            f"{leaves.count:,} equal parts, on {transform.plan.levels} levels",
+            f"{leaves.count:,} equal parts, on {transform.mechanism.levels} levels",
             f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
@@ -198,27 +197,26 @@ def explain(transform: Quantile | Quantiles, budget: Budget) -> str:
     return "\n".join([transform.guarantee().words(), "", *lines, "a user counts with one of its values"])
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    transform = make_transform(args, None, None)
-    if args.explain:
-        print(explain(transform, options.make_budget(args)))
-        return 0
-    if args.item is not None:
-        args.item = ValueColumn(args.item, transform.axis, transform.plan.leaves, args.drop_null)
-    args.item_type = "int"  # of leaves
-    return run_job(args, beam_flags, COMMAND.name, lambda release, _, shards: make_plan(args, release, shards))
+class Values(Events):
+    """Files of events whose items are values, which are read as the numbers of their leaves."""
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        transform = make_transform(args, None, int, None)
+        column = ValueColumn(args.item, transform.axis, transform.mechanism.leaves, args.drop_null)
+        super().__init__(argparse.Namespace(**vars(args) | {"item": column, "item_type": "int"}), remote)
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="quantiles",
     help="Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount quantiles --input 'visits-*.parquet' --user user_id --item age --lo 0 --hi 120 \\\n"
         "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
+    source=lambda args: Values,
 )

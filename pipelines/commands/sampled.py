@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 
-from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.histogram import SampledHistogram as SampledHistogramPlan
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.sampled import HeavyHitters, SampledHistogram
 
 _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speaks of
@@ -67,8 +64,8 @@ def make_transform(
     """The transform that the flags ask for."""
     return SampledHistogram(
         options.make_budget(args),
-        args.max_items,
-        args.objective,
+        max_items=args.max_items,
+        objective=args.objective,
         **options.how_to_run(args, release, item_type, shards),
         sample=sample_name(args),
     )
@@ -76,7 +73,7 @@ def make_transform(
 
 def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
     """The public parameters of a sample by item."""
-    plan = transform.plan.plan
+    plan = transform.mechanism.plan
     return {
         "max_items": args.max_items,
         "objective": args.objective,
@@ -85,18 +82,18 @@ def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitt
     }
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: SampledHistogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     shared = options.shared_parameters(args, item_type)
     note = options.chosen_items(args.max_items)
     return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
 
 
-def explain(made: SampledHistogramPlan, budget: Budget, note: str | None = None) -> str:
+def explain(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
+    made = transform.mechanism
     plan, items = made.plan, made.max_items
-    noisy = laplace_w50(budget, plan.relation, items)
+    noisy = laplace_w50(options.make_budget(args), plan.relation, items)
     lines = [
         made.guarantee().words(),
         "",
@@ -115,24 +112,16 @@ def explain(made: SampledHistogramPlan, budget: Budget, note: str | None = None)
     return "\n".join([*lines, note or options.chosen_items(items)])
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        transform = make_transform(args, None, options.item_type(args) or str, None)
-        print(explain(transform.plan, options.make_budget(args)))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="sampled",
     help="Estimate how many users have each item from a sample, without noise: no item is shown that nobody has.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount sampled --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.top_items import TopItems as TopItemsPlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.count_release import add_k_bar
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.count_release import TopItems
 
 
@@ -42,20 +40,20 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     return TopItems(
         options.make_budget(args),
         args.k,
-        args.k_bar,
+        k_bar=args.k_bar,
         **options.how_to_run(args, release, item_type, shards),
     )
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: TopItems, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {"k": args.k, "k_bar": args.k_bar}
     return Plan(transform, transform.guarantee(), parameters, files="top")
 
 
-def explain(plan: TopItemsPlan) -> str:
+def explain(args: argparse.Namespace, transform: TopItems) -> str:
     """The promise and what it buys, in words, before anything is read."""
+    plan = transform.mechanism
     lines = [
         plan.guarantee().words(),
         "",
@@ -66,23 +64,16 @@ def explain(plan: TopItemsPlan) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="top",
     help="Name the items with the most users, in order and without counts.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount top --input 'events-*.parquet' --user user_id --item query --k 20 \\\n"
         "      --epsilon 1 --delta 1e-8 --output top/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -12,11 +12,11 @@ from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope
+from headcount.mechanisms.histogram.debiased import MOST_USERS, capped_slope
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
-from headcount.pipelines.jobs.run import Plan, run_job
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.debiased_count import DebiasedCount
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -87,7 +87,7 @@ def make_transform(
     return DebiasedCount(
         options.make_budget(args),
         read_items(args.of, item_type, args.max_item_bytes),
-        args.max_per_item,
+        max_per_item=args.max_per_item,
         users=args.users,
         users_share=args.users_share,
         max_items=args.max_items,
@@ -116,23 +116,23 @@ def _bytes(item: str) -> int:
         raise ParameterError(f"--of must be text in UTF-8, got {item!r}") from None
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: DebiasedCount, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, item_type, shards)
     parameters = options.shared_parameters(args, item_type) | {
-        "items": len(transform.plan.items),
+        "items": len(transform.mechanism.items),
         "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
-        "max_items": transform.plan.max_items,
-        "largest_mean": transform.plan.largest_mean,
-        "noise": transform.plan.noise.kind,
+        "max_items": transform.mechanism.max_items,
+        "largest_mean": transform.mechanism.largest_mean,
+        "noise": transform.mechanism.noise.kind,
     }
     return Plan(transform, transform.guarantee(), parameters)
 
 
-def explain(plan: CountPlan) -> str:
+def explain(args: argparse.Namespace, transform: DebiasedCount) -> str:
     """The promise and what it costs, in words, before anything is read."""
+    plan = transform.mechanism
     error = expected_error.expected_error(plan.noise)
     means = sorted(
         {min(mean, plan.largest_mean) for mean in (plan.max_per_item / 4, plan.max_per_item / 2, plan.max_per_item)}
@@ -152,23 +152,16 @@ def explain(plan: CountPlan) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, options.item_type(args) or str, None).plan))
-        return 0
-    return run_job(args, beam_flags, COMMAND.name, lambda *found: make_plan(args, *found))
-
-
-COMMAND = Command(
+COMMAND = JobCommand(
     name="total",
     help="Count a few given items, and take out the bias of bounding what one user counts for.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount total --input 'events-*.parquet' --user user_id --item query --of weather \\\n"
         "      --max-per-item 2 --epsilon 1 --output out/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
 )

@@ -1,6 +1,6 @@
 """Memory that large batches leave is kept for the next ones.
 
-glibc gives every freed block of some size back to the kernel, and gets the next one page by page; for a job that is made of
+glibc gives every freed block of some size back to the kernel, and gets the next one page by page. For a job that is made of
 large blocks, those page faults cost more than the work itself, and a heap for every thread keeps what no other can use.
 """
 

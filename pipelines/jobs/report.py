@@ -85,12 +85,6 @@ def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:
     return "\n".join(lines)
 
 
-def decision_words(content: bytes) -> str | None:
-    """What a report says was decided, for a person; None if nothing was."""
-    words: str | None = json.loads(content).get("decision")
-    return words
-
-
 def expected_words(plan: NoisePlan) -> list[str]:
     """Noise and threshold of counts in words."""
     error = expected_error(plan)

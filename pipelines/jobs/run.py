@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,12 +24,14 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress
 from headcount.pipelines.jobs import failures, memory, report
+from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sources import events
 from headcount.pipelines.storage import bigquery
 from headcount.transforms.core.contributions import Contributions
+from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
 from headcount.transforms.core.result import CountsAndDecision
 
 _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
@@ -103,7 +106,7 @@ def run_job(
     command: str,
     make_plan: Callable[[Release, type, int], Plan],
     source: type[Source] | None = None,
-) -> int:
+) -> Outcome:
     """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
@@ -140,13 +143,10 @@ def run_job(
             if message is not None:
                 raise InputError(message) from error
             raise
-    if finished:
-        decision = report.decision_words(sink.read_report(target))
-        said = filter(None, (decision, plan.note, f"wrote {args.output} (release {release.id})"))
-        print("\n".join(said))
-    else:
-        print(f"submitted; {args.output} is complete when {sink.COMPLETE} (release {release.id})")
-    return 0
+    if not finished:
+        return Outcome(args.output, release.id, sink.COMPLETE)
+    found = json.loads(sink.read_report(target))
+    return Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
 
 
 def _reported(
@@ -166,8 +166,8 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
     given = PipelineOptions(list(flags))
     FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
     standard = given.view_as(StandardOptions)
-    if options.is_pinned(standard.runner):
-        standard.runner = options.LOCAL_RUNNER
+    if is_pinned(standard.runner):
+        standard.runner = LOCAL_RUNNER
         return given, None
     _check_runner(standard.runner)
     return given, standard.runner

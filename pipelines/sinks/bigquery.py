@@ -1,10 +1,10 @@
 """A result as a table of BigQuery: all its rows and its report, or no report.
 
 An output is complete if and only if the table's description is the report. Rows are written as Parquet files under
---temp_location, as for an output of files; one load job, which BigQuery does wholly or not at all, replaces the rows of
-the table by them, and the description follows. The load job's id is fixed when the pipeline is built, so that a commit
-that runs again, or twice at once, loads once; every change of the description holds only for the table that was looked
-at (its etag), so that no attempt undoes what another one did.
+--temp_location, as for an output of files; one load job, which BigQuery does wholly or not at all, replaces the rows of the
+table by them, and the description follows. The load job's id is fixed when the pipeline is built, so that a commit that runs
+again, or twice at once, loads once. Every change of the description holds only for the table that was looked at (its etag), so
+that no attempt undoes what another one did.
 
 A table is known for ours by its label. Other tables are never touched.
 """
@@ -109,6 +109,11 @@ def abandon(target: TableTarget) -> None:
 def read_report(target: TableTarget) -> bytes:
     """The report of a complete output."""
     return bigquery.client(target.project).get_table(str(target.table)).description.encode()
+
+
+def written(target: TableTarget) -> list[str]:
+    """No files: the rows are in the table."""
+    return []
 
 
 def _commit(client: Client, target: TableTarget, files: list[sinks.Written], report: str) -> None:

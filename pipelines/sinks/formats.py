@@ -1,10 +1,16 @@
-"""Record batches as the bytes of one output file: Parquet, Avro, CSV or JSON lines, the same bytes for the same rows."""
+"""Record batches as the bytes of one output file, and its rows again: Parquet, Avro, CSV or JSON lines.
+
+The same rows give the same bytes.
+"""
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -61,6 +67,18 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
             if len(column) == 0 or pc.max(pc.abs(column)).as_py() < 2**53:
                 table = table.set_column(at, field.name, column.cast(pa.int64()))
     return table
+
+
+def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
+    """The rows of one file; all values of CSV are texts."""
+    if format == "parquet":
+        yield from pq.read_table(pa.BufferReader(content)).to_pylist()
+    elif format == "avro":
+        yield from fastavro.reader(io.BytesIO(content))
+    elif format == "csv":
+        yield from csv.DictReader(io.StringIO(content.decode(), newline=""))
+    else:
+        yield from (json.loads(line) for line in content.decode().split("\n") if line)
 
 
 _ENCODERS = {"parquet": _parquet, "avro": _avro, "csv": _csv, "jsonl": _jsonl}

@@ -1,14 +1,13 @@
 """Where a result goes: files of rows and report.json, all or nothing.
 
-An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>`
-with names unique to the attempt, and one last step beyond a GroupByKey moves them into place and writes
-report.json at the end; so the commit needs no driver that waits, and any step may run twice, also at the same time:
-a commit never removes what another attempt of it put in place. The number of files and their names follow from public
-options alone, and the bytes from the rows alone.
+An output is complete if and only if report.json is there. Files are written under `<output>.tmp-<release id>` with names unique
+to the attempt, and one last step beyond a GroupByKey moves them into place and writes report.json at the end. So the commit
+needs no driver that waits, and any step may run twice, also at the same time: a commit never removes what another attempt of it
+put in place. The number of files and their names follow from public options alone, and the bytes from the rows alone.
 
-The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found,
-that a move puts the whole file in place or none, and nothing of locks or listings; a listing that lags behind can only
-leave files of an earlier run.
+The protocol is one and the same on disks and object stores. It needs of a storage that a file once written is found, that a
+move puts the whole file in place or none, and nothing of locks or listings. A listing that lags behind can only leave files of
+an earlier run.
 
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.
@@ -71,6 +70,10 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def place(self, k: int) -> str:
+        """Where file k lies after the commit."""
+        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+
     def is_ours(self, name: str) -> bool:
         """Whether a file of the output directory can be of a job like this one."""
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
@@ -120,7 +123,7 @@ def commit(target: Target, written: Iterable[Written], report: bytes) -> None:
     none undoes what another one did.
     """
     files = target.checked(written)
-    places = {stores.join(target.directory, f"{target.stem(file.k)}.{target.format}"): file for file in files}
+    places = {target.place(file.k): file for file in files}
     if _make_way(target, places, report):
         stores.make_directory(target.directory)
         for place, file in places.items():
@@ -158,6 +161,11 @@ def abandon(target: Target) -> None:
 def read_report(target: Target) -> bytes:
     """The report of a complete output."""
     return stores.read(stores.join(target.directory, REPORT))
+
+
+def written(target: Target) -> list[str]:
+    """The files of a complete output that hold its rows."""
+    return [target.place(k) for k in range(target.files)]
 
 
 @beam.typehints.with_input_types(tuple[int, pa.RecordBatch])

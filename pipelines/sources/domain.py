@@ -16,7 +16,7 @@ def read_domain(path: str, item_type: type, max_item_bytes: int) -> list[str] | 
         content = stores.read(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no such file, or not readable"
-        raise ParameterError(f"--domain {path!r} cannot be read: {reason}") from error
+        raise ParameterError(f"domain {path!r} cannot be read: {reason}", "domain") from error
     return parse_domain(content, path, item_type, max_item_bytes)
 
 
@@ -25,20 +25,20 @@ def parse_domain(content: bytes, path: str, item_type: type, max_item_bytes: int
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ParameterError(f"--domain {path!r} is not a text file in UTF-8") from None
+        raise ParameterError(f"domain {path!r} is not a text file in UTF-8", "domain") from None
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if lines == [""]:
-        raise ParameterError(f"--domain {path!r} is empty: give one item per line")
+        raise ParameterError(f"domain {path!r} is empty: give one item per line", "domain")
     first_line: dict[str, int] = {}
     for number, item in enumerate(lines, start=1):
         if not item:
-            raise ParameterError(f"--domain {path!r}: line {number} is empty")
+            raise ParameterError(f"domain {path!r}: line {number} is empty", "domain")
         if len(item.encode()) > max_item_bytes:
-            raise ParameterError(f"--domain {path!r}: line {number} is longer than {max_item_bytes} bytes")
+            raise ParameterError(f"domain {path!r}: line {number} is longer than {max_item_bytes} bytes", "domain")
         if first_line.setdefault(item, number) != number:
-            raise ParameterError(f"--domain {path!r}: line {number} repeats line {first_line[item]}")
+            raise ParameterError(f"domain {path!r}: line {number} repeats line {first_line[item]}", "domain")
         if item_type is int and not (_INTEGER.fullmatch(item) and -(2**63) <= int(item) < 2**63):
             raise ParameterError(
-                f"--domain {path!r}: line {number} is not a whole number of 64 bits, as the item column holds"
+                f"domain {path!r}: line {number} is not a whole number of 64 bits, as the item column holds", "domain"
             )
     return [int(item) for item in lines] if item_type is int else lines

@@ -3,10 +3,9 @@
 An id is a string or an integer, whichever the first rows have; a key that a row lacks is null there, like one
 that is null. Row numbers count the objects from 1.
 
-Arrow parses a block at a time. It is not strict about lines (several objects on one, or one over several) and
-crashes on a first row of `null`; so a block goes to Arrow only if each line starts an object, and its answer
-is used only if it has one row per line. In every other case Python's own parser goes through the block line
-by line, and it names the row that is wrong.
+Arrow parses a block at a time. It is not strict about lines (several objects on one, or one over several) and crashes on a
+first row of `null`. So a block goes to Arrow only if each line starts an object, and its answer is used only if it has one row
+per line. In every other case Python's own parser goes through the block line by line, and it names the row that is wrong.
 """
 
 from __future__ import annotations

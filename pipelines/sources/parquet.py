@@ -1,8 +1,8 @@
 """Parquet files as batches of events.
 
-Strings are read plain: whether a column repeats itself enough to be worth encoding is for the split by user to decide,
-and Parquet's own dictionaries end where a page gets too large (reading through them took three times as long where
-nearly every user of a row group is another one).
+Strings are read plain: whether a column repeats itself enough to be worth encoding is for the split by user to decide, and
+Parquet's own dictionaries end where a page gets too large. (Reading through them took three times as long where nearly every
+user of a row group is another one.)
 """
 
 from __future__ import annotations

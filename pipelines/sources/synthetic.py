@@ -2,8 +2,8 @@
 
 Two laws, the two ends of what an event log can look like to a private count:
 
-* **tail**: heavy users who repeat themselves. A user's activity follows a power law (the most active
-  hundredth of the users holds about half of the rows), each user keeps coming back to a small set of items
+* **tail**: heavy users who repeat themselves. A user's activity follows a power law: the most active hundredth of the users
+  holds about half of the rows. Each user keeps coming back to a small set of items
   of its own, and items are drawn into those sets by a Zipf law. At ten rows per user about a third of the
   rows are new (user, item) pairs.
 * **spread**: users alike, items mildly skewed, and nearly every (user, item) pair is new (95 % of the rows at
@@ -134,7 +134,7 @@ def _power_law(uniform: np.ndarray, size: int, exponent: float, shift: float) ->
 
 
 def _hash(user: np.ndarray, habit: np.ndarray, seed: int) -> np.ndarray:
-    """A number in [0, 1) for each (user, habit), the finaliser of SplitMix64 over both; no secret hangs on it."""
+    """A number in [0, 1) for each (user, habit), the finaliser of SplitMix64 over both; no secret depends on it."""
     mixed = user.astype(np.uint64) << np.uint64(21) ^ habit.astype(np.uint64)
     mixed += np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

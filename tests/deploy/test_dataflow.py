@@ -31,7 +31,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.pipelines import parser
 from headcount.pipelines.main import load, main
-from headcount.transforms import Budget, UnboundedHistogram
+from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server
 from tests.runners.jobs import JOBS, without_a_job
@@ -146,7 +146,7 @@ def test_a_dofn_with_a_key_is_found_in_a_job(data):
     key = KeyFile(data / "key").fetch()
     pipeline = beam.Pipeline(options=PipelineOptions([*PLACES, "--runner=DataflowRunner", "--sdk_container_image=i"]))
     rows = pipeline | beam.Create([("u", "i")])
-    rows | UnboundedHistogram(Budget(1, 1e-6), bound=3, release=Release(KeyFile(data / "key"), "r"))
+    rows | Histogram(Budget(1, 1e-6), bound=3, release=Release(KeyFile(data / "key"), "r"))
     rows | "Careless" >> beam.ParDo(Careless(key))
     graph = pipeline.run().job.proto_pipeline
     assert found_in_graph(graph, key)

@@ -243,7 +243,7 @@ def test_what_was_not_expected_has_a_traceback_and_no_output(run, events, tmp_pa
     def fail(*arguments):
         raise RuntimeError("disk on fire")
 
-    monkeypatch.setattr("headcount.pipelines.sinks.formats.encode", fail)
+    monkeypatch.setattr("headcount.pipelines.sinks.output.encode", fail)
     status, out, err = run("histogram", "--input", events, *SHAPE, "--output", tmp_path / "out")
     assert (status, out) == (1, "")
     assert "Traceback" in err[0] and "disk on fire" in err[-1]
@@ -253,13 +253,14 @@ def test_what_was_not_expected_has_a_traceback_and_no_output(run, events, tmp_pa
 PAUSE_IN_COMMIT = """
 import logging, sys, time
 logging.disable()  # Beam is imported before the driver can silence it
-from headcount.pipelines import main, storage
-move = storage.move
+from headcount.pipelines import main
+from headcount.pipelines.storage import stores
+move = stores.move
 def pause(source, target):
     move(source, target)
     print("moved", flush=True)
     time.sleep(60)
-storage.move = pause
+stores.move = pause
 sys.exit(main.main(sys.argv[1:]))
 """
 

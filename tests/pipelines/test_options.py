@@ -7,7 +7,8 @@ import pytest
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import options, parser
-from headcount.pipelines.commands import distribution, histogram, plume, quantiles, tools
+from headcount.pipelines.commands import distribution, histogram, plume, quantiles
+from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
 from headcount.pipelines.sources.domain import parse_domain
 
@@ -131,18 +132,22 @@ def test_words_beside_numbers_are_listed(command, flags, words):
 
 
 @pytest.mark.parametrize(
-    ("command", "message", "said"),
+    ("command", "raised", "said"),
     [
-        (histogram, "epsilon must be positive, got 0.0", "--epsilon must be positive, got 0.0"),
-        (plume, "relative_error must be a number, got 0", "--relative-error must be a number, got 0"),
-        (quantiles, "a quantile must be a number, got 2", "--quantile must be a number, got 2"),
-        (histogram, "alpha must be a number, got 2", "alpha must be a number, got 2"),
-        (histogram, "the epsilon must be 1", "the epsilon must be 1"),
-        (histogram, "epsilon = 1 needs more", "epsilon = 1 needs more"),
+        (histogram, ("epsilon must be positive, got 0.0", "epsilon"), "--epsilon must be positive, got 0.0"),
+        (
+            plume,
+            ("relative_error must be a number, got 0", "relative_error"),
+            "--relative-error must be a number, got 0",
+        ),
+        (quantiles, ("a quantile must be a number, got 2", "a quantile"), "--quantile must be a number, got 2"),
+        (histogram, ("alpha must be a number, got 2", "alpha"), "alpha must be a number, got 2"),
+        (histogram, ("the epsilon must be 1",), "the epsilon must be 1"),
+        (histogram, ("domain 'd' is empty", "domain"), "--domain 'd' is empty"),
     ],
 )
-def test_parameters_are_told_as_flags_of_the_command(command, message, said):
-    assert parser.in_flags(command.COMMAND, message) == said
+def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
+    assert str(parser.in_flags(command.COMMAND, ParameterError(*raised))) == said
 
 
 def test_missing_flags_are_named():
@@ -174,7 +179,7 @@ def test_what_stands_after_two_dashes_is_passed_on_as_it_is():
 
 def test_commands_without_a_pipeline_take_no_flag_of_beam():
     with pytest.raises(ParameterError, match="unknown flag '--runner'"):
-        parser.parse(tools.KEY, ["file", "--runner=FlinkRunner"])
+        parser.parse(make_key.COMMAND, ["file", "--runner=FlinkRunner"])
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,10 @@ def data(tmp_path_factory):
 def _with_noise(directory):
     """What the models without trust have stored: the same for every runner."""
     items = pa.array([f"i{k}" for k in np.random.default_rng(12).geometric(0.05, 300)])
-    plan = shuffled(Budget(2, 1e-2), 300, 1200, mode="l2")
+    plan = shuffled(Budget(2, 1e-2), users=300, buckets=1200, mode="l2")
     columns = dict(zip(MESSAGE, plan.report(cells_of(items, "s", plan.buckets, plan.ranks)), strict=True))
     pq.write_table(pa.table(columns), directory / "messages.parquet")
-    counts = PanPrivateCounts(Budget(1), 1200, str(directory / "counters"), "all", "s")
+    counts = PanPrivateCounts(Budget(1), buckets=1200, state=str(directory / "counters"), batch="all", salt="s")
     counts.start()
     counts.add([pa.RecordBatch.from_pydict({"item": items})])
 

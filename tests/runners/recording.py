@@ -18,7 +18,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from headcount.transforms import Budget, KeyFile, Release, UnboundedHistogram
+from headcount.transforms import Budget, Histogram, KeyFile, Release
 
 FAILURES = 2  # the cluster starts a job again three times
 
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> None:
         rows = pipeline | beam.Create(_rows())
         if args.noise == "headcount":
             release = Release(KeyFile(args.key_file), "r1")
-            counts = rows | UnboundedHistogram(Budget(2, 1e-4), bound=5, release=release)
+            counts = rows | Histogram(Budget(2, 1e-4), bound=5, release=release)
             pairs = counts | "Pair" >> beam.Map(lambda row: (row.item, row.count))
         else:
             noisy = rows | beam.Values() | beam.combiners.Count.PerElement() | beam.ParDo(FreshNoise())

@@ -14,6 +14,6 @@ from headcount.mechanisms.sampled import plan
 def soon_planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For tests to which any sampling plan will do: the search for one takes seconds for more than one item."""
     monkeypatch.setattr(plan, "_search_walk", lambda *arguments: (Fraction(1, 3), 8))
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()
     yield
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()

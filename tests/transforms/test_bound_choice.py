@@ -14,13 +14,12 @@ from headcount.mechanisms.choice.run import choice_subkey, choose_bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.transforms import (
-    BoundedHistogram,
     Budget,
     ChooseBound,
     DebiasedCount,
+    Histogram,
     Relation,
     SelectPartitions,
-    UnboundedHistogram,
     Zcdp,
 )
 
@@ -73,10 +72,10 @@ def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_r
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
-        common = {"release": release, "partitions": 1, "shards": 5}
+        common = {"release": release, "output_files": 1, "shards": 5}
         results = [
-            *[(f"U{n}", UnboundedHistogram(BUDGET, **p, **common)) for n, p in enumerate(UNKNOWN)],
-            *[(f"P{n}", BoundedHistogram(BUDGET, DOMAIN, **p, **common)) for n, p in enumerate(PUBLIC)],
+            *[(f"U{n}", Histogram(BUDGET, **p, **common)) for n, p in enumerate(UNKNOWN)],
+            *[(f"P{n}", Histogram(BUDGET, domain=DOMAIN, **p, **common)) for n, p in enumerate(PUBLIC)],
         ]
         named = [source | name >> t | f"Name{name}" >> beam.Map(_named, name) for name, t in results]
         return named | beam.Flatten()
@@ -92,7 +91,7 @@ def _named(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list]
 
 def test_the_decision_tells_what_was_chosen_and_what_it_cost(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        auto = UnboundedHistogram(BUDGET, release=make_release()).with_decision()
+        auto = Histogram(BUDGET, release=make_release()).with_decision()
         return (pipeline | beam.Create(_rows()) | auto).decision
 
     (decided,) = collect(build)
@@ -120,8 +119,10 @@ def test_choosing_alone_equals_the_pure_function(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
         one = source | "Joint" >> ChooseBound(cost, later, release=release, shards=3)
-        two = source | "Norm" >> ChooseBound(cost, later, ["i1", "i2"], release=release, shards=3)
-        three = source | "Users" >> ChooseBound(cost, later, ["i1", "i2"], max_per_item=1, release=release, shards=3)
+        two = source | "Norm" >> ChooseBound(cost, later, domain=["i1", "i2"], release=release, shards=3)
+        three = source | "Users" >> ChooseBound(
+            cost, later, domain=["i1", "i2"], max_per_item=1, release=release, shards=3
+        )
         return (one, two, three) | beam.Flatten()
 
     assert set(collect(build)) == expected
@@ -163,7 +164,7 @@ def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_rele
     true = {item: float(sum(other == item for _, other, _ in rows)) for item in domain}
 
     def build(pipeline: beam.Pipeline, cap: int | None) -> beam.PCollection:
-        histogram = BoundedHistogram(Budget(4, 1e-6), domain, noise=noise, release=make_release(), max_per_item=cap)
+        histogram = Histogram(Budget(4, 1e-6), domain=domain, noise=noise, release=make_release(), max_per_item=cap)
         counts, decision = pipeline | beam.Create(rows) | histogram.with_decision()
         return (counts, decision | beam.Map(lambda decided: decided.chosen)) | beam.Flatten()
 
@@ -190,7 +191,7 @@ def test_users_of_two_types_are_refused(collect, make_release):
 
 
 def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
-    guarantee = UnboundedHistogram(Budget(2, 1e-8), objective="items").guarantee()
+    guarantee = Histogram(Budget(2, 1e-8), objective="items").guarantee()
     choice, noise = guarantee.mechanisms
     assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
@@ -199,28 +200,31 @@ def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
 
 
 def test_only_the_descent_takes_a_part_of_delta():
-    guarantee = BoundedHistogram(Budget(1, 1e-6), DOMAIN, noise="gaussian", bound_method="dp-gd").guarantee()
+    guarantee = Histogram(Budget(1, 1e-6), domain=DOMAIN, noise="gaussian", bound_method="dp-gd").guarantee()
     assert [step.delta for step in guarantee.mechanisms] == [1e-7, 9e-7]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: UnboundedHistogram(BUDGET, 5, objective="items"), "is for bound='auto'"),
-        (lambda: UnboundedHistogram(BUDGET, 5, bound_share=0.5), "is for bound='auto'"),
-        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5, bound_method="em"), "is for bound='auto'"),
-        (lambda: UnboundedHistogram(BUDGET, bound_share=1.0), "between 0 and 1, got 1.0"),
-        (lambda: UnboundedHistogram(BUDGET, objective="fun"), "'error' or 'items', got 'fun'"),
-        (lambda: UnboundedHistogram(BUDGET, bound_method="quantile-rank"), "got 'quantile-rank'"),
-        (lambda: UnboundedHistogram(BUDGET, bound_method="em", noise="gaussian"), "take the method 'joint'"),
-        (lambda: UnboundedHistogram(Budget(1)), "delta must be positive"),
-        (lambda: BoundedHistogram(BUDGET, DOMAIN, bound_method="gem"), "got 'gem'"),
-        (lambda: BoundedHistogram(Budget(1), DOMAIN, noise="gaussian"), "needs a delta"),
-        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5).with_decision(), "leave out with_decision"),
-        (lambda: UnboundedHistogram(BUDGET, "many"), "got 'many'"),
-        (lambda: BoundedHistogram(BUDGET, DOMAIN, 5, max_per_item=0), "^max_per_item must be an integer from 1"),
-        (lambda: BoundedHistogram(BUDGET, DOMAIN, max_per_item=2.5), "^max_per_item must be .* got 2.5"),
-        (lambda: ChooseBound(Budget(0.1), BUDGET, DOMAIN, max_per_item=0), "^max_per_item must be .* got 0"),
+        (lambda: Histogram(BUDGET, bound=5, objective="items"), "is for bound='auto'"),
+        (lambda: Histogram(BUDGET, bound=5, bound_share=0.5), "is for bound='auto'"),
+        (lambda: Histogram(BUDGET, domain=DOMAIN, bound=5, bound_method="em"), "is for bound='auto'"),
+        (lambda: Histogram(BUDGET, bound_share=1.0), "between 0 and 1, got 1.0"),
+        (lambda: Histogram(BUDGET, objective="fun"), "'error' or 'items', got 'fun'"),
+        (lambda: Histogram(BUDGET, bound_method="quantile-rank"), "got 'quantile-rank'"),
+        (lambda: Histogram(BUDGET, bound_method="em", noise="gaussian"), "take the method 'joint'"),
+        (lambda: Histogram(Budget(1)), "delta must be positive"),
+        (lambda: Histogram(BUDGET, domain=DOMAIN, bound_method="gem"), "got 'gem'"),
+        (lambda: Histogram(Budget(1), domain=DOMAIN, noise="gaussian"), "needs a delta"),
+        (lambda: Histogram(BUDGET, domain=DOMAIN, bound=5).with_decision(), "leave out with_decision"),
+        (lambda: Histogram(BUDGET, bound="many"), "got 'many'"),
+        (
+            lambda: Histogram(BUDGET, domain=DOMAIN, bound=5, max_per_item=0),
+            "^max_per_item must be an integer from 1",
+        ),
+        (lambda: Histogram(BUDGET, domain=DOMAIN, max_per_item=2.5), "^max_per_item must be .* got 2.5"),
+        (lambda: ChooseBound(Budget(0.1), BUDGET, domain=DOMAIN, max_per_item=0), "^max_per_item must be .* got 0"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make, message):
@@ -232,15 +236,15 @@ def test_parameters_that_make_no_sense_are_refused(make, message):
 @pytest.mark.parametrize(
     "make",
     [
-        UnboundedHistogram,
-        lambda budget: UnboundedHistogram(budget, bound=3),
-        lambda budget: BoundedHistogram(budget, DOMAIN),
+        Histogram,
+        lambda budget: Histogram(budget, bound=3),
+        lambda budget: Histogram(budget, domain=DOMAIN),
         lambda budget: ChooseBound(budget, BUDGET),
         lambda budget: ChooseBound(BUDGET, budget),
-        lambda budget: ChooseBound(BUDGET, budget, DOMAIN),
+        lambda budget: ChooseBound(BUDGET, budget, domain=DOMAIN),
         SelectPartitions,
-        lambda budget: SelectPartitions(budget, "laplace", 3),
-        lambda budget: DebiasedCount(budget, ["a"], 2),
+        lambda budget: SelectPartitions(budget, strategy="laplace", max_items=3),
+        lambda budget: DebiasedCount(budget, ["a"], max_per_item=2),
     ],
 )
 def test_what_is_no_budget_is_refused_in_the_same_words(make, budget):
@@ -250,10 +254,10 @@ def test_what_is_no_budget_is_refused_in_the_same_words(make, budget):
 
 def test_a_delta_of_zero_is_refused_with_what_to_do():
     with pytest.raises(ParameterError, match=r"delta must be positive .* Budget\(epsilon, delta\).* domain, got 0.0$"):
-        UnboundedHistogram(Budget(1))
+        Histogram(Budget(1))
 
 
 def test_a_choice_logs_no_warning(caplog):
     pipeline = beam.Pipeline()
-    pipeline | beam.Create([("u", "i")]) | UnboundedHistogram(BUDGET)
+    pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET)
     assert "not declared" not in caplog.text

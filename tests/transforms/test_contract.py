@@ -26,7 +26,6 @@ from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuest
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
-    BoundedHistogram,
     Budget,
     ChooseBound,
     ClipNorm,
@@ -34,6 +33,7 @@ from headcount.transforms import (
     DebiasedCount,
     Entropy,
     HeavyHitters,
+    Histogram,
     LearnDistribution,
     LimitItems,
     LimitPerItem,
@@ -51,7 +51,6 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
-    UnboundedHistogram,
     Zcdp,
 )
 
@@ -59,7 +58,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
-WIRING = {"release", "shards", "partitions", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
+WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
 WIRING |= {"quantiles", "ranges", "sample"}
 
 
@@ -97,7 +96,7 @@ class Line(NamedTuple):
 
 KEY = {"release": "id-1"}  # stands for a release: the key file is made later
 OTHER = {"release": "id-2", "shards": 5}
-ROWS = OTHER | {"partitions": 3, "relation": "replace", "budget": LESS}
+ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
@@ -114,56 +113,54 @@ TABLE = [
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
     Line(LimitItems, "_steps", KEY | {"items": 3}, OTHER | {"items": 4}),
     Line(LimitPerItem, "_steps", KEY | {"count": 3}, OTHER | {"count": 4}),
-    Line(NoisyCounts, "_histogram", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
+    Line(NoisyCounts, "mechanism", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
-    Line(UnboundedHistogram, "_histogram", KEY | {"budget": BUDGET},
+    Line(Histogram, "mechanism", KEY | {"budget": BUDGET},
          COUNTS | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
-                   "bound_share": 0.3}),
-    Line(BoundedHistogram, "_histogram", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
-         OF_DOMAIN | {"bound": 3, "noise": "gaussian", "bound_method": "quantile-rank", "bound_share": 0.3, "max_per_item": 2}),
-    Line(ChooseBound, "_choice", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
+                   "bound_share": 0.3, "domain": ["a", "b"]}),
+    Line(ChooseBound, "mechanism", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
          OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
                   "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},
          (({"method": "gem", "noise": "laplace"}, {"kappa": 3}),
           ({"domain": ["a", "b"], "noise": "gaussian", "method": "output-perturbation"}, {"users": 1000, "sparsity": 1}))),
-    Line(DebiasedCount, "plan", KEY | {"budget": BUDGET, "items": ["a", "b"], "cap": 2},
-         ROWS | {"items": ["a", "c"], "cap": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
+    Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},
+         ROWS | {"items": ["a", "c"], "max_per_item": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
          (({"users": 100}, {"relation": "replace"}),)),
-    Line(SelectPartitions, "selection", KEY | {"budget": BUDGET}, COUNTS | {"rounds": 2},
+    Line(SelectPartitions, "mechanism", KEY | {"budget": BUDGET}, COUNTS | {"rounds": 2},
          (({"max_items": 3, "strategy": "gaussian"}, {"max_items": 2, "strategy": "laplace"}),)),
-    Line(Plume, "plan", KEY | {"budget": Zcdp(1, 1e-6)},
+    Line(Plume, "mechanism", KEY | {"budget": Zcdp(1, 1e-6)},
          COUNTS | {"budget": BUDGET, "max_items": 3, "alpha": 0.3, "selection": "sips", "relative_error": 0.2},
          (({"max_items": 3}, {"max_counted_items": 5}),)),
-    Line(PrivateCountRelease, "plan", KEY | {"budget": BUDGET},
+    Line(PrivateCountRelease, "mechanism", KEY | {"budget": BUDGET},
          COUNTS | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
                    "start_epsilon": 0.001}),
-    Line(TopItems, "plan", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
-    Line(SampledHistogram, "plan", KEY | {"budget": BUDGET},
+    Line(TopItems, "mechanism", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
+    Line(SampledHistogram, "mechanism", KEY | {"budget": BUDGET},
          COUNTS | {"max_items": 2, "objective": "w50", "sample": "other"}),
-    Line(HeavyHitters, "plan", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
+    Line(HeavyHitters, "mechanism", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
          COUNTS | {"phi": 0.2, "users": 20_000, "max_items": 2, "objective": "w50", "sample": "other"},
          (({"users": None}, {"users_share": 0.3}),)),
-    Line(Quantile, "plan", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
-    Line(Quantiles, "plan", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
+    Line(Quantile, "mechanism", KEY | {"budget": BUDGET, "q": 0.5, "lo": 0, "hi": 100}, OVER_VALUES | {"q": 0.9, "rounds": 4}),
+    Line(Quantiles, "mechanism", KEY | {"budget": BUDGET, "quantiles": [0.5], "lo": 0, "hi": 100},
          OVER_VALUES | {"sample": "other", "quantiles": [0.9], "ranges": [(0, 50)], "levels": 4, "branching": 3}),
-    Line(AnonymizedHistogram, "plan", KEY | {"budget": BUDGET, "domain_size": 100},
+    Line(AnonymizedHistogram, "mechanism", KEY | {"budget": BUDGET, "domain_size": 100},
          ROWS | {"domain_size": 200, "mode": "l2", "max_items": 2, "estimate": "algorithm-1"},
          (({"domain_size": None, "buckets": 4000}, {"buckets": 5000}),)),
-    Line(Entropy, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"kind": "plug-in"}, OF_SHAPE),
-    Line(SupportSize, "plan", KEY | {"budget": BUDGET, "most": 1000}, PROPERTY | {"most": 2000}, OF_SHAPE),
-    Line(SupportCoverage, "plan", KEY | {"budget": BUDGET}, PROPERTY | {"target": 50_000}, OF_SHAPE),
-    Line(LearnDistribution, "plan", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
+    Line(Entropy, "mechanism", KEY | {"budget": BUDGET}, PROPERTY | {"kind": "plug-in"}, OF_SHAPE),
+    Line(SupportSize, "mechanism", KEY | {"budget": BUDGET, "most": 1000}, PROPERTY | {"most": 2000}, OF_SHAPE),
+    Line(SupportCoverage, "mechanism", KEY | {"budget": BUDGET}, PROPERTY | {"target": 50_000}, OF_SHAPE),
+    Line(LearnDistribution, "mechanism", KEY | {"budget": BUDGET, "domain": ["a", "b"]},
          OF_DOMAIN | {"samples_per_user": 3, "method": "dense", "hypothesis": "phs"},
          (({"samples_per_user": 3}, {"users": 1000}),)),
-    Line(ShuffledReports, "plan", {"budget": BUDGET, "users": 1000, "buckets": 100},
+    Line(ShuffledReports, "mechanism", {"budget": BUDGET, "users": 1000, "buckets": 100},
          {"budget": LESS, "users": 2000, "buckets": 200, "salt": "salt", "relation": Refused("add-remove"), "shards": 50,
-          "partitions": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
-    Line(PanPrivateCounts, "plan", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
+          "output_files": 3, "reports": 900, "mode": "l2", "estimate": "algorithm-1"}),
+    Line(PanPrivateCounts, "mechanism", {"budget": Budget(1), "buckets": 100, "state": "a", "batch": "b"},
          {"budget": Budget(0.5), "buckets": 200, "state": "c", "batch": "d", "salt": "salt", "protect": "either",
           "relation": "replace", "mode": "l2", "estimate": "algorithm-1"}),
     Line(PropertiesOfShape, "_questions", {"questions": [EntropyQuestion()]},
-         {"questions": [DistinctQuestion()], "partitions": 3}),
+         {"questions": [DistinctQuestion()], "output_files": 3}),
 ]  # fmt: skip
 
 LINES = {line.transform.__name__: line for line in TABLE}
@@ -228,13 +225,13 @@ def made(make_release, monkeypatch):
         return Fraction(1, 100), 100 + zlib.crc32(repr(arguments).encode()) % 10_000
 
     monkeypatch.setattr(plan, "_search_walk", plan_of)
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()
 
     def make(transform: type[beam.PTransform], given: dict[str, Any]) -> beam.PTransform:
         return transform(**{name: make_release(value) if name == "release" else value for name, value in given.items()})
 
     yield make
-    plan.choose.cache_clear()
+    plan.calibrate_sample.cache_clear()
 
 
 def test_the_table_has_every_parameter_of_every_public_transform():
@@ -254,7 +251,7 @@ def test_every_parameter_is_handed_on(name, made):
     assert [parameter for parameter in wired if not contract.steps_have(parameter)] == []
 
 
-class ForgetsItsRelation(UnboundedHistogram):
+class ForgetsItsRelation(Histogram):
     def __init__(self, budget, relation="add-remove", **more):
         super().__init__(budget, **more)
 
@@ -270,10 +267,10 @@ class ForgetsItsShards(RandClip):
         return super().expand(rows)
 
 
-class ForgetsItsPartitions(TopItems):
-    def __init__(self, *positional, partitions=None, **more):
+class ForgetsItsFiles(TopItems):
+    def __init__(self, *positional, output_files=None, **more):
         super().__init__(*positional, **more)
-        self.said = partitions  # held, and given to no step
+        self.said = output_files  # held, and given to no step
 
 
 class ForgetsItsMechanism(SampledHistogram):
@@ -287,7 +284,7 @@ class ForgetsItsMechanism(SampledHistogram):
         (ForgetsItsRelation, "relation"),
         (ForgetsItsKappa, "kappa"),
         (ForgetsItsShards, "shards"),
-        (ForgetsItsPartitions, "partitions"),
+        (ForgetsItsFiles, "output_files"),
         (ForgetsItsMechanism, "budget"),
     ],
 )

@@ -20,13 +20,12 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.steps import bound_shard
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
-from headcount.mechanisms.sampled.quantiles import share
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
-    BoundedHistogram,
     Budget,
     ChooseBound,
     ClipNorm,
@@ -34,6 +33,7 @@ from headcount.transforms import (
     DebiasedCount,
     Entropy,
     HeavyHitters,
+    Histogram,
     LearnDistribution,
     LimitItems,
     LimitPerItem,
@@ -49,7 +49,6 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
-    UnboundedHistogram,
     Zcdp,
 )
 from tests.key_search import Careless, found_in_graph
@@ -94,7 +93,7 @@ def run_of(transform: beam.PTransform, rows: pa.Table, column: str, release: Rel
 
 
 def chosen(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
-    return [tuple(choose_bound(batches(rows, column), mechanism(transform), release, label))]
+    return [tuple(choose_bound(batches(rows, column), mechanism(transform).choice, release, label))]
 
 
 def kept(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
@@ -102,7 +101,7 @@ def kept(transform: beam.PTransform, rows: pa.Table, column: str, release: Relea
     return [row for batch in bounded for row in tuples(batch)]
 
 
-def of_leaves(transform: beam.PTransform, rows: pa.Table, release: Release, label: str) -> Any:
+def of_leaves(transform: beam.PTransform, rows: pa.Table, release: Release, label: str) -> pa.RecordBatch:
     """What the mechanism makes of the parts of its grid that a table's values lie in."""
     leaves = pa.array(mechanism(transform).leaves.index(np.asarray(rows["value"])))
     return mechanism(transform).run(batches(rows.append_column("leaf", leaves), "leaf"), release, label)
@@ -118,7 +117,8 @@ def searched(transform: beam.PTransform, rows: pa.Table, column: str, release: R
 
 
 def read_off(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
-    return seen(of_leaves(transform, rows, release, label).quantiles([share("q", q) for q in QUANTILES]))
+    tree = mechanism(transform).tree(of_leaves(transform, rows, release, label))
+    return seen(tree.quantiles([check_share("q", q) for q in QUANTILES]))
 
 
 def noisy(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
@@ -149,11 +149,11 @@ TABLE = {
     "LimitItems": Line(lambda **g: LimitItems(3, **g), kept, typed=False),
     "LimitPerItem": Line(lambda **g: LimitPerItem(2, **g), kept, typed=False),
     "NoisyCounts": Line(lambda **g: NoisyCounts(BUDGET, Bound(l0=3, l1=3, linf=3), **g), noisy),
-    "UnboundedHistogram": Line(lambda **g: UnboundedHistogram(BUDGET, bound=5, **g)),
-    "UnboundedHistogram, bound chosen": Line(lambda **g: UnboundedHistogram(BUDGET, **g), decides=True),
-    "BoundedHistogram": Line(lambda **g: BoundedHistogram(BUDGET, ITEMS[g["item_type"]], bound=5, **g)),
-    "BoundedHistogram, bound chosen": Line(
-        lambda **g: BoundedHistogram(BUDGET, ITEMS[g["item_type"]], **g), decides=True
+    "Histogram": Line(lambda **g: Histogram(BUDGET, bound=5, **g)),
+    "Histogram, bound chosen": Line(lambda **g: Histogram(BUDGET, **g), decides=True),
+    "Histogram, public domain": Line(lambda **g: Histogram(BUDGET, domain=ITEMS[g["item_type"]], bound=5, **g)),
+    "Histogram, public domain, bound chosen": Line(
+        lambda **g: Histogram(BUDGET, domain=ITEMS[g["item_type"]], **g), decides=True
     ),
     "ChooseBound": Line(lambda **g: ChooseBound(Budget(0.1), BUDGET, **g), chosen, typed=False),
     "DebiasedCount": Line(lambda **g: DebiasedCount(BUDGET, ITEMS[g["item_type"]][:4], max_per_item=2, **g)),

@@ -36,7 +36,7 @@ def _batch(table: pa.Table, item: str = "item") -> pa.RecordBatch:
 
 
 def _run(collect, table: pa.Table, transform: beam.PTransform, rows_per_batch: int = 6000, *options: str) -> list:
-    item = "number" if transform.plan.item_type is int else "item"
+    item = "number" if transform.mechanism.item_type is int else "item"
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
@@ -61,7 +61,7 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     table, release = _table(), make_release()
     expected = count_release(ZCDP).run([_batch(table)], release, "Mine").to_pylist()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
-    make = lambda shards: PrivateCountRelease(ZCDP, release=release, shards=shards, partitions=1)  # noqa: E731
+    make = lambda shards: PrivateCountRelease(ZCDP, release=release, shards=shards, output_files=1)  # noqa: E731
     for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",)), (80, 9000, ())):
         ((_, counts),) = _run(collect, shuffled, make(shards), size, *options)
         assert counts.to_pylist() == expected
@@ -73,7 +73,7 @@ def test_a_frame_that_is_cut_is_the_same_for_any_shards(collect, make_release):
     expected = count_release(ZCDP, k_bar=15).run([_batch(table)], release, "Mine").to_pylist()
     assert 5 < len(expected) <= 15
     for shards in (1, 3):
-        transform = PrivateCountRelease(ZCDP, k_bar=15, release=release, shards=shards, partitions=1)
+        transform = PrivateCountRelease(ZCDP, k_bar=15, release=release, shards=shards, output_files=1)
         ((_, counts),) = _run(collect, table, transform)
         assert counts.to_pylist() == expected
 
@@ -88,7 +88,7 @@ def test_integers_partitions_and_the_decision(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(table.to_batches()) | Contributions(item="number")
-        both = rows | "Mine" >> make(partitions=40).with_decision()
+        both = rows | "Mine" >> make(output_files=40).with_decision()
         assert both.decision.element_type is Released
         return (both.counts, both.decision) | beam.Flatten()
 
@@ -113,7 +113,7 @@ def test_empty_input_runs_all_rounds(collect, make_release):
             rows = pipeline | beam.Create(table.to_batches()) | Contributions()
             both = (
                 rows
-                | "Mine" >> PrivateCountRelease(Zcdp(0.5, 1e-6), release=make_release(), partitions=1).with_decision()
+                | "Mine" >> PrivateCountRelease(Zcdp(0.5, 1e-6), release=make_release(), output_files=1).with_decision()
             )
             return (both.counts, both.decision) | beam.Flatten()
 
@@ -131,7 +131,7 @@ def test_the_top_equals_the_pure_function(collect, make_release):
     found = _run(collect, table, TopItems(budget, 8, release=release, shards=5))
     assert all(isinstance(row, RankedItem) for row in found)
     assert [row._asdict() for row in sorted(found)] == expected
-    partitions = dict(_run(collect, table, TopItems(budget, 8, release=release, shards=9, partitions=3), 777))
+    partitions = dict(_run(collect, table, TopItems(budget, 8, release=release, shards=9, output_files=3), 777))
     assert sorted(partitions) == [0, 1, 2]
     rows = [row for items in partitions.values() for row in items.to_pylist()]
     assert sorted(rows, key=lambda row: row["rank"]) == expected
@@ -171,10 +171,12 @@ def test_tops_of_very_many_shards_do_not_meet_at_once():
 
 def test_the_guarantee_and_what_is_refused():
     transform = PrivateCountRelease(ZCDP, relation="replace")
-    assert transform.guarantee() == transform.plan.guarantee() == count_release(ZCDP, relation="replace").guarantee()
+    assert (
+        transform.guarantee() == transform.mechanism.guarantee() == count_release(ZCDP, relation="replace").guarantee()
+    )
     assert TopItems(Budget(1, 1e-6), 3).guarantee().epsilon == 1
-    with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        PrivateCountRelease(ZCDP, partitions=0)
+    with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
+        PrivateCountRelease(ZCDP, output_files=0)
     with pytest.raises(ParameterError, match="shards must be"):
         TopItems(Budget(1, 1e-6), 3, shards=0)
     with pytest.raises(ParameterError, match="needs a delta above 0 and below 1/2, got 0.0"):

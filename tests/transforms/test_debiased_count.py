@@ -15,12 +15,12 @@ from headcount.transforms import Budget, Contributions, NoisyCount, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
-SEVERAL = {"items": ITEMS, "cap": 2, "max_items": 2}
+SEVERAL = {"items": ITEMS, "max_per_item": 2, "max_items": 2}
 WAYS = {
-    "one item, users counted": (Budget(1), {"items": "i1", "cap": 2}),
+    "one item, users counted": (Budget(1), {"items": "i1", "max_per_item": 2}),
     "several, Laplace, users counted": (Budget(1), SEVERAL | {"users_share": 0.3}),
     "several, Gaussian, users public": (Budget(1, 1e-6), SEVERAL | {"noise": "gaussian", "users": 1500}),
-    "one item, replaced": (Budget(1), {"items": "i1", "cap": 2, "users": 1500, "relation": Relation.REPLACE}),
+    "one item, replaced": (Budget(1), {"items": "i1", "max_per_item": 2, "users": 1500, "relation": Relation.REPLACE}),
     "several, replaced": (Budget(1, 1e-6), SEVERAL | {"users": 1500, "relation": Relation.REPLACE, "largest_mean": 1}),
 }
 
@@ -61,7 +61,7 @@ def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
     def totals(
         release=None, label: str = "Mine", users: int = 1500, epsilon: float = 50, table: pa.Table = table
     ) -> list:
-        plan = debiased_count(Budget(epsilon), items, 3, users=users, largest_mean=1e9)
+        plan = debiased_count(Budget(epsilon), items, max_per_item=3, users=users, largest_mean=1e9)
         return plan.run([_batch(table)], release or make_release(), label).column("count").to_pylist()
 
     base = totals()
@@ -83,7 +83,7 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(900)])
-        counts = DebiasedCount(Budget(20), ["i0", "i1"], max_per_item=1, release=release, partitions=5)
+        counts = DebiasedCount(Budget(20), ["i0", "i1"], max_per_item=1, release=release, output_files=5)
         return rows | RandClip(3, release=release) | counts
 
     found = dict(collect(build))
@@ -96,12 +96,12 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
 
 def test_the_guarantee_and_what_is_refused():
     transform = DebiasedCount(Budget(1, 1e-6), ["a", "b"], max_per_item=3, users=10, relation="replace")
-    assert transform.guarantee() == transform.plan.guarantee()
+    assert transform.guarantee() == transform.mechanism.guarantee()
     assert transform.guarantee().relation is Relation.REPLACE
     with pytest.raises(ParameterError, match="give users"):
         DebiasedCount(Budget(1), "a", max_per_item=3, relation="replace")
-    with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        DebiasedCount(Budget(1), "a", max_per_item=3, partitions=0)
+    with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
+        DebiasedCount(Budget(1), "a", max_per_item=3, output_files=0)
     with pytest.raises(ParameterError, match="shards must be"):
         DebiasedCount(Budget(1), "a", max_per_item=3, shards=0)
     with pytest.raises(ParameterError, match="--key-env or --key-file"):

@@ -64,7 +64,7 @@ def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, wa
     assert [row["item"] for row in expected] == sorted(DOMAIN)
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     shards, size, options = CUTS[cut]
-    transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=release, shards=shards, partitions=1)
+    transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=release, shards=shards, output_files=1)
     ((_, rows),) = _run(collect, shuffled, transform, size, *options)
     assert rows.to_pylist() == expected
 
@@ -85,7 +85,9 @@ def test_both_stages_of_sparse_have_something_to_do(make_release):
 def test_rows_are_typed_and_partitions_hold_each_symbol_once(collect, make_release):
     def rows(pipeline: beam.Pipeline) -> beam.PCollection:
         made = pipeline | beam.Create([(f"u{u}", u % 3 + 5) for u in range(600) for _ in range(4)])
-        return made | "Mine" >> LearnDistribution(BUDGET, [5, 6, 7], 4, release=make_release(), item_type=int, shards=2)
+        return made | "Mine" >> LearnDistribution(
+            BUDGET, [5, 6, 7], samples_per_user=4, release=make_release(), item_type=int, shards=2
+        )
 
     found = collect(rows)
     assert all(isinstance(row, IntItemProbability) for row in found)
@@ -93,14 +95,14 @@ def test_rows_are_typed_and_partitions_hold_each_symbol_once(collect, make_relea
     assert sum(row.probability for row in found) == pytest.approx(1)
 
     table, release = _table(300), make_release()
-    transform = LearnDistribution(BUDGET, DOMAIN, 5, release=release, shards=3, partitions=3)
+    transform = LearnDistribution(BUDGET, DOMAIN, samples_per_user=5, release=release, shards=3, output_files=3)
     parts = dict(_run(collect, table, transform, 9000))
     assert sorted(parts) == [0, 1, 2]
     items = [item for k in parts for item in parts[k].column("item").to_pylist()]
     assert sorted(items) == sorted(DOMAIN) and all(part.num_rows for part in parts.values())
     for part in parts.values():
         assert part.column("item").to_pylist() == sorted(part.column("item").to_pylist())
-    (first, *_) = _run(collect, table, LearnDistribution(BUDGET, DOMAIN, 5, release=release), 9000)
+    (first, *_) = _run(collect, table, LearnDistribution(BUDGET, DOMAIN, samples_per_user=5, release=release), 9000)
     assert isinstance(first, ItemProbability)
 
 
@@ -117,13 +119,15 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
 
 def test_nothing_is_decided_where_the_samples_are_given():
     with pytest.raises(ParameterError, match="nothing is decided"):
-        LearnDistribution(BUDGET, DOMAIN, 5).with_decision()
-    with pytest.raises(ParameterError, match="partitions must be an integer from 1 to 10000, got 0"):
-        LearnDistribution(BUDGET, DOMAIN, 5, partitions=0)
+        LearnDistribution(BUDGET, DOMAIN, samples_per_user=5).with_decision()
+    with pytest.raises(ParameterError, match="output_files must be an integer from 1 to 10000, got 0"):
+        LearnDistribution(BUDGET, DOMAIN, samples_per_user=5, output_files=0)
 
 
 def test_the_guarantee_is_stated_before_anything_runs():
-    assert "20 samples" in LearnDistribution(BUDGET, DOMAIN, 20, relation="replace").guarantee().words()
+    assert (
+        "20 samples" in LearnDistribution(BUDGET, DOMAIN, samples_per_user=20, relation="replace").guarantee().words()
+    )
 
 
 def test_users_of_two_types_are_refused(collect, make_release):
@@ -131,7 +135,9 @@ def test_users_of_two_types_are_refused(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = [pa.table({"user": user, "item": ["i1"] * 3}).to_batches()[0] for user in (["u1"] * 3, [7] * 3)]
-        return pipeline | beam.Create(rows) | LearnDistribution(BUDGET, DOMAIN, 3, release=make_release())
+        return (
+            pipeline | beam.Create(rows) | LearnDistribution(BUDGET, DOMAIN, samples_per_user=3, release=make_release())
+        )
 
     with pytest.raises(Exception, match="users are strings in some rows and integers in others") as caught:
         collect(build)

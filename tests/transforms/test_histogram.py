@@ -18,10 +18,10 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.transforms import (
     Bound,
-    BoundedHistogram,
     Budget,
     ClipNorm,
     Contributions,
+    Histogram,
     LimitItems,
     LimitPerItem,
     NoisyCount,
@@ -29,7 +29,6 @@ from headcount.transforms import (
     NoisyIntCount,
     RandClip,
     Relation,
-    UnboundedHistogram,
 )
 
 BUDGET = Budget(1, 1e-6)
@@ -59,8 +58,8 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release()
-    transform = lambda: UnboundedHistogram(BUDGET, bound=10, release=release, shards=3)  # noqa: E731
-    expected = _tuples(unbounded_histogram(BUDGET, 10).run([_batch(rows)], release))
+    transform = lambda: Histogram(BUDGET, bound=10, release=release, shards=3)  # noqa: E731
+    expected = _tuples(unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release))
     assert len(expected) > 10
     users, items = (list(column) for column in zip(*rows, strict=True))
     table = pa.table({"who": users, "what": items})
@@ -84,7 +83,7 @@ def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, mak
 
         def build(pipeline: beam.Pipeline) -> beam.PCollection:
             given = pipeline | beam.Create(elements)  # noqa: B023
-            return (given if door is None else given | door) | "UnboundedHistogram" >> transform()  # noqa: B023
+            return (given if door is None else given | door) | "Histogram" >> transform()  # noqa: B023
 
         assert sorted(map(tuple, collect(build))) == expected, name
 
@@ -93,7 +92,7 @@ def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, mak
 def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_release, noise, cap):
     rows, release = _rows(), make_release()
     domain = [f"i{k}" for k in range(40)] + ["nobody", "no one"]
-    histogram = bounded_histogram(BUDGET, domain, 10, noise, max_per_item=cap)
+    histogram = bounded_histogram(BUDGET, domain, bound=10, noise=noise, max_per_item=cap)
     expected = histogram.run([_batch(rows)], release, "Mine")
     assert expected.column("item").to_pylist() == sorted(domain)
 
@@ -101,7 +100,8 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
         return (
             pipeline
             | beam.Create(rows)
-            | "Mine" >> BoundedHistogram(BUDGET, domain, 10, noise, release=release, shards=5, max_per_item=cap)
+            | "Mine"
+            >> Histogram(BUDGET, domain=domain, bound=10, noise=noise, release=release, shards=5, max_per_item=cap)
         )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
@@ -109,13 +109,13 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
 
 def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
     def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | UnboundedHistogram(BUDGET, bound=10, partitions=2)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, bound=10, output_files=2)
 
     partitions = dict(collect(unbounded))
     assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())
 
     def bounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | BoundedHistogram(BUDGET, ["a", "b"], bound=10)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, domain=["a", "b"], bound=10)
 
     assert sorted(row.item for row in collect(bounded)) == ["a", "b"]
 
@@ -127,7 +127,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
         return (
             pipeline
             | beam.Create(rows)
-            | UnboundedHistogram(BUDGET, bound=6, release=make_release(), item_type=int)
+            | Histogram(BUDGET, bound=6, release=make_release(), item_type=int)
             | beam.Map(lambda row: (row.item, row.count, type(row).__name__))
         )
 
@@ -172,8 +172,8 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
-        one = given | "One" >> UnboundedHistogram(BUDGET, bound=10, release=release)
-        two = given | "Two" >> UnboundedHistogram(BUDGET, bound=10, release=release)
+        one = given | "One" >> Histogram(BUDGET, bound=10, release=release)
+        two = given | "Two" >> Histogram(BUDGET, bound=10, release=release)
         return (
             one | "Tag1" >> beam.Map(lambda row: (1, *row)),
             two | "Tag2" >> beam.Map(lambda row: (2, *row)),
@@ -303,12 +303,12 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
     assert "flatten first" in _message(collect, bounded_apart_then_limited)
 
     def mixed_users(pipeline):
-        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | UnboundedHistogram(BUDGET, bound=10)
+        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | Histogram(BUDGET, bound=10)
 
     assert "one kind" in _message(collect, mixed_users)
 
     def other_type(pipeline):
-        return pipeline | beam.Create(rows) | UnboundedHistogram(BUDGET, bound=10, item_type=int)
+        return pipeline | beam.Create(rows) | Histogram(BUDGET, bound=10, item_type=int)
 
     assert "items are of type string, not int64" in _message(collect, other_type)
 
@@ -326,19 +326,19 @@ def test_windowed_and_unbounded_inputs_are_refused():
     pipeline = beam.Pipeline(runner="FnApiRunner")
     windowed = pipeline | beam.Create([("u", "i")]) | beam.WindowInto(FixedWindows(60))
     with pytest.raises(ParameterError, match="windowed"):
-        windowed | UnboundedHistogram(BUDGET, bound=10)
+        windowed | Histogram(BUDGET, bound=10)
     rows = pipeline | "More" >> beam.Create([("u", "i")])
     early = trigger.AfterWatermark(early=trigger.AfterCount(1))
     mode = trigger.AccumulationMode.ACCUMULATING
     panes = lambda: beam.WindowInto(GlobalWindows(), trigger=early, accumulation_mode=mode)  # noqa: E731
     with pytest.raises(ParameterError, match="trigger"):
-        rows | "Panes" >> panes() | "Once" >> UnboundedHistogram(BUDGET, bound=10)
+        rows | "Panes" >> panes() | "Once" >> Histogram(BUDGET, bound=10)
     with pytest.raises(ParameterError, match="trigger"):
         rows | RandClip(10) | "Late" >> panes() | NoisyCounts(BUDGET, Bound(l0=10, l1=10, linf=10))
     stream = pipeline | "Other" >> beam.Create([("u", "i")])
     stream.is_bounded = False
     with pytest.raises(ParameterError, match="unbounded"):
-        stream | "Again" >> UnboundedHistogram(BUDGET, bound=10)
+        stream | "Again" >> Histogram(BUDGET, bound=10)
 
 
 def test_a_remote_runner_without_a_key_source_is_refused():
@@ -346,22 +346,22 @@ def test_a_remote_runner_without_a_key_source_is_refused():
 
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
     with pytest.raises(ParameterError, match="--key-env or --key-file"):
-        pipeline | beam.Create([("u", "i")]) | UnboundedHistogram(BUDGET, bound=10)
+        pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET, bound=10)
 
 
 def test_guarantee_is_stated_before_anything_runs():
-    transform = UnboundedHistogram(BUDGET, bound=10, max_per_item=2, relation="replace")
+    transform = Histogram(BUDGET, bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
-    assert "replacing one user" in guarantee.words() and transform.plan.threshold is not None
-    pure = BoundedHistogram(Budget(1, 1e-6), ["a"], bound=3).guarantee()
+    assert "replacing one user" in guarantee.words() and transform.mechanism.threshold is not None
+    pure = Histogram(Budget(1, 1e-6), domain=["a"], bound=3).guarantee()
     assert pure.delta == 0  # Laplace noise on a public domain needs no delta
 
 
 @pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
 def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_of_the_bound(noise, norm):
-    def made(cap: int | None) -> BoundedHistogram:
-        return BoundedHistogram(BUDGET, ["a", "b"], 3, noise, max_per_item=cap)
+    def made(cap: int | None) -> Histogram:
+        return Histogram(BUDGET, domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
 
     assert made(1).plan.bound.linf == 1 and made(None).plan.bound.linf == 3
     assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()

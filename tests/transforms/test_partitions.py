@@ -41,14 +41,19 @@ def _tagged(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list
 def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(collect, make_release):
     """The choice falls on one round here, so that later ones do nothing, and on several there."""
     rows, release = _rows(), make_release()
-    expected = {name: select_partitions(BUDGET, name, 4).run([_batch(rows)], release, name) for name in STRATEGIES}
+    expected = {
+        name: select_partitions(BUDGET, strategy=name, max_items=4).run([_batch(rows)], release, name)
+        for name in STRATEGIES
+    }
     for name, (budget, relation) in AUTO.items():
         expected[name] = auto_partitions(budget, relation=relation).run([_batch(rows)], release, name)
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         source = pipeline | beam.Create(rows)
-        common = {"release": release, "partitions": 1, "shards": 3}
-        named = {name: source | name >> SelectPartitions(BUDGET, name, 4, **common) for name in STRATEGIES}
+        common = {"release": release, "output_files": 1, "shards": 3}
+        named = {
+            name: source | name >> SelectPartitions(BUDGET, strategy=name, max_items=4, **common) for name in STRATEGIES
+        }
         decisions = []
         for name, (budget, relation) in AUTO.items():
             select = SelectPartitions(budget, relation=relation, **common).with_decision()
@@ -72,18 +77,25 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     assert several.sections() == {"chosen": several.chosen._asdict()}
 
 
-def test_order_batches_shards_partitions_and_repeats_change_nothing(collect, make_release):
+def test_order_batches_shards_files_and_repeats_change_nothing(collect, make_release):
     rows, release = _rows(), make_release()
-    expected = select_partitions(BUDGET, "sips", 3).run([_batch(rows)], release, "S").column("item").to_pylist()
+    expected = (
+        select_partitions(BUDGET, strategy="sips", max_items=3)
+        .run([_batch(rows)], release, "S")
+        .column("item")
+        .to_pylist()
+    )
     shuffled = [rows[n] for n in np.random.default_rng(1).permutation(len(rows))]
-    for shards, partitions, options in [(1, 1, ()), (7, 3, ("--direct_runner_bundle_repeat=2",))]:
+    for shards, output_files, options in [(1, 1, ()), (7, 3, ("--direct_runner_bundle_repeat=2",))]:
 
-        def build(pipeline: beam.Pipeline, shards: int = shards, partitions: int = partitions) -> beam.PCollection:
-            select = SelectPartitions(BUDGET, "sips", 3, release=release, shards=shards, partitions=partitions)
+        def build(pipeline: beam.Pipeline, shards: int = shards, output_files: int = output_files) -> beam.PCollection:
+            select = SelectPartitions(
+                BUDGET, strategy="sips", max_items=3, release=release, shards=shards, output_files=output_files
+            )
             return pipeline | beam.Create(shuffled) | "S" >> select
 
         found = dict(collect(build, *options))
-        assert found.keys() == set(range(partitions))
+        assert found.keys() == set(range(output_files))
         names = [batch.column("item").to_pylist() for _, batch in sorted(found.items())]
         assert all(part == sorted(part) for part in names)
         assert sorted(sum(names, [])) == expected
@@ -93,11 +105,11 @@ def test_anything_else_names_other_items(make_release):
     """Rare items, each named with a chance near one half: two draws of the noise agree on all of 60 with probability below
     1e-15."""
     rows = [(f"u{u}", f"i{u % 60}") for u in range(60 * 10)]
-    plan = select_partitions(Budget(2, 1e-4), "truncated-geometric", 1)
+    plan = select_partitions(Budget(2, 1e-4), strategy="truncated-geometric", max_items=1)
     assert plan.rounds[0].plan.threshold < 10
 
     def names(label: str = "A", **release: object) -> list[str]:
-        half = select_partitions(Budget(1, 1e-4), "truncated-geometric", 1)
+        half = select_partitions(Budget(1, 1e-4), strategy="truncated-geometric", max_items=1)
         return half.run([_batch(rows)], make_release(**release), label).column("item").to_pylist()
 
     base = names()
@@ -111,7 +123,9 @@ def test_rows_have_a_schema_for_both_types_of_items(collect, make_release, item_
     rows = [(u, item_type(u % 4)) for u in range(400)]
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        select = SelectPartitions(BUDGET, "laplace", 1, release=make_release(), item_type=item_type, shards=2)
+        select = SelectPartitions(
+            BUDGET, strategy="laplace", max_items=1, release=make_release(), item_type=item_type, shards=2
+        )
         named = pipeline | beam.Create(rows) | select
         assert named.element_type is row
         assert isinstance(beam.coders.registry.get_coder(row), beam.coders.RowCoder)
@@ -125,7 +139,9 @@ def test_without_rows_every_partition_is_there_and_empty(collect, make_release, 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         nothing = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
         items = None if strategy == "auto" else 5
-        return nothing | SelectPartitions(BUDGET, strategy, items, release=make_release(), shards=2, partitions=3)
+        return nothing | SelectPartitions(
+            BUDGET, strategy=strategy, max_items=items, release=make_release(), shards=2, output_files=3
+        )
 
     found = dict(collect(build))
     assert {k: batch.to_pydict() for k, batch in found.items()} == {k: {"item": []} for k in range(3)}
@@ -138,7 +154,7 @@ def test_users_of_two_types_are_refused(collect, make_release, strategy):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         items = None if strategy == "auto" else 5
-        select = SelectPartitions(BUDGET, strategy, items, release=make_release(), shards=16)
+        select = SelectPartitions(BUDGET, strategy=strategy, max_items=items, release=make_release(), shards=16)
         return pipeline | beam.Create(batches) | select
 
     with pytest.raises(Exception, match="users are strings in some rows"):
@@ -161,13 +177,13 @@ def test_rounds_by_zcdp_on_packed_shards_equal_the_pure_function(collect, make_r
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SelectPartitions(BUDGET, "laplace"), "the strategy 'laplace' needs max_items"),
+        (lambda: SelectPartitions(BUDGET, strategy="laplace"), "the strategy 'laplace' needs max_items"),
         (lambda: SelectPartitions(BUDGET, max_items=5), "max_items = 5 is for a strategy that is given"),
-        (lambda: SelectPartitions(BUDGET, "best", 5), "strategy must be one of"),
-        (lambda: SelectPartitions(Budget(1), "sips", 5), "needs a delta above 0"),
-        (lambda: SelectPartitions(BUDGET, "sips", 5, relation="other"), "relation must be"),
-        (lambda: SelectPartitions(BUDGET, "sips", 5, shards=0), "shards must be"),
-        (lambda: SelectPartitions(BUDGET, "sips", 5).with_decision(), "leave out with_decision"),
+        (lambda: SelectPartitions(BUDGET, strategy="best", max_items=5), "strategy must be one of"),
+        (lambda: SelectPartitions(Budget(1), strategy="sips", max_items=5), "needs a delta above 0"),
+        (lambda: SelectPartitions(BUDGET, strategy="sips", max_items=5, relation="other"), "relation must be"),
+        (lambda: SelectPartitions(BUDGET, strategy="sips", max_items=5, shards=0), "shards must be"),
+        (lambda: SelectPartitions(BUDGET, strategy="sips", max_items=5).with_decision(), "leave out with_decision"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(make, message):

@@ -44,7 +44,7 @@ def test_it_equals_the_pure_function_however_it_is_cut(collect, make_release, wa
     assert len(expected) > 10
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = Plume(ZCDP, **WAYS[way], release=release, shards=shards, partitions=1)
+        transform = Plume(ZCDP, **WAYS[way], release=release, shards=shards, output_files=1)
         ((_, counts),) = _run(collect, shuffled, transform, size, *options)
         assert counts.to_pylist() == expected
 
@@ -54,10 +54,16 @@ def test_named_items_stay_also_if_no_sample_has_them(collect, make_release):
     batch = contribution_batch(pa.array(np.repeat(np.arange(60), 400)), pa.array(np.tile(np.arange(400), 60)))
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        transform = Plume(Zcdp(50, 1e-6), 400, 1, item_type=int, release=make_release(), shards=3)
+        transform = Plume(
+            Zcdp(50, 1e-6), max_items=400, max_counted_items=1, item_type=int, release=make_release(), shards=3
+        )
         return pipeline | beam.Create([batch]) | "Mine" >> transform
 
-    expected = plume(Zcdp(50, 1e-6), 400, 1, item_type=int).run([batch], make_release(), "Mine").to_pylist()
+    expected = (
+        plume(Zcdp(50, 1e-6), max_items=400, max_counted_items=1, item_type=int)
+        .run([batch], make_release(), "Mine")
+        .to_pylist()
+    )
     assert sorted(map(tuple, collect(build))) == [tuple(row.values()) for row in expected]
     assert len(expected) == 400
 
@@ -75,4 +81,4 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
 
 def test_nothing_is_decided_where_bounds_are_given():
     with pytest.raises(ParameterError, match="nothing is decided"):
-        Plume(ZCDP, 5).with_decision()
+        Plume(ZCDP, max_items=5).with_decision()

@@ -11,7 +11,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.histogram.fixed import unbounded_histogram
-from headcount.transforms import Budget, Contributions, UnboundedHistogram
+from headcount.transforms import Budget, Contributions, Histogram
 from headcount.transforms.core.coders import RecordBatchCoder
 
 BUDGET = Budget(2, 1e-4)
@@ -31,8 +31,8 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        histogram = UnboundedHistogram(BUDGET, BOUND, release=release, shards=shards, partitions=1)
-        return pipeline | beam.Create(batches) | Contributions() | "UnboundedHistogram" >> histogram
+        histogram = Histogram(BUDGET, bound=BOUND, release=release, shards=shards, output_files=1)
+        return pipeline | beam.Create(batches) | Contributions() | "Histogram" >> histogram
 
     ((_, counts),) = collect(build, *options)
     return counts.to_pylist()
@@ -40,7 +40,7 @@ def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *o
 
 def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect, make_release):
     table, release = _table(), make_release()
-    expected = unbounded_histogram(BUDGET, BOUND).run([_batch(table)], release).to_pylist()
+    expected = unbounded_histogram(BUDGET, bound=BOUND).run([_batch(table)], release).to_pylist()
     assert len(expected) > 50
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     assert _run(collect, release, table, 30_000, 1) == expected
@@ -50,9 +50,9 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
     assert _run(collect, release, shuffled, 4000, 4, *workers) == expected
 
 
-def _noise(table: pa.Table, release, label: str = "UnboundedHistogram", bound: int = BOUND) -> dict[str, float]:
+def _noise(table: pa.Table, release, label: str = "Histogram", bound: int = BOUND) -> dict[str, float]:
     """The noise of every item that is released: the count less the exact bounded sum."""
-    histogram = unbounded_histogram(BUDGET, bound)
+    histogram = unbounded_histogram(BUDGET, bound=bound)
     (bounded,) = bounded_batches([_batch(table)], histogram.steps, release, f"{label}/Bounded")
     item = bounded.column("item")
     sums = sum_by_code(np.asarray(item.indices).astype(int), np.asarray(bounded.column("count")), len(item.dictionary))
@@ -82,7 +82,7 @@ def test_anything_else_draws_independent_noise_on_every_item(make_release):
     assert _noise(table, release) == base
 
 
-def test_noise_that_hangs_on_the_item_alone_would_be_caught(monkeypatch, make_release):
+def test_noise_that_depends_on_the_item_alone_would_be_caught(monkeypatch, make_release):
     """The mutation: without the digest of the whole histogram, one changed row leaves the noise of other items as it was."""
     from headcount.mechanisms.counting import noisy
 

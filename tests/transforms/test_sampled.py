@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import (
     QuantileTime,
@@ -26,7 +27,8 @@ from headcount.transforms.core.rows import (
     SampledCount,
     SampledIntCount,
 )
-from headcount.transforms.sampled import HeavyHitters, Quantile, Quantiles, SampledHistogram
+from headcount.transforms.quantiles import Quantile, Quantiles
+from headcount.transforms.sampled import HeavyHitters, SampledHistogram
 
 pytestmark = pytest.mark.usefixtures("soon_planned")
 
@@ -54,7 +56,7 @@ def _leaves(table: pa.Table, leaves, value: str = "value") -> pa.RecordBatch:
 
 
 def _of_items(collect, table: pa.Table, transform: beam.PTransform, size: int = 6000, *options: str) -> list:
-    item = "number" if transform.plan.item_type is int else "item"
+    item = "number" if transform.mechanism.item_type is int else "item"
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         return pipeline | beam.Create(table.to_batches(size)) | Contributions(item=item) | "Mine" >> transform
@@ -79,8 +81,8 @@ WAYS = {
         {"item_type": int},
     ),
     "heavy hitters": (
-        lambda **g: HeavyHitters(BUDGET, 0.05, 2000, **g),
-        lambda **g: heavy_hitters(BUDGET, 0.05, 2000, **g),
+        lambda **g: HeavyHitters(BUDGET, 0.05, users=2000, **g),
+        lambda **g: heavy_hitters(BUDGET, 0.05, users=2000, **g),
         {},
     ),
     "heavy hitters, users counted": (
@@ -105,13 +107,13 @@ def test_items_equal_the_pure_function(collect, make_release, way):
 
 def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release):
     table, release = _table(), make_release()
-    expected = sampled_histogram(BUDGET, 2).run([_items(table)], release, "Mine").to_pylist()
+    expected = sampled_histogram(BUDGET, max_items=2).run([_items(table)], release, "Mine").to_pylist()
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, N, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = SampledHistogram(BUDGET, 2, release=release, shards=shards, partitions=1, sample="Mine")
+        transform = SampledHistogram(BUDGET, max_items=2, release=release, shards=shards, output_files=1, sample="Mine")
         ((_, counts),) = _of_items(collect, shuffled, transform, size, *options)
         assert counts.to_pylist() == expected
-    forty = SampledHistogram(BUDGET, 2, release=release, shards=3, partitions=40, sample="Mine")
+    forty = SampledHistogram(BUDGET, max_items=2, release=release, shards=3, output_files=40, sample="Mine")
     partitions = dict(_of_items(collect, table, forty))
     assert sorted(partitions) == list(range(40)) and min(counts.num_rows for counts in partitions.values()) == 0
     rows = [row for counts in partitions.values() for row in counts.to_pylist()]
@@ -130,8 +132,8 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
         given = {"release": release, "max_items": 5}
         shown = {
             "all": rows | "All" >> SampledHistogram(BUDGET, shards=3, **given),
-            "phi": rows | "Phi" >> HeavyHitters(BUDGET, 0.02, 2000, **given),
-            "higher": rows | "Higher" >> HeavyHitters(BUDGET, 0.05, 2000, **given),
+            "phi": rows | "Phi" >> HeavyHitters(BUDGET, 0.02, users=2000, **given),
+            "higher": rows | "Higher" >> HeavyHitters(BUDGET, 0.05, users=2000, **given),
             "again": again | "OfAgain" >> SampledHistogram(BUDGET, **given),
             "named": rows | "Named" >> SampledHistogram(BUDGET, sample="x", **given),
             "named again": again | "NamedAgain" >> SampledHistogram(BUDGET, sample="x", **given),
@@ -153,10 +155,10 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
 
 def test_nothing_comes_of_nothing(collect, make_release):
     empty = _table(10).slice(0, 0)
-    found = sorted(_of_items(collect, empty, SampledHistogram(BUDGET, partitions=2)), key=lambda element: element[0])
+    found = sorted(_of_items(collect, empty, SampledHistogram(BUDGET, output_files=2)), key=lambda element: element[0])
     assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
     for rows in ([], [("u", 0.5)]):
-        for make in (Quantile(BUDGET, 0.5, 0, 1, partitions=2), Quantiles(BUDGET, [0.5], 0, 1, partitions=2)):
+        for make in (Quantile(BUDGET, 0.5, 0, 1, output_files=2), Quantiles(BUDGET, [0.5], 0, 1, output_files=2)):
             found = sorted(_of_values(collect, rows, make), key=lambda element: element[0])
             assert [(k, rows.num_rows) for k, rows in found] == [(0, 0), (1, 0)]
 
@@ -179,21 +181,21 @@ def test_a_search_equals_the_pure_function(collect, make_release):
 def test_quantiles_and_ranges_equal_the_pure_function(collect, make_release):
     table, release = _table(), make_release()
     plan = quantile_hierarchy(BUDGET, -5, 15, levels=6, branching=3)
-    tree = plan.run([_leaves(table, plan.leaves)], release, "Mine")
-    quantiles = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    tree = plan.tree(plan.run([_leaves(table, plan.leaves)], release, "Mine"))
+    quantiles = tree.quantiles([check_share("q", q) for q in QUANTILES]).to_pylist()
     ranges = tree.range_counts(RANGES).to_pylist()
     given = {"levels": 6, "branching": 3, "release": release, "sample": "Mine"}
     shuffled = table.take(np.random.default_rng(1).permutation(N))
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(shuffled.to_batches(1777))
-        both = rows | "Mine" >> Quantiles(BUDGET, QUANTILES, -5, 15, RANGES, shards=5, **given)
+        both = rows | "Mine" >> Quantiles(BUDGET, QUANTILES, -5, 15, ranges=RANGES, shards=5, **given)
         return (both.quantiles, both.ranges) | beam.Flatten()
 
     found = collect(build, "--direct_runner_bundle_repeat=1")
     assert [row._asdict() for row in found if isinstance(row, QuantileValue)] == quantiles
     assert [row._asdict() for row in found if isinstance(row, RangeCount)] == ranges
-    only = Quantiles(BUDGET, (), -5, 15, RANGES, partitions=2, shards=1, **given)
+    only = Quantiles(BUDGET, (), -5, 15, ranges=RANGES, output_files=2, shards=1, **given)
     partitions = dict(_of_values(collect, table.to_batches(), only))
     assert partitions[0].to_pylist() == ranges and partitions[1].num_rows == 0
 
@@ -204,8 +206,9 @@ def test_rows_of_every_kind_give_the_same(collect, make_release):
     whole = pa.table({"user": table["user"], "value": table["whole"]})
     rows = whole.to_pylist()
     make = lambda: Quantiles(BUDGET, QUANTILES, -50, 150, levels=3, release=release, sample="Mine")  # noqa: E731
-    tree = make().plan.run([_leaves(whole, make().plan.leaves)], release, "Mine")
-    expected = tree.quantiles([share("q", q) for q in QUANTILES]).to_pylist()
+    plan = make().mechanism
+    tree = plan.tree(plan.run([_leaves(whole, plan.leaves)], release, "Mine"))
+    expected = tree.quantiles([check_share("q", q) for q in QUANTILES]).to_pylist()
     kinds = {
         "tuples of floats": [(row["user"], float(row["value"])) for row in rows],
         "dicts": rows,
@@ -220,7 +223,7 @@ def test_rows_of_every_kind_give_the_same(collect, make_release):
         return named | "Mine" >> make()
 
     assert [row._asdict() for row in collect(contributed)] == expected
-    leaves = _leaves(whole, make().plan.leaves)
+    leaves = _leaves(whole, make().mechanism.leaves)
     found = collect(lambda p: p | beam.Create([leaves]) | Contributions() | "Mine" >> make().of_leaves())
     assert [row._asdict() for row in found] == expected
 
@@ -236,7 +239,7 @@ def test_dates_and_times(collect, make_release):
     first = (datetime.date(2024, 3, 1), datetime.date(2024, 4, 1))
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        made = Quantiles(BUDGET, [0.5], lo, hi, [first], value="day", release=release)
+        made = Quantiles(BUDGET, [0.5], lo, hi, ranges=[first], value="day", release=release)
         both = pipeline | beam.Create([rows]) | "Mine" >> made
         return (both.quantiles, both.ranges) | beam.Flatten()
 
@@ -256,7 +259,7 @@ def test_dates_and_times(collect, make_release):
 def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_release):
     """3000 users with one value far outside lo .. hi each, three times over: three quarters are at the lower end."""
     rows = [(f"u{k}", math.inf if k % 4 == 0 else -1e300) for k in range(3000)] * 3
-    transform = Quantiles(BUDGET, (), 0, 1, [(-5, 0.5), (0.5, 9)], levels=3, release=make_release())
+    transform = Quantiles(BUDGET, (), 0, 1, ranges=[(-5, 0.5), (0.5, 9)], levels=3, release=make_release())
     low, high = _of_values(collect, rows, transform)
     assert abs(low.count - 2250) < 6 * low.stddev and abs(high.count - 750) < 6 * high.stddev
 
@@ -298,14 +301,15 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
 def test_guarantees_and_what_is_refused():
     transform = Quantiles(BUDGET, [0.5], 0, 1, levels=5, relation="replace")
     assert (
-        transform.guarantee() == quantile_hierarchy(BUDGET, 0, 1, 5, relation=transform.plan.plan.relation).guarantee()
+        transform.guarantee()
+        == quantile_hierarchy(BUDGET, 0, 1, levels=5, relation=transform.mechanism.plan.relation).guarantee()
     )
     assert "levels of a user, each with its own coin 5" in transform.guarantee().words()
-    assert SampledHistogram(BUDGET, 3).guarantee().epsilon == 2
-    assert HeavyHitters(BUDGET, Fraction(1, 10), 10**6).plan.least > 10**4
+    assert SampledHistogram(BUDGET, max_items=3).guarantee().epsilon == 2
+    assert HeavyHitters(BUDGET, Fraction(1, 10), users=10**6).mechanism.least > 10**4
     date = datetime.date(2024, 1, 1)
     for make, said in (
-        (lambda: SampledHistogram(BUDGET, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
+        (lambda: SampledHistogram(BUDGET, output_files=0), "output_files must be an integer from 1 to 10000, got 0"),
         (lambda: SampledHistogram(BUDGET, shards=0), "shards must be"),
         (lambda: SampledHistogram(BUDGET, sample=""), "sample must be a name, as a text that is not empty, got ''"),
         (lambda: SampledHistogram(Budget(1)), "needs a delta"),
@@ -313,11 +317,14 @@ def test_guarantees_and_what_is_refused():
         (lambda: Quantile(BUDGET, 0.5, "0", 1), "lo must be a number, a date or a time, got '0'"),
         (lambda: Quantiles(BUDGET, [], 0, 1), "give at least one quantile or one range"),
         (lambda: Quantiles(BUDGET, [1.5], 0, 1), "a quantile must be a number between 0 and 1, got 1.5"),
-        (lambda: Quantiles(BUDGET, [], 0, 1, [(0.5, 0.5)]), r"must begin below its end, got \(0.5, 0.5\)"),
-        (lambda: Quantiles(BUDGET, [], 0, 9, [(9, 10)]), r"must overlap with lo .. hi, .* got \(9, 10\)"),
-        (lambda: Quantiles(BUDGET, [], 0, 9, [(0.1, 0.2)], 4), r"smaller than one of the 16 parts .* got \(0.1, 0.2\)"),
-        (lambda: Quantiles(BUDGET, [], 0, 1, [(date, 1)]), "a range must be a number, as lo and hi are"),
-        (lambda: Quantiles(BUDGET, [], date, date, [(0, 1)]), "a range must be a date, as lo and hi are, got 0"),
+        (lambda: Quantiles(BUDGET, [], 0, 1, ranges=[(0.5, 0.5)]), r"must begin below its end, got \(0.5, 0.5\)"),
+        (lambda: Quantiles(BUDGET, [], 0, 9, ranges=[(9, 10)]), r"must overlap with lo .. hi, .* got \(9, 10\)"),
+        (
+            lambda: Quantiles(BUDGET, [], 0, 9, ranges=[(0.1, 0.2)], levels=4),
+            r"smaller than one of the 16 parts .* got \(0.1, 0.2\)",
+        ),
+        (lambda: Quantiles(BUDGET, [], 0, 1, ranges=[(date, 1)]), "a range must be a number, as lo and hi are"),
+        (lambda: Quantiles(BUDGET, [], date, date, ranges=[(0, 1)]), "a range must be a date, as lo and hi are, got 0"),
     ):
         with pytest.raises(ParameterError, match=said):
             make()

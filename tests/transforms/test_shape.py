@@ -15,7 +15,8 @@ from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQues
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, central_property
 from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
-from headcount.transforms.shape import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shape import AnonymizedHistogram
+from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
 
 BUDGET = Budget(2)
 WAYS = {
@@ -83,7 +84,7 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
     expected = shape_histogram(BUDGET, **_given(way)).run([_batch(table)], release, "Mine")
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
     for shards, size, options in ((1, 20_000, ()), (40, 777, ("--direct_runner_bundle_repeat=2",))):
-        transform = AnonymizedHistogram(BUDGET, **WAYS[way], release=release, shards=shards, partitions=3)
+        transform = AnonymizedHistogram(BUDGET, **WAYS[way], release=release, shards=shards, output_files=3)
         found = dict(_run(collect, shuffled, transform, size, *options))
         assert found[0].equals(expected) and sorted(found) == [0, 1, 2]
         assert found[1].num_rows == found[2].num_rows == 0 and found[1].schema == expected.schema
@@ -99,14 +100,14 @@ QUESTIONS = (
 
 def test_answers_come_with_the_shape_and_one_too_far_is_left_out(collect, make_release):
     table, release = _table(), make_release()
-    source = shape_histogram(BUDGET, 1000)
+    source = shape_histogram(BUDGET, domain_size=1000)
     expected = source.run([_batch(table)], release, "Mine")
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(table.to_batches()) | Contributions()
-        both = rows | "Mine" >> AnonymizedHistogram(BUDGET, 1000, release=release, partitions=1).with_answers(
-            *QUESTIONS
-        )
+        both = rows | "Mine" >> AnonymizedHistogram(
+            BUDGET, domain_size=1000, release=release, output_files=1
+        ).with_answers(*QUESTIONS)
         assert both.decision.element_type is ShapeAnswers
         return (both.counts, both.decision) | beam.Flatten()
 
@@ -134,10 +135,12 @@ def test_a_property_equals_the_pure_function_in_both_modes(collect, make_release
     for way, (make, given, question) in PROPERTIES.items():
         items, samples = given.get("max_items", 1), given.get("samples")
         made[way] = make(BUDGET, **given, release=release, shards=3)
-        expected[way] = central_property(BUDGET, question, samples, items).run([_batch(table)], release, way)
+        expected[way] = central_property(BUDGET, question, samples=samples, max_items=items).run(
+            [_batch(table)], release, way
+        )
         if samples is None:
             name = f"{way}, shape"
-            source = shape_histogram(BUDGET, 1000, max_items=items)
+            source = shape_histogram(BUDGET, domain_size=1000, max_items=items)
             made[name] = make(BUDGET, **given, mode="shape", domain_size=1000, release=release)
             expected[name] = ShapeProperties(source, (question,)).run([_batch(table)], release, name)
     for way, found in _run_all(collect, table, made).items():
@@ -149,7 +152,7 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(3000)] * 2)
-        return rows | LimitItems(3, release=release) | AnonymizedHistogram(BUDGET, 10, release=release)
+        return rows | LimitItems(3, release=release) | AnonymizedHistogram(BUDGET, domain_size=10, release=release)
 
     found = collect(build)  # repeated rows count once
     assert sum(row.items for row in found if row.count > 900) == 3
@@ -163,31 +166,45 @@ def test_only_tallies_reach_the_one_worker(monkeypatch, make_release, collect):
     real = anonymized.pack_tally
     monkeypatch.setattr(anonymized, "pack_tally", lambda tally: seen.append(real(tally)) or seen[-1])
     table = pa.table({"user": [f"u{k}" for k in range(20_000)], "item": [f"secret{k}" for k in range(20_000)]})
-    _run(collect, table, AnonymizedHistogram(BUDGET, 30_000, release=make_release(), shards=4))
+    _run(collect, table, AnonymizedHistogram(BUDGET, domain_size=30_000, release=make_release(), shards=4))
     assert len(seen) == 4 and max(map(len, seen)) < 2000 and not any(b"secret" in data for data in seen)
 
 
 def test_guarantees_and_what_is_refused():
-    transform = AnonymizedHistogram(BUDGET, 1000, relation="replace", max_items=3)
-    assert transform.plan.mode == "central" and transform.plan.plan.scale == 3
-    assert AnonymizedHistogram(BUDGET, 10**7 + 1).plan.mode == "l1"
-    assert AnonymizedHistogram(BUDGET, buckets=400, max_items=5).plan.users == 20
+    transform = AnonymizedHistogram(BUDGET, domain_size=1000, relation="replace", max_items=3)
+    assert transform.mechanism.mode == "central" and transform.mechanism.plan.scale == 3
+    assert AnonymizedHistogram(BUDGET, domain_size=10**7 + 1).mechanism.mode == "l1"
+    assert AnonymizedHistogram(BUDGET, buckets=400, max_items=5).mechanism.users == 20
     assert transform.guarantee().epsilon == 2 and Entropy(BUDGET).guarantee().epsilon == pytest.approx(2)
-    answered = AnonymizedHistogram(BUDGET, 1000).with_answers(EntropyQuestion(), DistinctQuestion()).guarantee()
+    answered = (
+        AnonymizedHistogram(BUDGET, domain_size=1000).with_answers(EntropyQuestion(), DistinctQuestion()).guarantee()
+    )
     assert answered.epsilon == sum(step.epsilon for step in answered.mechanisms) == 2
     for make, said in (
         (lambda: AnonymizedHistogram(BUDGET), "one of domain_size and buckets must be given.*is private"),
-        (lambda: AnonymizedHistogram(BUDGET, 10, 10), "one of domain_size and buckets is enough, got 10 and 10"),
-        (lambda: AnonymizedHistogram(BUDGET, 10, mode="best"), "mode must be 'auto', 'central', 'l1' or 'l2', got 'be"),
+        (
+            lambda: AnonymizedHistogram(BUDGET, domain_size=10, buckets=10),
+            "one of domain_size and buckets is enough, got 10 and 10",
+        ),
+        (
+            lambda: AnonymizedHistogram(BUDGET, domain_size=10, mode="best"),
+            "mode must be 'auto', 'central', 'l1' or 'l2', got 'be",
+        ),
         (lambda: AnonymizedHistogram(BUDGET, buckets=10, mode="central"), "in place of buckets = 10"),
-        (lambda: AnonymizedHistogram(BUDGET, 10).with_answers(), "give at least one question"),
-        (lambda: AnonymizedHistogram(BUDGET, 10, partitions=0), "partitions must be an integer from 1 to 10000, got 0"),
-        (lambda: AnonymizedHistogram(BUDGET, 10, shards=0), "shards must be"),
+        (lambda: AnonymizedHistogram(BUDGET, domain_size=10).with_answers(), "give at least one question"),
+        (
+            lambda: AnonymizedHistogram(BUDGET, domain_size=10, output_files=0),
+            "output_files must be an integer from 1 to 10000, got 0",
+        ),
+        (lambda: AnonymizedHistogram(BUDGET, domain_size=10, shards=0), "shards must be"),
         (lambda: Entropy(BUDGET, domain_size=10), "are for mode 'shape', got mode 'central'"),
         (lambda: Entropy(BUDGET, mode="shape"), "one of domain_size and buckets must be given"),
         (lambda: Entropy(BUDGET, mode="shape", domain_size=10, samples=5), "samples = 5 is for mode 'central'"),
         (lambda: Entropy(BUDGET, mode="l1"), "mode must be 'central' or 'shape', got 'l1'"),
-        (lambda: SupportCoverage(Budget(0.01), 90_000, 0.01, samples=10_000), "too far for an accuracy"),
+        (
+            lambda: SupportCoverage(Budget(0.01), target=90_000, accuracy=0.01, samples=10_000),
+            "too far for an accuracy",
+        ),
     ):
         with pytest.raises(ParameterError, match=said):
             make()
@@ -195,4 +212,4 @@ def test_guarantees_and_what_is_refused():
         from apache_beam.options.pipeline_options import PipelineOptions
 
         remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
-        remote | beam.Create([("u", "i")]) | AnonymizedHistogram(BUDGET, 10)
+        remote | beam.Create([("u", "i")]) | AnonymizedHistogram(BUDGET, domain_size=10)

@@ -22,7 +22,7 @@ _ELEMENTS = 1 << 18  # elements that are put together
 def check_salt(salt: str | None) -> str | None:
     """The salt, if it is a public text or there is none."""
     if salt is not None and not isinstance(salt, str):
-        raise ParameterError(f"salt must be a public text, got {salt!r}")
+        raise ParameterError(f"salt must be a public text, got {salt!r}", "salt")
     return salt
 
 

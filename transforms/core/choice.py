@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -17,6 +17,7 @@ from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import AutoRelease, Decided
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import one_beyond_barrier
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.user_shards import item_shards
 
@@ -30,7 +31,7 @@ class Chosen(NamedTuple):
 
 def choose(
     shards: beam.PCollection,
-    choice: Choice,
+    choice: Choice[Any],
     release: Release,
     number: int,
     label: str,
@@ -50,7 +51,7 @@ def choose(
             | "GroupByItemShard" >> beam.GroupByKey()
             | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(tuple[int, bytes])
         )
-    chosen = (
+    decided = (
         tables
         | "AllTables" >> beam.Flatten()
         | "GatherTables" >> beam.GroupByKey()
@@ -58,11 +59,9 @@ def choose(
         >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
             beam.typehints.Tuple[int, result]
         )
-        # The barrier: bounding, noise and report all hang on the far side of this GroupByKey, so that a repeated
-        # decision can reach no two of them differently.
-        | "Barrier" >> beam.GroupByKey()
-        | "Chosen" >> beam.MapTuple(lambda _, chosen: next(iter(chosen))).with_output_types(result)
     )
+    # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
+    chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
     return Chosen(chosen, tabled.shards)
 
 
@@ -84,7 +83,7 @@ class BoundAsDecided(beam.PTransform):
 class _Tabulate(Ahead):
     """(shard, chunks) -> tables, what items need by item shard, the type of the users, and if kept the packed shard."""
 
-    def __init__(self, choice: Choice, item_shards: int, keep: bool) -> None:
+    def __init__(self, choice: Choice[Any], item_shards: int, keep: bool) -> None:
         self._choice, self._item_shards, self._keep = choice, item_shards, keep
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
@@ -103,7 +102,7 @@ class _Tabulate(Ahead):
 
 
 class _TabulateItems(beam.DoFn):
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: Choice[Any]) -> None:
         self._choice = choice
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -113,13 +112,13 @@ class _TabulateItems(beam.DoFn):
 class _Decide(beam.DoFn):
     """Fetches the key on the worker, so that it is never part of the pipeline."""
 
-    def __init__(self, choice: Choice, release: Release, label: str) -> None:
+    def __init__(self, choice: Choice[Any], release: Release, label: str) -> None:
         self._choice, self._release, self._label = choice, release, label
 
     def setup(self) -> None:
         self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
 
-    def process(self, group: tuple[int, Iterable[bytes]], users: list[str]) -> Iterator[tuple[int, ChosenBound]]:
+    def process(self, group: tuple[int, Iterable[bytes]], users: list[str]) -> Iterator[tuple[int, Any]]:
         if len(set(users)) > 1:  # one person may count as two
             raise InputError(MIXED_USERS)
         yield 0, decide(self._choice, add_tables(group[1]), self._subkey)

@@ -78,7 +78,7 @@ class Contributions(beam.PTransform):
         if len(set(named)) < len(named):
             raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
         if isinstance(max_item_bytes, bool) or not isinstance(max_item_bytes, int) or max_item_bytes < 1:
-            raise ParameterError(f"max_item_bytes must be a positive integer, got {max_item_bytes!r}")
+            raise ParameterError(f"max_item_bytes must be a positive integer, got {max_item_bytes!r}", "max_item_bytes")
         self._columns = _Columns(user, item, count, drop_null, max_item_bytes)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:

@@ -16,15 +16,37 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
-from headcount.mechanisms.counting.released import by_partition, counts_batch, sorted_counts
+from headcount.mechanisms.counting.released import by_file, counts_batch
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import ToRows, count_row
 from headcount.transforms.core.user_shards import item_shards
+
+Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
+
+
+class SumByItem(beam.DoFn):
+    """Bounded batches -> (item shard, packed sums), and where each batch comes from beside."""
+
+    def __init__(self, shards: int, summing: Summing = sum_items) -> None:
+        self._shards, self._summing = shards, summing
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
+        yield from self._summing(batch, self._shards)
+
+
+def sum_by_item(
+    bounded: beam.PCollection, shards: int, summing: Summing = sum_items, label: str = "SumByItem"
+) -> beam.pvalue.DoOutputsTuple:
+    """`sums`, (item shard, packed sums) of bounded batches, and `origins`, where the batches come from."""
+    return bounded | label >> beam.ParDo(SumByItem(shards, summing)).with_output_types(
+        tuple[int, bytes], origins=Origin
+    ).with_outputs("origins", main="sums")
 
 
 class Planned(Protocol):
@@ -49,15 +71,13 @@ class Noise(beam.PTransform):
         item_type: type,
         release: Release | None,
         shards: int,
-        partitions: int | None,
+        output_files: int | None,
         named: beam.PCollection | None = None,
         drawn_as: str | None = None,
     ) -> None:
         super().__init__()
-        if partitions is not None and (isinstance(partitions, bool) or not 1 <= partitions <= 10_000):
-            raise ParameterError(f"partitions must be an integer from 1 to 10000, got {partitions!r}")
         self._plan, self._domain, self._item_type = plan, domain, item_type
-        self._release, self._partitions, self._named = release, partitions, named
+        self._release, self._output_files, self._named = release, output_files, named
         self._shards = item_shards(shards)
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
@@ -67,16 +87,10 @@ class Noise(beam.PTransform):
         release = release_for(bounded.pipeline, self._release)
         noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded))
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
-        partitions = self._partitions or self._shards
+        output_files = self._output_files or self._shards
         if self._domain is not None:
             bounded = bounded | "OnlyDomain" >> OnlyDomain(self._domain)
-        summed = (
-            bounded  # record batches, bounded
-            | "SumByItem"
-            >> beam.ParDo(_SumByItem(self._shards))
-            .with_output_types(tuple[int, bytes], origins=Origin)
-            .with_outputs("origins", main="sums")
-        )
+        summed = sum_by_item(bounded, self._shards)
         sums = summed.sums  # (item shard, packed sums)
         if self._domain is not None:  # every item shard gets a turn, since items that nobody holds are released too
             every = bounded.pipeline | "EveryShard" >> beam.Create(
@@ -97,21 +111,11 @@ class Noise(beam.PTransform):
             .with_outputs("digests", main="histogram")
         )
         empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), 0.0)
-        every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(partitions)], reshuffle=False
-        )
         released = merged.histogram | "AddNoise" >> beam.ParDo(
-            _AddNoise(noise, partitions), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
+            _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        # The barrier: all that reads the noisy counts hangs on the far side of this GroupByKey, so that a repeated noise
-        # step can reach no consumer twice. Nothing may be taken from `released` itself.
-        counts = (
-            (released, every_partition)
-            | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
-            | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
-        )
-        if self._partitions is not None:
+        counts = sorted_by_item(beyond_barrier(released, empty, output_files))
+        if self._output_files is not None:
             return counts
         return counts | "ToRows" >> ToRows(count_row(self._item_type))
 
@@ -127,15 +131,6 @@ class _NoiseKey:
         """Fetches the key, and gives what derives the step's subkey for a plan."""
         key = self._release.key_source.fetch()
         return functools.cache(lambda plan: noise_subkey(key, self._release.id, self._label, plan, self.domain))
-
-
-class _SumByItem(beam.DoFn):
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        yield from sum_items(batch, self._shards)
 
 
 class _Merge(beam.DoFn):
@@ -166,9 +161,9 @@ class _Merge(beam.DoFn):
 
 
 class _AddNoise(beam.DoFn):
-    def __init__(self, noise: _NoiseKey, partitions: int) -> None:
+    def __init__(self, noise: _NoiseKey, output_files: int) -> None:
         self._noise = noise
-        self._partitions = partitions
+        self._output_files = output_files
 
     def setup(self) -> None:
         self._subkey = self._noise.fetched()
@@ -180,17 +175,13 @@ class _AddNoise(beam.DoFn):
         evidence = Evidence.of(digests, origins)
         evidence.check(plan.bound)
         counts = add_noise(from_ipc(histogram), plan, self._subkey(plan), evidence)
-        yield from by_partition(counts, self._partitions)
+        yield from by_file(counts, self._output_files)
 
 
 def _plan(decided: NoisePlan | Planned) -> NoisePlan:
     return decided if isinstance(decided, NoisePlan) else decided.plan
 
 
-def _zero_sums(partition: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
-    _, named = partition
+def _zero_sums(file: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
+    _, named = file
     return zero_sums(named.column("item"), shards)
-
-
-def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)

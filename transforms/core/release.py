@@ -1,4 +1,7 @@
-"""Where a transform's randomness comes from: its label, its release, and the key that workers fetch by themselves."""
+"""Where a transform's randomness comes from: its label, its release, and the key that workers fetch by themselves.
+
+A key of this process reaches workers on this machine alone: which runners have them there is known here, for jobs too.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from apache_beam.transforms.external import ExternalTransform
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 
-# Runners whose workers are on this machine, and so can read a temporary file of this process.
-_LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRunner", "PrismRunner")
+# DirectRunner means Prism or FnApiRunner depending on the network, and may silently run a job twice.
+_PINNED = {"fnapirunner", "directrunner", "switchingdirectrunner"}
+_ON_THIS_MACHINE = {*_PINNED, "bundlebaseddirectrunner", "prismrunner"}
+
+LOCAL_RUNNER = "FnApiRunner"
 
 
 def full_label(pvalue: beam.PCollection) -> str:
@@ -31,10 +37,25 @@ def release_for(pipeline: beam.Pipeline, release: Release | None) -> Release:
     if in_expansion_service():
         named = "the runner behind this expansion service"
     runner = type(pipeline.runner).__name__
-    if runner not in _LOCAL_RUNNERS or (named or runner).split(".")[-1] not in _LOCAL_RUNNERS:
+    if not (is_on_this_machine(runner) and is_on_this_machine(named)):
         raise ParameterError(
             f"{named or runner} may run on other machines, which cannot reach a key of this one: pass "
             "release=Release(KeySecret(RESOURCE)), Release(KeyEnvironment(NAME)) or Release(KeyFile(PATH)) (--key-secret, "
             "--key-env or --key-file), readable by the workers"
         )
     return Release(ephemeral_key())
+
+
+def is_pinned(runner: str | None) -> bool:
+    """Whether this asks for the runner in this process, which a job then pins to LOCAL_RUNNER."""
+    return runner is None or _name(runner) in _PINNED
+
+
+def is_on_this_machine(runner: str | None) -> bool:
+    """Whether the workers of this runner reach the files and the environment of this process."""
+    return runner is None or _name(runner) in _ON_THIS_MACHINE
+
+
+def _name(runner: str) -> str:
+    """The name of the class, in one spelling: Beam takes Prism, prism, PrismRunner and its full path for the same."""
+    return f"{runner.rsplit('.', 1)[-1].lower().removesuffix('runner')}runner"

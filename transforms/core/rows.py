@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 class ToRows(beam.PTransform):
-    """(partition, record batch) -> rows of this type, whose fields are columns of the batch."""
+    """(file, record batch) -> rows of this type, whose fields are columns of the batch."""
 
     def __init__(self, row: Any) -> None:
         super().__init__()
@@ -18,8 +18,8 @@ class ToRows(beam.PTransform):
         return batches | "Split" >> beam.FlatMap(_rows, self._row).with_output_types(self._row)
 
 
-def _rows(partition: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
-    _, batch = partition
+def _rows(file: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
+    _, batch = file
     return map(row, *(batch.column(name).to_pylist() for name in row._fields))
 
 
@@ -179,20 +179,21 @@ beam.coders.registry.register_coder(ShapeProperty, beam.coders.RowCoder)
 
 
 class ToShapeRows(beam.PTransform):
-    """Record batch -> `row`s of it; with `partitions` (k, record batch) for each k, with all rows in the first."""
+    """Record batch -> `row`s of it; with `output_files` (k, record batch) for each k, with all rows in the first."""
 
-    def __init__(self, row: type, partitions: int | None = None) -> None:
+    def __init__(self, row: type, output_files: int | None = None) -> None:
         super().__init__()
-        self._row, self._partitions = row, partitions
+        self._row, self._output_files = row, output_files
 
     def expand(self, batch: beam.PCollection) -> beam.PCollection:
-        every = batch | "InFirst" >> beam.FlatMap(_in_first, self._partitions or 1).with_output_types(
+        every = batch | "InFirst" >> beam.FlatMap(in_first, self._output_files or 1).with_output_types(
             tuple[int, pa.RecordBatch]
         )
-        return every if self._partitions is not None else every | ToRows(self._row)
+        return every if self._output_files is not None else every | ToRows(self._row)
 
 
-def _in_first(batch: pa.RecordBatch, partitions: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def in_first(batch: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(file, rows) for every file, with all rows in the first: where they are too few to be cut."""
     yield 0, batch
-    for partition in range(1, partitions):
-        yield partition, batch.slice(0, 0)
+    for file in range(1, output_files):
+        yield file, batch.slice(0, 0)

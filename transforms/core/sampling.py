@@ -13,16 +13,17 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_partition, sorted_counts
+from headcount.mechanisms.counting.released import by_file
 from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.heavy_hitters import BOUNDED_USERS, NOISY_USERS
-from headcount.mechanisms.sampled.histogram import SampledHistogram, SampleKey, sample_sums, sampled_batch
-from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, SampleKey, sample_sums, sampled_batch
+from headcount.mechanisms.sampled.quantiles import Hierarchy
 from headcount.transforms.bounding import Bounded
+from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import ContributionBatch
-from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.noise import Noise, Summing, sum_by_item
 from headcount.transforms.core.release import full_label, in_expansion_service
 from headcount.transforms.core.user_shards import item_shards
 
@@ -44,30 +45,26 @@ def sample_name(rows: beam.PCollection, named: str | None, *columns: str) -> str
 def check_sample(named: object) -> str | None:
     """The name of a sample, or None."""
     if named is not None and (not isinstance(named, str) or not named):
-        raise ParameterError(f"sample must be a name, as a text that is not empty, got {named!r}")
+        raise ParameterError(f"sample must be a name, as a text that is not empty, got {named!r}", "sample")
     return named
 
 
 class Sampled(beam.PTransform):
-    """Bounded batches -> (partition, released rows item, count, stddev, sampled), sorted, beyond a barrier.
+    """Bounded batches -> (file, released rows item, count, stddev, sampled), sorted, beyond a barrier.
 
     Items are those of the histogram, or the nodes of a tree over its leaves.
     """
 
-    def __init__(self, plan: SampledHistogram | Hierarchy, key: SampleKey, shards: int, partitions: int) -> None:
+    def __init__(
+        self, plan: SampledHistogramMechanism | Hierarchy, key: SampleKey, shards: int, output_files: int
+    ) -> None:
         super().__init__()
-        self._plan, self._key, self._partitions = plan, key, partitions
+        self._plan, self._key, self._output_files = plan, key, output_files
         self._shards = item_shards(shards)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         histogram = self._plan.histogram if isinstance(self._plan, Hierarchy) else self._plan
-        summed = (
-            bounded  # record batches
-            | "SumByItem"
-            >> beam.ParDo(SumBatches(self._plan, self._shards))
-            .with_output_types(tuple[int, bytes], origins=Origin)
-            .with_outputs("origins", main="sums")
-        )
+        summed = sum_by_item(bounded, self._shards, summing(self._plan))
         merged = (
             summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
@@ -77,24 +74,14 @@ class Sampled(beam.PTransform):
             .with_outputs("digests", main="histogram")
         )
         sampled = merged.histogram | "Sample" >> beam.ParDo(
-            _Sample(self._key, histogram, self._partitions),
+            _Sample(self._key, histogram, self._output_files),
             beam.pvalue.AsList(merged.digests),
             beam.pvalue.AsList(summed.origins),
         ).with_output_types(tuple[int, bytes])
         empty = sampled_batch(
             pa.array([], arrow_type(histogram.item_type)), np.zeros(0, dtype=np.int64), histogram.plan
         )
-        every_partition = bounded.pipeline | "EveryPartition" >> beam.Create(
-            [(partition, to_ipc(empty)) for partition in range(self._partitions)], reshuffle=False
-        )
-        # The barrier: all that reads the sample hangs on the far side of this GroupByKey, so that a repeated step can reach
-        # no consumer twice. Nothing may be taken from `sampled` itself.
-        return (
-            (sampled, every_partition)
-            | "WithEveryPartition" >> beam.Flatten()
-            | "Barrier" >> beam.GroupByKey()  # (partition, Arrow streams)
-            | "SortByItem" >> beam.MapTuple(_sorted_partition).with_output_types(tuple[int, pa.RecordBatch])
-        )
+        return sorted_by_item(beyond_barrier(sampled, empty, self._output_files))
 
 
 class NumberOfUsers(beam.PTransform):
@@ -115,20 +102,13 @@ class NumberOfUsers(beam.PTransform):
         )
 
 
-def _number(partition: int, counts: pa.RecordBatch) -> int:
+def _number(file: int, counts: pa.RecordBatch) -> int:
     return number_of_users(counts)
 
 
-class SumBatches(beam.DoFn):
-    """Bounded batches -> (shard, packed sums by item, leaf or node), and where each batch comes from beside."""
-
-    def __init__(self, plan: SampledHistogram | QuantileSearch | Hierarchy, shards: int) -> None:
-        self._sum = plan.sum_nodes if isinstance(plan, Hierarchy) else sum_items
-        self._shards = shards
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-        yield from self._sum(batch, self._shards)
+def summing(plan: SampledHistogramMechanism | Hierarchy) -> Summing:
+    """How sums are made of bounded batches: by item, or by every node above a leaf."""
+    return plan.sum_nodes if isinstance(plan, Hierarchy) else sum_items
 
 
 class _Merge(beam.DoFn):
@@ -147,8 +127,8 @@ class _Merge(beam.DoFn):
 
 
 class _Sample(beam.DoFn):
-    def __init__(self, key: SampleKey, histogram: SampledHistogram, partitions: int) -> None:
-        self._key, self._histogram, self._partitions = key, histogram, partitions
+    def __init__(self, key: SampleKey, histogram: SampledHistogramMechanism, output_files: int) -> None:
+        self._key, self._histogram, self._output_files = key, histogram, output_files
 
     def setup(self) -> None:
         self._subkey = self._key.fetch()
@@ -157,8 +137,4 @@ class _Sample(beam.DoFn):
         evidence = Evidence.of(digests, origins)
         evidence.check(self._histogram.bound)
         plan, least = self._histogram.plan, self._histogram.least
-        yield from by_partition(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._partitions)
-
-
-def _sorted_partition(partition: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return partition, sorted_counts(chunks)
+        yield from by_file(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._output_files)

@@ -12,7 +12,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from headcount.mechanisms.batches.hot_shards import HotShards
 from headcount.mechanisms.batches.shards import split_by_user
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.checks import check_whole
 from headcount.transforms.core.ahead import Ahead
 
 DEFAULT_SHARDS = 64  # where the size of the input is not known: enough for some 2 GB of distinct (user, item) pairs
@@ -22,9 +22,7 @@ def check_shards(shards: int | None) -> int:
     """The number of shards to use: the one given, or the default."""
     if shards is None:
         return DEFAULT_SHARDS
-    if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= 1 << 16:
-        raise ParameterError(f"shards must be an integer from 1 to {1 << 16}, got {shards!r}")
-    return shards
+    return check_whole("shards", shards, 1, 1 << 16)
 
 
 class UserShards(beam.PTransform):

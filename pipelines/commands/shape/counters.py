@@ -6,14 +6,14 @@ Nothing but the file stays when the events are deleted. Its shape is released by
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of
@@ -76,20 +76,20 @@ def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
             yield contribution_batch(item, item, count, **given)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+def run(args: argparse.Namespace) -> None:
     """Do what was asked for, or only explain what the counters promise."""
     options.require(args, "--epsilon", "--buckets")
     counts = models.make_counts(args, args.state, args.batch or "")
     if args.explain:
         print(counts.guarantee().words())
-        return 0
+        return
     if args.batch is None:
         for flag in ("input", "item", "count"):
             if getattr(args, flag) is not None:
                 raise ParameterError(f"--{flag} is for --batch: leave it out")
     if args.start:
         counts.start()
-        print(f"made {args.state}: {counts.plan.cells:,} counters; a copy of it that is kept is a view of them")
+        print(f"made {args.state}: {counts.mechanism.cells:,} counters; a copy of it that is kept is a view of them")
     elif args.batch is not None:
         options.require(args, "--input", "--item")
         added = counts.add(events(args))
@@ -99,14 +99,13 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     else:
         counts.announce_intrusion()
         print(f"fresh noise is in {args.state}: it may be seen once more")
-    return 0
 
 
-COMMAND = Command(
+COMMAND = Tool(
     name="counters",
     help="Keep pan-private counters in a file that may be seen: start it, add events, and renew its noise.",
     add_arguments=add_arguments,
-    run=run,
+    do=run,
     example=(
         "headcount counters --start --state counters --epsilon 1 --buckets 100000 --salt visits\n"
         "  headcount counters --batch 2030-01-01 --input 'events-*.parquet' --item page \\\n"

@@ -117,19 +117,21 @@ def bucket_mode(args: argparse.Namespace) -> str:
     return "l1" if args.mode == "auto" else str(args.mode)
 
 
-def make_reports(args: argparse.Namespace, shards: int | None = None, partitions: int | None = None) -> ShuffledReports:
+def make_reports(
+    args: argparse.Namespace, shards: int | None = None, output_files: int | None = None
+) -> ShuffledReports:
     """The transform of the shuffle model that the flags ask for."""
     return ShuffledReports(
         options.make_budget(args),
-        args.users,
-        args.buckets,
-        args.salt,
-        args.relation,
-        shards,
-        partitions,
-        getattr(args, "reports", None),
-        bucket_mode(args),  # type: ignore[arg-type]
-        getattr(args, "estimate", "auto"),
+        users=args.users,
+        buckets=args.buckets,
+        salt=args.salt,
+        relation=args.relation,
+        shards=shards,
+        output_files=output_files,
+        reports=getattr(args, "reports", None),
+        mode=bucket_mode(args),  # type: ignore[arg-type]
+        estimate=getattr(args, "estimate", "auto"),
     )
 
 
@@ -137,14 +139,14 @@ def make_counts(args: argparse.Namespace, state: str, batch: str = "") -> PanPri
     """The pan-private counters in the file `state` that the flags ask for."""
     return PanPrivateCounts(
         options.make_budget(args),
-        args.buckets,
-        state,
-        batch,
-        args.salt,
-        args.protect or "both",
-        args.relation,
-        bucket_mode(args),  # type: ignore[arg-type]
-        getattr(args, "estimate", "auto"),
+        buckets=args.buckets,
+        state=state,
+        batch=batch,
+        salt=args.salt,
+        protect=args.protect or "both",
+        relation=args.relation,
+        mode=bucket_mode(args),  # type: ignore[arg-type]
+        estimate=getattr(args, "estimate", "auto"),
     )
 
 
@@ -186,10 +188,12 @@ class Counters(Source):
 class OfCounters(beam.PTransform):
     """The released rows of pan-private counters, and what they answer."""
 
-    def __init__(self, counts: PanPrivateCounts, questions: Iterable[Question], partitions: int | None = None) -> None:
+    def __init__(
+        self, counts: PanPrivateCounts, questions: Iterable[Question], output_files: int | None = None
+    ) -> None:
         super().__init__()
-        self.plan, self._questions, self._partitions = counts.plan, tuple(questions), partitions
-        self.guarantee = ShapeProperties(self.plan, self._questions).guarantee
+        self.mechanism, self._questions, self._output_files = counts.mechanism, tuple(questions), output_files
+        self.guarantee = ShapeProperties(self.mechanism, self._questions).guarantee
 
     def expand(self, released: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(released, self.plan, self._questions, self._partitions)
+        return rows_and_answers(released, self.mechanism, self._questions, self._output_files)

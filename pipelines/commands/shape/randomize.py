@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of
@@ -100,14 +99,14 @@ def write(path: str, bucket: np.ndarray, sign: np.ndarray) -> None:
             os.remove(draft)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the messages, or only explain what they promise."""
     options.require(args, "--epsilon", "--users", "--buckets")
-    plan = models.make_reports(args).plan
+    plan = models.make_reports(args).mechanism
     if args.explain:
         each = plan.cells / plan.users * plan.messages_per_bucket
         print(plan.guarantee().words(), "", f"a user sends some {each:,.0f} messages of noise", sep="\n")
-        return 0
+        return
     options.require(args, "--output")
     if not args.output.endswith(".parquet"):
         raise ParameterError(f"--output must end in .parquet, got {args.output!r}")
@@ -117,14 +116,13 @@ def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
     bucket, sign = plan.report(own)
     write(args.output, bucket, sign)
     print(f"wrote {args.output}: {len(bucket):,} messages of {len(own):,} users; send them once, and never make others")
-    return 0
 
 
-COMMAND = Command(
+COMMAND = Tool(
     name="randomize",
     help="Make the messages of users in the shuffle model, whose noise nobody can take off.",
     add_arguments=add_arguments,
-    run=run,
+    do=run,
     example=(
         "headcount randomize --of tea --epsilon 1 --delta 1e-8 --relation replace \\\n"
         "      --users 100000 --buckets 400000 --salt 'survey of May' --output messages.parquet"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
@@ -24,13 +23,13 @@ from headcount.mechanisms.shape.hashed import HashedHistogram
 from headcount.mechanisms.shape.isotonic import step_kernel
 from headcount.mechanisms.shape.properties import CentralProperty
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.commands.shape.models import Counters, Messages, OfCounters
-from headcount.pipelines.jobs.run import Plan, Source, run_job
-from headcount.pipelines.sinks import output
-from headcount.pipelines.storage import bigquery, stores
-from headcount.transforms.shape import AnonymizedHistogram, Entropy, SupportCoverage, SupportSize
+from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.run import Plan, Source
+from headcount.transforms.shape import AnonymizedHistogram
+from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
 from headcount.transforms.shuffled import ShuffledReports
 
 _Transform = AnonymizedHistogram | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
@@ -168,7 +167,9 @@ def _check_property(args: argparse.Namespace) -> None:
         options.require(args, "--most")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
+def make_transform(
+    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
+) -> _Transform:
     """The transform that the flags ask for."""
     questions = _questions(args)
     if args.model == "shuffle":
@@ -180,15 +181,15 @@ def make_transform(args: argparse.Namespace, release: Release | None, shards: in
         return _make_property(args, release, shards)
     transform = AnonymizedHistogram(
         options.make_budget(args),
-        args.domain_size,
-        args.buckets,
-        args.mode,
-        args.max_items,
-        args.relation,
-        release,
-        shards,
-        args.output_files,
-        args.estimate,
+        domain_size=args.domain_size,
+        buckets=args.buckets,
+        mode=args.mode,
+        max_items=args.max_items,
+        relation=args.relation,
+        release=release,
+        shards=shards,
+        output_files=args.output_files,
+        estimate=args.estimate,
     )
     return transform.with_answers(*questions)
 
@@ -199,18 +200,17 @@ def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
 
 def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
     shared: dict[str, Any] = {"samples": args.samples, "max_items": args.max_items, "relation": args.relation}
-    shared |= {"release": release, "shards": shards, "partitions": args.output_files}
+    shared |= {"release": release, "shards": shards, "output_files": args.output_files}
     budget = options.make_budget(args)
     if args.property == "entropy":
         return Entropy(budget, **shared)
     if args.property == "support-size":
-        return SupportSize(budget, args.most, **shared)
-    return SupportCoverage(budget, args.coverage, **shared)
+        return SupportSize(budget, most=args.most, **shared)
+    return SupportCoverage(budget, target=args.coverage, **shared)
 
 
-def make_plan(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plan:
+def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    transform = make_transform(args, release, shards)
     parameters: dict[str, str | int | float | bool | None] = {
         "model": args.model,
         "domain_size": args.domain_size,
@@ -233,29 +233,30 @@ def make_plan(args: argparse.Namespace, release: Release, item_type: type, shard
 
 
 def _mode(transform: AnonymizedHistogram) -> str:
-    plan = transform.plan
+    plan = transform.mechanism
     return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
 
 
-def explain(transform: _Transform) -> str:
+def explain(args: argparse.Namespace, transform: _Transform) -> str:
     """The promise and what it costs, in words, before anything is read."""
     lines = [transform.guarantee().words(), ""]
     if isinstance(transform, ShuffledReports):
-        known = _distinct_stddev(float(transform.plan.p), transform.plan.buckets)
+        made = transform.mechanism
+        known = _distinct_stddev(float(made.p), made.buckets)
         lines.append(
-            f"every one of {transform.plan.cells:,} buckets gets some {transform.plan.messages_per_bucket:,.0f} messages of "
+            f"every one of {made.cells:,} buckets gets some {made.messages_per_bucket:,.0f} messages of "
             f"noise; the number of distinct items is known to within some {known:,.0f}"
         )
         return "\n".join([*lines, _NOTES["shuffle"], "no item is named"])
     if isinstance(transform, OfCounters):
         lines.append(
-            f"every one of {transform.plan.cells:,} counters has noise of scale {float(transform.plan.scale):,.4g}"
+            f"every one of {transform.mechanism.cells:,} counters has noise of scale {float(transform.mechanism.scale):,.4g}"
         )
         return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
     if not isinstance(transform, AnonymizedHistogram):
-        items = transform.plan.max_items if isinstance(transform.plan, CentralProperty) else 1
+        items = transform.mechanism.max_items if isinstance(transform.mechanism, CentralProperty) else 1
         return "\n".join([*lines, options.chosen_items(items), "no item is named"])
-    plan, mode = transform.plan, _mode(transform)
+    plan, mode = transform.mechanism, _mode(transform)
     if mode == "central":
         lines.append(
             f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
@@ -268,7 +269,7 @@ def explain(transform: _Transform) -> str:
             f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
-    return "\n".join([*lines, options.chosen_items(transform.plan.max_items), "no item is named"])
+    return "\n".join([*lines, options.chosen_items(transform.mechanism.max_items), "no item is named"])
 
 
 def _distinct_stddev(p: float, cells: int) -> float:
@@ -294,35 +295,24 @@ def plot(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(args: argparse.Namespace, beam_flags: Sequence[str]) -> int:
-    """Run the command, or only explain what it would promise."""
-    check(args)
-    if args.explain:
-        print(explain(make_transform(args, None, None)))
-        return 0
-    releases: list[Release] = []
-
-    def planned(release: Release, item_type: type, shards: int) -> Plan:
-        releases.append(release)
-        return make_plan(args, release, item_type, shards)
-
-    status = run_job(args, beam_flags, COMMAND.name, planned, _SOURCES.get(args.model))
-    path = None if bigquery.is_table(args.output) else stores.join(stores.normal(args.output), output.REPORT)
-    if path is not None and stores.exists(path):  # a job that was only submitted has none yet, or an earlier one
-        report = json.loads(stores.read(path))
-        if report["release_id"] == releases[0].id and "shape" in report:
-            print(plot(report))
-    return status
+def show(outcome: Outcome) -> None:
+    """Print the shape, if the job was asked for one."""
+    if outcome.report is not None and "shape" in outcome.report:
+        print(plot(outcome.report))
 
 
-COMMAND = Command(
+COMMAND = JobCommand(
     name="shape",
     help="Tell how many items have which number of users, their entropy and their number, without naming any.",
     add_arguments=add_arguments,
-    run=run,
     example=(
         "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"
         "      --epsilon 1 --domain-size 1000000 --output shape/"
     ),
-    takes_beam_flags=True,
+    check=check,
+    make_transform=make_transform,
+    make_plan=make_plan,
+    explain=explain,
+    source=lambda args: _SOURCES.get(args.model),
+    show=show,
 )

@@ -3,10 +3,9 @@
 False alarms: keys and seeds are fixed, so all is deterministic. Over the choice of the key, each chi-square fails with
 probability 1e-8, the whole file below 1e-6. Power: of 4,000 draws, exponents that are wrong by 20 % are caught with
 probability above 0.97 (noncentrality 68 against a limit of 37; a test below has them caught), and of 1,000 draws each of
-the mutations at the end (of the top: 300). Audits of the privacy are in tests/privacy/choice/test_exponential.py.
+the mutations at the end. Audits of the privacy are in tests/privacy/choice/test_exponential.py.
 """
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -20,12 +19,7 @@ from headcount.mechanisms.choice import exponential
 from headcount.mechanisms.choice.exponential import (
     em_exponents,
     gem_exponents,
-    gumbel_top,
-    inflated,
-    permute_and_flip,
-    permute_and_flip_probabilities,
     probabilities,
-    quantised,
     select,
 )
 from headcount.mechanisms.errors import ParameterError
@@ -167,26 +161,6 @@ def test_gem_keeps_what_it_promises(one_sided):
         assert not all(good)
 
 
-def test_quantised_losses_are_the_nearest_on_the_grid():
-    assert quantised([0.0, 1.25, -3.0, 2**-11, 2**-10, 0.1]) == [
-        0,
-        Fraction(5, 4),
-        -3,
-        0,
-        Fraction(1, 2**10),
-        Fraction(102, 1024),
-    ]
-    assert quantised(np.array([1e300, -0.7])) == [Fraction(1e300), Fraction(-717, 1024)]
-    assert inflated(3) == 3 + Fraction(1, 2**9)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=10))
-def test_quantised_losses_move_by_half_a_step_at_most(losses):
-    for loss, rounded in zip(losses, quantised(losses), strict=True):
-        assert abs(rounded - Fraction(loss)) <= Fraction(1, 2**11) and (rounded * 2**10).denominator == 1
-
-
 @pytest.mark.parametrize("bad", [0, -1, Fraction(-1, 2), 0.5, True, None, "1"])
 def test_wrong_parameters_are_refused_and_echoed(bad):
     echo = f"positive integer or Fraction, got {bad!r}"
@@ -195,7 +169,6 @@ def test_wrong_parameters_are_refused_and_echoed(bad):
         lambda: em_exponents([1, 2], 1, bad),
         lambda: gem_exponents([1, 2], [1, 1], bad, False),
         lambda: gem_exponents([1, 2], [1, bad], Fraction(1), False),
-        lambda: inflated(bad),
     ):
         with pytest.raises(ParameterError) as error:
             refused()
@@ -213,11 +186,7 @@ def test_losses_are_refused_without_being_shown():
         lambda: em_exponents([1, 123.456], 1, Fraction(1)),
         lambda: gem_exponents([1, 123.456], [1, 1], Fraction(1), True),
         lambda: select([Fraction(1), 123.456], make_lane()),
-        lambda: permute_and_flip([Fraction(1), 123.456], make_lane()),
-        lambda: gumbel_top([Fraction(1), 123.456], 1, make_lane()),
         lambda: probabilities([123.456]),
-        lambda: quantised([123.456, math.nan]),
-        lambda: quantised([123.456, math.inf]),
     ):
         with pytest.raises(ParameterError, match="must be") as error:
             refused()
@@ -229,8 +198,6 @@ def test_no_candidates_and_lists_of_two_lengths_are_refused():
         lambda: em_exponents([], 1, Fraction(1)),
         lambda: gem_exponents([], [], Fraction(1), False),
         lambda: select([], make_lane()),
-        lambda: permute_and_flip([], make_lane()),
-        lambda: gumbel_top([], 0, make_lane()),
     ):
         with pytest.raises(ParameterError, match="at least one candidate"):
             refused()
@@ -238,94 +205,51 @@ def test_no_candidates_and_lists_of_two_lengths_are_refused():
         gem_exponents([1, 2], [1, 1, 1], Fraction(1), False)
 
 
-@pytest.mark.parametrize("k", [-1, 3, 1.0, True])
-def test_as_many_draws_as_there_are_candidates_at_most(k):
-    with pytest.raises(ParameterError, match="from 0 to the number of candidates .2., got"):
-        gumbel_top([Fraction(1)] * 2, k, make_lane())
-
-
 @pytest.mark.parametrize("n", [0, 2])
 def test_a_selection_takes_one_lane(n):
     lanes = Lanes(KEY, np.zeros((n, 2), dtype=np.uint64))
-    for draw in (select, permute_and_flip, lambda x, lanes: gumbel_top(x, 1, lanes)):
-        with pytest.raises(ParameterError, match=f"one lane, got {n}"):
-            draw([Fraction(0)], lanes)
+    with pytest.raises(ParameterError, match=f"one lane, got {n}"):
+        select([Fraction(0)], lanes)
 
 
 # --- probabilities ----------------------------------------------------------------------------------------------
 
 
-def visited(exponents):
-    """Permute-and-flip by its definition: over all orders, the first that passes."""
-    low = min(exponents)
-    passes = [math.exp(-(x - low)) for x in exponents]
-    result = np.zeros(len(exponents))
-    orders = list(itertools.permutations(range(len(exponents))))
-    for order in orders:
-        reached = 1.0
-        for c in order:
-            result[c] += reached * passes[c] / len(orders)
-            reached *= 1 - passes[c]
-    return result
-
-
-def test_permute_and_flip_probabilities_are_those_of_the_definition():
-    rng = np.random.default_rng(0)
-    for n in range(1, 7):
-        for _ in range(5):
-            exponents = [Fraction(int(x), 100) for x in rng.integers(0, 600, n)]
-            assert np.allclose(permute_and_flip_probabilities(exponents), visited(exponents), rtol=1e-12)
-
-
 @TABLE
 def test_probabilities_add_up(exponents):
-    for law in (probabilities, permute_and_flip_probabilities):
-        assert abs(law(exponents).sum() - 1) < 1e-12
-        assert np.allclose(law([x + 10**6 for x in exponents]), law(exponents), rtol=1e-12)
-
-
-@TABLE
-def test_permute_and_flip_is_never_worse(exponents):
-    """By the mean of the exponents, which is that of the losses; of the two impossible ones neither has a share."""
-    losses = np.minimum([float(x) for x in exponents], 10**6)
-    assert permute_and_flip_probabilities(exponents) @ losses <= probabilities(exponents) @ losses + 1e-9
+    assert abs(probabilities(exponents).sum() - 1) < 1e-12
+    assert np.allclose(probabilities([x + 10**6 for x in exponents]), probabilities(exponents), rtol=1e-12)
 
 
 # --- draws ------------------------------------------------------------------------------------------------------
 
-LAWS = {"select": (select, probabilities), "permute_and_flip": (permute_and_flip, permute_and_flip_probabilities)}
-LAW = pytest.mark.parametrize(("draw", "law"), LAWS.values(), ids=LAWS.keys())
 
-
-@LAW
 @TABLE
-def test_draws_have_the_exact_law(draw, law, exponents):
-    check(counts(draw, exponents), law(exponents))
+def test_draws_have_the_exact_law(exponents):
+    check(counts(select, exponents), probabilities(exponents))
 
 
-@LAW
-def test_lanes_of_their_own_draw_by_the_same_law(draw, law):
+def test_lanes_of_their_own_draw_by_the_same_law():
     exponents = TABLES["mixed"]
-    drawn = [draw(exponents, make_lane(seed)) for seed in range(DRAWS)]
-    check(np.bincount(drawn, minlength=len(exponents)), law(exponents))
+    drawn = [select(exponents, make_lane(seed)) for seed in range(DRAWS)]
+    check(np.bincount(drawn, minlength=len(exponents)), probabilities(exponents))
 
 
-@LAW
-def test_exponents_wrong_by_twenty_percent_are_caught(draw, law):
+def test_exponents_wrong_by_twenty_percent_are_caught():
     exponents = [Fraction(0), Fraction(2), Fraction(1)]
-    seen = counts(draw, exponents, 4_000)
-    check(seen, law(exponents))
+    seen = counts(select, exponents, 4_000)
+    check(seen, probabilities(exponents))
     for wrong in (Fraction(8, 10), Fraction(12, 10)):
         with pytest.raises(AssertionError):
-            check(seen, law([x * wrong for x in exponents]))
+            check(seen, probabilities([x * wrong for x in exponents]))
 
 
-@LAW
-def test_successive_draws_of_a_lane_are_independent(draw, law):
+def test_successive_draws_of_a_lane_are_independent():
     """Chi-square on pairs; with certainty it would see that both draw by the same words."""
     lane, exponents = make_lane(), [Fraction(0), Fraction(1, 2), Fraction(1)]
-    drawn = np.array([draw(exponents, lane) for _ in range(2 * DRAWS)])
-    check(np.bincount(3 * drawn[::2] + drawn[1::2], minlength=9), np.outer(law(exponents), law(exponents)).ravel())
+    drawn = np.array([select(exponents, lane) for _ in range(2 * DRAWS)])
+    law = probabilities(exponents)
+    check(np.bincount(3 * drawn[::2] + drawn[1::2], minlength=9), np.outer(law, law).ravel())
 
 
 def test_one_that_dominates_many_is_found():
@@ -397,63 +321,15 @@ def test_many_candidates_have_the_exact_law():
     check(seen, np.add.reduceat(probabilities(exponents), np.arange(0, 10_000, 350)))
 
 
-def orders(exponents, k):
-    """The probability of each order of k candidates, drawn one by one without replacement."""
-    weights = np.exp([-float(x - min(exponents)) for x in exponents])
-    result = {}
-    for order in itertools.permutations(range(len(exponents)), k):
-        chance, rest = 1.0, weights.sum()
-        for c in order:
-            chance *= weights[c] / rest
-            rest -= weights[c]
-        result[order] = chance
-    return result
-
-
-TOP = [Fraction(1), Fraction(0), Fraction(5, 2), Fraction(1, 3)]
-
-
-def top_counts(top, k, draws=DRAWS):
-    lane, law = make_lane(), orders(TOP, k)
-    drawn = [tuple(top(TOP, k, lane)) for _ in range(draws)]
-    return [drawn.count(order) for order in law], list(law.values())
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_the_top_is_drawn_without_replacement(k):
-    check(*top_counts(gumbel_top, k))
-
-
-def test_the_top_has_the_law_of_gumbel_noise():
-    """What the draws are compared with above, against noise in floats: the candidates ranked by -x + Gumbel."""
-    noise = np.random.default_rng(0).gumbel(size=(200_000, len(TOP)))
-    ranked = np.argsort(-(noise - np.array([float(x) for x in TOP])), axis=1)[:, :3]
-    law = orders(TOP, 3)
-    codes = ranked @ (16, 4, 1)
-    check([int((codes == np.dot(order, (16, 4, 1))).sum()) for order in law], list(law.values()))
-
-
-def test_the_whole_top_is_a_permutation_and_of_none_nothing():
-    exponents = [Fraction(c % 7, 3) for c in range(30)]
-    assert sorted(gumbel_top(exponents, 30, make_lane())) == list(range(30))
-    assert gumbel_top(exponents, 0, make_lane()) == []
-
-
-def test_the_first_of_the_top_is_what_select_draws():
-    for seed in range(20):
-        assert gumbel_top(TABLES["many"], 3, make_lane(seed))[0] == select(TABLES["many"], make_lane(seed))
-
-
 def test_draws_depend_on_key_and_lane_alone():
     exponents = TABLES["many"]
-    for draw in (select, permute_and_flip, lambda x, lane: gumbel_top(x, 5, lane)):
-        drawn = [draw(exponents, make_lane(seed)) for seed in range(20)]
-        assert drawn == [draw(exponents, make_lane(seed)) for seed in range(20)]
-        shifted = [x + 10**9 for x in exponents]
-        assert drawn == [draw(shifted, make_lane(seed)) for seed in range(20)]
-        ids = np.random.default_rng(0).integers(0, 2**64, (1, 2), dtype=np.uint64)
-        others = [draw(exponents, Lanes(bytes([key]) * 32, ids)) for key in range(20)]
-        assert drawn != others and drawn[0] != drawn[1]
+    drawn = [select(exponents, make_lane(seed)) for seed in range(20)]
+    assert drawn == [select(exponents, make_lane(seed)) for seed in range(20)]
+    shifted = [x + 10**9 for x in exponents]
+    assert drawn == [select(shifted, make_lane(seed)) for seed in range(20)]
+    ids = np.random.default_rng(0).integers(0, 2**64, (1, 2), dtype=np.uint64)
+    others = [select(exponents, Lanes(bytes([key]) * 32, ids)) for key in range(20)]
+    assert drawn != others and drawn[0] != drawn[1]
 
 
 def test_arithmetic_beyond_64_bits_draws_the_same(monkeypatch):
@@ -466,21 +342,6 @@ def test_the_same_lanes_draw_the_same_in_every_version():
     """If this fails, a repeated release would choose anew: raise ALGORITHM_VERSION and renew the test."""
     exponents = TABLES["many"]
     assert [select(exponents, make_lane(seed)) for seed in range(12)] == [15, 36, 59, 14, 17, 71, 56, 53, 30, 1, 27, 36]
-    assert [permute_and_flip(exponents, make_lane(seed)) for seed in range(12)] == [
-        90,
-        70,
-        16,
-        6,
-        68,
-        5,
-        52,
-        19,
-        12,
-        9,
-        64,
-        49,
-    ]
-    assert gumbel_top(exponents, 12, make_lane()) == [15, 5, 46, 4, 32, 58, 38, 36, 61, 11, 33, 40]
 
 
 # --- mutations: what the checks above must catch ----------------------------------------------------------------
@@ -495,49 +356,21 @@ def never_fails(self, numerator, denominator, index):
     return np.ones(len(numerator), dtype=bool)
 
 
-def first_if_alone(self, bound, index, real=Lanes.uniform_below):
-    """The coins are lanes by the dozen, and stay as they are."""
-    return real(self, bound, index) if self.n > 1 else np.array([0])
-
-
 _member, _ends = exponential._member, exponential._ends
 WEIGHTS_OF_THE_NEXT = (2**48, *(exp_floor(w + 1, 48) + 1 for w in range(1, 35)))
 
 MUTATIONS = {
-    "the rest of an exponent is left out": (Lanes, "bernoulli_exp", never_fails, "select"),
-    "the first of a bucket": (exponential, "_member", lambda bucket, whole, place: _member(bucket, whole, 0), "select"),
-    "at most two of a bucket": (exponential, "_ends", lambda sizes: _ends([min(n, 2) for n in sizes]), "select"),
-    "weights of the next whole part": (exponential, "_UPPER_WEIGHTS", WEIGHTS_OF_THE_NEXT, "select"),
-    "numerators without a common denominator": (exponential, "_excess", no_common_denominator, "select"),
-    "the first that passes": (Lanes, "uniform_below", first_if_alone, "permute_and_flip"),
-    "nobody fails": (Lanes, "bernoulli_exp", never_fails, "permute_and_flip"),
+    "the rest of an exponent is left out": (Lanes, "bernoulli_exp", never_fails),
+    "the first of a bucket": (exponential, "_member", lambda bucket, whole, place: _member(bucket, whole, 0)),
+    "at most two of a bucket": (exponential, "_ends", lambda sizes: _ends([min(n, 2) for n in sizes])),
+    "weights of the next whole part": (exponential, "_UPPER_WEIGHTS", WEIGHTS_OF_THE_NEXT),
+    "numerators without a common denominator": (exponential, "_excess", no_common_denominator),
 }
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS.keys())
-def test_mutations_are_caught_by_the_chi_square(mutation, monkeypatch):
-    *seam, name = mutation
+@pytest.mark.parametrize("seam", MUTATIONS.values(), ids=MUTATIONS.keys())
+def test_mutations_are_caught_by_the_chi_square(seam, monkeypatch):
     monkeypatch.setattr(*seam)
-    (draw, law), exponents = LAWS[name], TABLES["mixed"]
+    exponents = TABLES["mixed"]
     with pytest.raises(AssertionError):
-        check(counts(draw, exponents), law(exponents))
-
-
-@pytest.mark.parametrize(
-    "mutation",
-    [
-        (np, "delete", lambda rest, place: rest),  # with replacement
-        (exponential, "select_by_excess", lambda excess, denominator, lanes: 0),
-    ],
-)
-def test_mutations_of_the_top_are_caught_by_the_chi_square(mutation, monkeypatch):
-    monkeypatch.setattr(*mutation)
-    seen, law = top_counts(gumbel_top, 2, draws=300)
-    with pytest.raises(AssertionError):
-        assert sum(seen) == 300
-        check(seen, law)
-
-
-def test_a_top_in_another_order_is_caught_by_the_chi_square():
-    with pytest.raises(AssertionError):
-        check(*top_counts(lambda *given: sorted(gumbel_top(*given)), 2, draws=300))
+        check(counts(select, exponents), probabilities(exponents))

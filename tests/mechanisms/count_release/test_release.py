@@ -91,7 +91,7 @@ def test_a_frame_is_the_top_however_the_rows_are_cut(k_bar):
         assert other.digest(KEY) == first.digest(KEY)
 
 
-def test_a_digest_hangs_on_all_of_the_frame_and_on_the_key():
+def test_a_digest_depends_on_all_of_the_frame_and_on_the_key():
     one = frame([5, 3], 2, [9, 4])
     others = [
         frame([5, 2], 2, [9, 4]),
@@ -171,7 +171,7 @@ def test_the_numbers_of_the_first_level():
 def test_the_floor_of_sigma_and_the_strict_target():
     """A relative error of 0.01 asks for less noise than the floor, at which a count costs what its draw costs."""
     for relation, floor in (("add-remove", 2), ("replace", 1)):
-        loose = count_release(Zcdp(1, 1e-6), 0.01, relation=relation)
+        loose = count_release(Zcdp(1, 1e-6), relative_error=0.01, relation=relation)
         level = loose.level(on_grid(Fraction(1, 100)))
         assert float(level.sigma * level.epsilon) == pytest.approx(floor, rel=1e-3)
         assert level.rho <= 2 * level.draw_rho
@@ -283,7 +283,7 @@ def test_the_loop_as_printed_fails_where_the_relative_error_is_small():
     """E12: it keeps the budget at 0.1, and not at 0.01; the loop here keeps it at both."""
     data = zipf(1000, 2 * 10**6)
     for relative_error in (0.1, 0.01):
-        plan = count_release(Zcdp(1e-6, 1e-6), relative_error, 1000)
+        plan = count_release(Zcdp(1e-6, 1e-6), relative_error=relative_error, k_bar=1000)
         literal = literal_loop(data, 1e-6, relative_error, 1000, float(plan.round_delta), 5e-4, 0) / 1e-6
         assert (literal <= 1) == (relative_error == 0.1)
         for way in (plan, dataclasses.replace(plan, strict_target=True)):

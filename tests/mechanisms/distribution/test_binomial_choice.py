@@ -197,7 +197,7 @@ def test_symbols_that_nobody_has_draw_by_themselves():
     found = choice.estimates(table_of(*[{}] * 50), SUBKEY, 0)
     assert len(set(found.tolist())) > 10
     mixed = choice.estimates(table_of({}, {1: 3}, {}), SUBKEY, 0)
-    assert mixed[[0, 2]].tolist() == found[[0, 2]].tolist(), "a symbol's lane does not hang on its neighbours"
+    assert mixed[[0, 2]].tolist() == found[[0, 2]].tolist(), "a symbol's lane does not depend on its neighbours"
 
 
 def test_a_choice_repeats_itself_and_changes_with_key_table_and_digest():

@@ -99,7 +99,7 @@ def test_every_user_is_in_one_bucket():
     """A user at the edge of two that counted in both would cost twice epsilon."""
     totals = np.unique([*range(1, 70), *(b + d for b in BUCKETS for d in (-1, 0, 1) if b + d > 0), 20_000])
     shard = gather(chunk for _, chunk in split_by_user(rows_of(totals[:, None]), 1))
-    plans = learn_distribution(Budget(1, 1e-6), names(1), "buckets").plans(None)
+    plans = learn_distribution(Budget(1, 1e-6), names(1), samples_per_user="buckets").plans(None)
     kept = sum((each.steps[0].apply(shard, bytes(32)).totals() > 0).astype(int) for each in plans)
     assert kept.tolist() == [1] * len(totals)
 
@@ -343,7 +343,7 @@ def _uneven(users: int, seed: int = 0) -> tuple[pa.RecordBatch, np.ndarray]:
 @pytest.mark.parametrize("samples", ["auto", "median", "buckets", 50])
 def test_whole_runs_find_the_distribution_and_repeat_themselves(make_release, samples, relation):
     rows, p = _uneven(4000)
-    release = learn_distribution(BUDGET, names(4), samples, relation=relation)
+    release = learn_distribution(BUDGET, names(4), samples_per_user=samples, relation=relation)
     found = release.run([rows], make_release())
     assert found.column("item").to_pylist() == names(4)
     assert off(found, p) < (0.03 if samples != "buckets" else 0.06)
@@ -357,14 +357,14 @@ def test_empty_input_gives_a_distribution_too(make_release):
     nothing = rows_of(np.zeros((1, 3), dtype=np.int64)).slice(0, 0)
     for method in ("dense", "sparse", "gaussian", "laplace"):
         for batches in ([], [nothing]):
-            found = learn_distribution(BUDGET, names(3), 5, method).run(batches, make_release())
+            found = learn_distribution(BUDGET, names(3), samples_per_user=5, method=method).run(batches, make_release())
             assert np.asarray(found.column("probability")).sum() == pytest.approx(1)
             assert np.isfinite(np.asarray(found.column("error"))).all()
 
 
 def test_items_outside_of_the_domain_are_not_counted(make_release):
     counts = np.random.default_rng(2).multinomial(40, [0.2, 0.3, 0.5], 2000)
-    release = learn_distribution(BUDGET, names(2), 10, "laplace")
+    release = learn_distribution(BUDGET, names(2), samples_per_user=10, method="laplace")
     found = np.asarray(release.run([rows_of(counts)], make_release()).column("probability"))
     assert found == pytest.approx([0.4, 0.6], abs=0.02)
 
@@ -372,7 +372,7 @@ def test_items_outside_of_the_domain_are_not_counted(make_release):
 def test_int_symbols_are_learned_as_well(make_release):
     user = pa.array(np.repeat(np.arange(500), 20))
     item = pa.array(np.random.default_rng(0).choice([3, 70], 10_000, p=[0.25, 0.75]))
-    release = learn_distribution(BUDGET, [70, 3], 20, "dense", item_type=int)
+    release = learn_distribution(BUDGET, [70, 3], samples_per_user=20, method="dense", item_type=int)
     found = release.run([contribution_batch(user, item)], make_release()).to_pylist()
     assert [row["item"] for row in found] == [3, 70]
     assert found[0]["probability"] == pytest.approx(0.25, abs=0.05)
@@ -382,12 +382,14 @@ def test_int_symbols_are_learned_as_well(make_release):
 
 
 def test_the_guarantee_names_every_part_and_the_shares_add_up():
-    dense = learn_distribution(BUDGET, names(50), 20, "dense").guarantee()
+    dense = learn_distribution(BUDGET, names(50), samples_per_user=20, method="dense").guarantee()
     assert dense.epsilon == 1 and dense.delta == 1e-6
     assert sum(step.epsilon for step in dense.mechanisms) == pytest.approx(1)
     for part in ("20 samples", "number of users: epsilon = 0.05", "symbols that a user can change 20", "by ks"):
         assert part in dense.words()
-    sparse = learn_distribution(BUDGET, names(50), 20, "sparse", 1000, relation=Relation.REPLACE).guarantee()
+    sparse = learn_distribution(
+        BUDGET, names(50), samples_per_user=20, method="sparse", users=1000, relation=Relation.REPLACE
+    ).guarantee()
     for part in (
         "public 1000",
         "discrete Gaussian",
@@ -395,7 +397,7 @@ def test_the_guarantee_names_every_part_and_the_shares_add_up():
         "symbols that a user can change 40",
     ):
         assert part in sparse.words()
-    assert learn_distribution(BUDGET, names(50), 20, "laplace").guarantee().delta == 0
+    assert learn_distribution(BUDGET, names(50), samples_per_user=20, method="laplace").guarantee().delta == 0
     auto = learn_distribution(BUDGET, names(50))
     assert "choice of the samples per user: epsilon = 0.05" in auto.guarantee().words()
     many, few = auto.decided(ChosenBound(1000, 0, "")), auto.decided(ChosenBound(5, 0, ""))
@@ -404,7 +406,7 @@ def test_the_guarantee_names_every_part_and_the_shares_add_up():
     for part in ("choice of the samples per user: epsilon = 0.05", "1000 samples", "symbols that a user can change 50"):
         assert part in many.guarantee.words()
     assert "noise: epsilon = 0.95, delta = 0; noise discrete Laplace" in few.guarantee.words()
-    assert "all of the budget" in learn_distribution(BUDGET, names(5), "buckets").guarantee().words()
+    assert "all of the budget" in learn_distribution(BUDGET, names(5), samples_per_user="buckets").guarantee().words()
 
 
 def test_baselines_do_not_pay_for_a_number_of_users_that_they_do_not_need():

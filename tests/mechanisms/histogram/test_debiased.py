@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -56,7 +57,7 @@ def _debiased(plan: CountPlan, totals: list[float], users: int) -> tuple[list[fl
 @pytest.mark.parametrize(("cap", "largest"), [(1, None), (2, 1.0), (1000, None), (3, 2e9)])
 def test_every_noisy_total_and_number_of_users_gives_a_finite_result_within_its_limits(cap, largest):
     """Totals at or below 0 and at or above the cap times the users, where the paper's estimate is not defined."""
-    plan = debiased_count(Budget(1), "x", cap, largest_mean=largest)
+    plan = debiased_count(Budget(1), "x", max_per_item=cap, largest_mean=largest)
     for users in (-50, 0, 1, 10_000):
         totals = [-1e6, -1.0, 0.0, 1.0, cap * users - 1.0, cap * users, cap * users + 1.0, 1e15]
         count, stddev = _debiased(plan, totals, users)
@@ -69,7 +70,7 @@ def test_the_stddev_is_that_of_the_estimate():
     """Against 100,000 draws of both noises (floats do here), for three means: within 3 %, five standard errors. Without the
     noise of the number of users it is a quarter of the true one at a mean of 1, and without the slope a fifth of it."""
     draws, users, generator = 100_000, 5_000, np.random.default_rng(2)
-    plan = debiased_count(Budget(1), "x", 2, users_share=0.02)
+    plan = debiased_count(Budget(1), "x", max_per_item=2, users_share=0.02)
     for mean in (0.2, 1.0, 2.5):
         total = users * capped_mean(np.array([mean]), 2)[0]
         (count,), (stddev,) = _debiased(plan, [total], users)
@@ -98,7 +99,7 @@ def test_it_is_closer_than_the_capped_total_also_where_users_differ(make_release
     generator, users = np.random.default_rng(1), 20_000
     weight = generator.gamma(alpha, size=users)
     counts = generator.poisson(weight / weight.mean())
-    (found,) = debiased_count(Budget(1), "x", 2).run([_rows(counts)], make_release()).to_pylist()
+    (found,) = debiased_count(Budget(1), "x", max_per_item=2).run([_rows(counts)], make_release()).to_pylist()
     total, capped = counts.sum(), np.minimum(counts, 2).sum()
     off, capped_off = abs(found["count"] / total - 1), abs(capped / total - 1)
     assert off < capped_off
@@ -109,13 +110,13 @@ def test_users_without_the_item_count_and_leaving_them_out_is_caught(make_releas
     """With a cap of 1 the users who have the item make S / n = 1, and the result is the upper limit whatever the data."""
     generator, release = np.random.default_rng(4), make_release()
     counts = generator.poisson(0.4, 10_000)
-    plan, rows = debiased_count(Budget(1), "x", 1), _rows(counts)
+    plan, rows = debiased_count(Budget(1), "x", max_per_item=1), _rows(counts)
     (found,) = plan.run([rows], release).to_pylist()
     assert found["count"] == pytest.approx(counts.sum(), rel=0.05)
     (mutated,) = plan.run([only_domain(rows, plan.items)], release).to_pylist()
     holders = np.count_nonzero(counts)
     assert mutated["count"] > 1.5 * holders > 1.2 * counts.sum()
-    given = debiased_count(Budget(1), "x", 1, users=holders)
+    given = debiased_count(Budget(1), "x", max_per_item=1, users=holders)
     assert _debiased(given, [holders], holders)[0] == [2 * holders], "the limit"
 
 
@@ -130,12 +131,12 @@ def test_one_row_for_each_user_however_the_batch_is_encoded():
 
 
 def test_the_noise_is_for_the_distance_of_neighbours_and_the_shares_add_up():
-    one = debiased_count(Budget(1), "x", 3)
+    one = debiased_count(Budget(1), "x", max_per_item=3)
     assert isinstance(one.users, NoisePlan)
     assert (one.noise.scale, one.users.scale) == (Fraction(3) / Fraction(9, 10), 10)
     assert one.noise.epsilon + one.users.epsilon == one.guarantee().epsilon == 1
     for relation in Relation:  # of one item, a user has 0 .. cap in both: no factor 2
-        given = debiased_count(Budget(1), "x", 3, users=100, relation=relation)
+        given = debiased_count(Budget(1), "x", max_per_item=3, users=100, relation=relation)
         assert (given.noise.scale, given.users, given.guarantee().relation) == (3, 100, relation)
     ten = [f"i{k}" for k in range(10)]
     totals = {  # how many totals of ten differ between neighbours
@@ -150,7 +151,7 @@ def test_the_noise_is_for_the_distance_of_neighbours_and_the_shares_add_up():
         make = lambda noise: debiased_count(  # noqa: E731
             Budget(1, 1e-6),
             ten,
-            3,
+            max_per_item=3,
             users=100,
             max_items=most,  # noqa: B023
             noise=noise,
@@ -190,7 +191,11 @@ def test_what_cannot_be_meant_is_refused(given, words):
 
 
 def test_the_guarantee_names_every_part():
-    words = debiased_count(Budget(1, 1e-6), ["x", "y", "z"], 4, users_share=0.25, max_items=2).guarantee().words()
+    words = (
+        debiased_count(Budget(1, 1e-6), ["x", "y", "z"], max_per_item=4, users_share=0.25, max_items=2)
+        .guarantee()
+        .words()
+    )
     for part in (
         "(epsilon = 1, delta = 0)",
         "4 events on each of 2 items",
@@ -199,6 +204,12 @@ def test_the_guarantee_names_every_part():
         "largest mean per user 8",
     ):
         assert part in words
-    public = debiased_count(Budget(1), "x", 4, users=1234).guarantee()
+    public = debiased_count(Budget(1), "x", max_per_item=4, users=1234).guarantee()
     assert "number of users: epsilon = 0, delta = 0; public 1234." in public.words()
     assert "a user adds at most 4 events on one item." in public.words()
+
+
+def test_parts_that_cost_more_than_the_whole_are_refused():
+    made = debiased_count(Budget(1), ["a"], 3)
+    with pytest.raises(ParameterError, match="cost more than the whole budget"):
+        dataclasses.replace(made, users=made.noise)

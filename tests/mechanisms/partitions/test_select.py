@@ -25,7 +25,7 @@ from headcount.mechanisms.bounding.steps import bound_shard, check_kept, step_su
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.partitions.auto import auto_partitions
-from headcount.mechanisms.partitions.rounds import STRATEGIES, bound_of, round_steps, rounds_of, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import STRATEGIES, round_steps, rounds_of, weighted_bound, zcdp_rounds
 from headcount.mechanisms.partitions.select import named_in_rounds, select_partitions
 from headcount.mechanisms.partitions.weights import GRID, WeighStep, weight_of, weighted_laplace_threshold
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -57,7 +57,7 @@ class TestWeights:
     def test_the_step_keeps_its_promise_and_rounding_to_nearest_does_not(self, weights):
         shard = shard_of_sizes(list(range(1, 60)))
         bounded = bound_shard(shard, round_steps(50, weights), [bytes(32)] * 3, "")
-        assert bounded.bound == dataclasses.replace(bound_of(50, weights), label=bounded.bound.label)
+        assert bounded.bound == dataclasses.replace(weighted_bound(50, weights), label=bounded.bound.label)
         assert (bounded.bound.grid, bounded.bound.l2, bounded.bound.l0) == (GRID, 1, 50)
         check_kept(bounded)
         power = 2 if weights == "l2" else 1
@@ -140,10 +140,10 @@ class TestThresholds:
 
     def test_counting_strategies_are_the_histogram_of_one_count_per_item(self):
         (only,) = rounds_of(BUDGET, "gaussian", 7, 3, ONE)
-        assert only.plan == calibrate_unknown_domain(BUDGET, bound_of(7, "count"), ONE, "gaussian")
+        assert only.plan == calibrate_unknown_domain(BUDGET, weighted_bound(7, "count"), ONE, "gaussian")
         for items, grid in ((1, 10), (7, 8), (5000, 0)):
             (only,) = rounds_of(BUDGET, "laplace", items, 3, ONE)
-            whole = calibrate_unknown_domain(BUDGET, bound_of(items, "count"), ONE, "laplace")
+            whole = calibrate_unknown_domain(BUDGET, weighted_bound(items, "count"), ONE, "laplace")
             assert (only.plan.grid, only.plan.bound) == (grid, whole.bound)
             assert only.plan.scale == whole.scale * 2**grid
             printed = 1 + items * math.log(1 / (2 * -math.expm1(math.log1p(-1e-8) / items)))  # continuous noise
@@ -187,18 +187,21 @@ class TestRounds:
 
     def test_no_rows_give_no_names(self, make_release):
         for strategy in STRATEGIES:
-            selection = select_partitions(BUDGET, strategy, 5, item_type=int)
+            selection = select_partitions(BUDGET, strategy=strategy, max_items=5, item_type=int)
             assert selection.run([], make_release()).to_pydict() == {"item": []}
 
     def test_only_names_are_released(self, make_release):
         rows = [(f"u{u}", f"i{u % 3}") for u in range(900)]
-        named = select_partitions(BUDGET, "laplace", 1).run([rows_batch(rows)], make_release())
+        named = select_partitions(BUDGET, strategy="laplace", max_items=1).run([rows_batch(rows)], make_release())
         assert named.schema == pa.schema({"item": pa.string()})
         assert named.column("item").to_pylist() == ["i0", "i1", "i2"]
 
     def test_repeats_of_one_user_count_once(self, make_release):
         rows = [("u", "mine")] * 5000
-        assert select_partitions(BUDGET, "laplace", 1).run([rows_batch(rows)], make_release()).num_rows == 0
+        assert (
+            select_partitions(BUDGET, strategy="laplace", max_items=1).run([rows_batch(rows)], make_release()).num_rows
+            == 0
+        )
 
     def test_noise_refuses_weights_that_another_plan_was_made_for(self, make_release):
         shard = bound_shard(shard_of_sizes([5] * 40), round_steps(5, "l2"), [bytes(32)] * 3, "x")
@@ -210,7 +213,7 @@ class TestRounds:
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_guarantee_tells_all_numbers(strategy, relation):
-    selection = select_partitions(Budget(0.5, 1e-7), strategy, 12, relation=relation)
+    selection = select_partitions(Budget(0.5, 1e-7), strategy=strategy, max_items=12, relation=relation)
     guarantee = selection.guarantee()
     bounding, noise = guarantee.mechanisms
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (0.5, 1e-7, relation)
@@ -234,7 +237,10 @@ def test_the_guarantee_tells_all_numbers(strategy, relation):
         (lambda: zcdp_rounds(1e-30, 1e-6, 5, ONE, "gaussian"), "more noise than can be sampled"),
         (lambda: auto_partitions(Budget(1)), "needs a delta"),
         (lambda: auto_partitions(BUDGET, rounds=0), "rounds must be"),
-        (lambda: select_partitions(BUDGET, "sips", 5, item_type=float), "item_type must be str or int"),
+        (
+            lambda: select_partitions(BUDGET, strategy="sips", max_items=5, item_type=float),
+            "item_type must be str or int",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):

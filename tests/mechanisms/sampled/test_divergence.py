@@ -16,13 +16,13 @@ from scipy import special, stats
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.sampled import plan as sampled_plan
 from headcount.mechanisms.sampled.divergence import added_delta, loss_distributions, removed_delta, sampled_delta
 from headcount.mechanisms.sampled.plan import (
     RATE_GRID,
     SamplePlan,
-    choose,
+    calibrate_sample,
     laplace_w50,
-    largest_rate,
     least_threshold,
     paper_parameters,
 )
@@ -207,7 +207,7 @@ TABLE = [
 class TestChoice:
     @pytest.mark.parametrize(("epsilon", "delta", "rate", "threshold", "half", "w95", "paper_w95"), TABLE)
     def test_table(self, epsilon, delta, rate, threshold, half, w95, paper_w95):
-        plan = choose(Budget(epsilon, delta))
+        plan = calibrate_sample(Budget(epsilon, delta))
         assert (round(float(plan.rate), 4), plan.threshold, plan.w95) == (rate, threshold, w95)
         assert round(plan.threshold / plan.rate) == half
         paper = SamplePlan(*paper_parameters(epsilon, delta), epsilon, delta, Relation.ADD_REMOVE)
@@ -216,21 +216,22 @@ class TestChoice:
 
     @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-8), (1, 1e-6), (1, 1e-100), (3, 1e-3)])
     def test_keeps_the_budget_and_nothing_smaller_does(self, epsilon, delta):
-        plan = choose(Budget(epsilon, delta))
+        plan = calibrate_sample(Budget(epsilon, delta))
         assert plan.rate.denominator <= RATE_GRID
         assert sampled_delta(epsilon, plan.rate, plan.threshold) <= delta
         assert sampled_delta(epsilon, plan.rate + Fraction(1, RATE_GRID), plan.threshold) > delta
         assert sampled_delta(epsilon, plan.rate, plan.threshold - 1) > delta
         assert sampled_delta(epsilon, plan.rate * Fraction(3, 2), plan.threshold) > delta
         assert least_threshold(Budget(epsilon, delta), plan.rate) == plan.threshold
-        assert largest_rate(Budget(epsilon, delta), plan.threshold) == plan.rate
+        found = sampled_plan._largest_rates(epsilon, delta, np.array([plan.threshold]))
+        assert Fraction(int(found[0]), sampled_plan.RATE_GRID) == plan.rate
 
     def test_the_counts_that_are_found(self):
-        plan = choose(Budget(1, 1e-8))
+        plan = calibrate_sample(Budget(1, 1e-8))
         for chance, count in ((0.5, plan.w50), (0.95, plan.w95)):
             shown = [stats.binom.sf(plan.threshold - 1, c, float(plan.rate)) for c in (count - 1, count)]
             assert shown[0] < chance <= shown[1]
-        assert choose(Budget(1, 1e-8), "w50").w50 <= plan.w50 < laplace_w50(Budget(1, 1e-8)) * 5
+        assert calibrate_sample(Budget(1, 1e-8), "w50").w50 <= plan.w50 < laplace_w50(Budget(1, 1e-8)) * 5
 
     def test_laplace_for_comparison(self):
         """1 + ln(1 / 2 delta) / epsilon for continuous noise, which is 18.7; the discrete threshold is the next
@@ -242,7 +243,7 @@ class TestChoice:
     )
     def test_levels_table(self, levels, rate, threshold, half):
         """(1, 1e-8): the table's rates are cut to two digits, so that ours lie above by less than one of them."""
-        found = largest_rate(Budget(1, 1e-8), threshold, compositions=levels)
+        found = sampled_plan._largest_composed(1, 1e-8, threshold, Relation.ADD_REMOVE, levels)
         assert rate <= found < rate + 0.01
         assert threshold / found <= half
         assert sampled_delta(1, found, threshold, compositions=levels, precise=1e-8) <= 1e-8
@@ -251,27 +252,26 @@ class TestChoice:
 
     @pytest.mark.parametrize("relation", list(Relation))
     def test_several_items(self, relation):
-        plan = choose(Budget(1, 1e-8), "w50", relation, 10)
+        plan = calibrate_sample(Budget(1, 1e-8), "w50", relation, 10)
         assert sampled_delta(1, plan.rate, plan.threshold, relation, 10, 1e-8) <= 1e-8
         assert plan.threshold / plan.rate < (112 if relation is Relation.ADD_REMOVE else 122)
-        assert plan.rate < choose(Budget(1, 1e-8)).rate
+        assert plan.rate < calibrate_sample(Budget(1, 1e-8)).rate
 
     def test_where_transforms_cannot_tell_it_still_keeps_the_budget(self):
-        plan = choose(Budget(1, 1e-18), compositions=3)
+        plan = calibrate_sample(Budget(1, 1e-18), compositions=3)
         assert 3 * sampled_delta(1 / 3, plan.rate, plan.threshold) <= 1e-18
 
     @pytest.mark.parametrize(
         "call",
         [
-            lambda: choose(Budget(1)),
-            lambda: choose(Budget(1, 0.6)),
-            lambda: choose((1, 1e-8)),
-            lambda: choose(Budget(1, 1e-8), "w99"),
-            lambda: choose(Budget(1, 1e-8), compositions=0),
-            lambda: largest_rate(Budget(1, 1e-8), 0),
+            lambda: calibrate_sample(Budget(1)),
+            lambda: calibrate_sample(Budget(1, 0.6)),
+            lambda: calibrate_sample((1, 1e-8)),
+            lambda: calibrate_sample(Budget(1, 1e-8), "w99"),
+            lambda: calibrate_sample(Budget(1, 1e-8), compositions=0),
             lambda: least_threshold(Budget(1, 1e-8), 0.1),
             lambda: least_threshold(Budget(1, 1e-8), Fraction(1, 2**33)),
-            lambda: choose(Budget(1, 1e-8)).count_found(1.0),
+            lambda: calibrate_sample(Budget(1, 1e-8)).count_found(1.0),
             lambda: least_threshold(Budget(0.01, 1e-8), Fraction(99, 100)),
         ],
     )

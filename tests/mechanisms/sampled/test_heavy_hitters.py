@@ -17,7 +17,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters, heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
-from headcount.mechanisms.sampled.plan import SamplePlan, choose
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 
 BUDGET = Budget(1, 1e-6)
 
@@ -87,7 +87,7 @@ def test_the_sample_and_the_number_together_keep_delta_and_a_sample_of_the_whole
     hitters = heavy_hitters(budget, 0.1, users_share=0.5)
     assert isinstance(hitters, CountedHitters)
     assert _joint_delta(hitters.plan, hitters.users, 1.0) <= 1e-3
-    assert _joint_delta(choose(budget), hitters.users, 1.0) > 2e-3
+    assert _joint_delta(calibrate_sample(budget), hitters.users, 1.0) > 2e-3
 
 
 def test_the_guarantee_has_every_part_and_adds_up():

@@ -1,4 +1,4 @@
-"""The sampled histogram as a value: what it releases, what it promises, and what its sample hangs on."""
+"""The sampled histogram as a value: what it releases, what it promises, and what its sample depends on."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import sum_items
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import SampledHistogram, sampled_histogram
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sampled_histogram
 from headcount.mechanisms.sampled.plan import SamplePlan
 
 BUDGET = Budget(1, 1e-6)
@@ -56,7 +56,7 @@ def test_any_order_and_batching_gives_the_same_rows(make_release):
     assert histogram.run(parts, make_release()).equals(whole)
 
 
-def test_the_sample_hangs_on_what_defines_it_and_the_whole_input(make_release):
+def test_the_sample_depends_on_what_defines_it_and_the_whole_input(make_release):
     """40 items of 500 users: two independent samples agree on more than 15 of them with probability below 1e-9."""
     histogram, batch = sampled_histogram(BUDGET), crowd(SIZES)
     base = found(histogram.run([batch], make_release(), "A"))
@@ -87,12 +87,15 @@ def test_what_is_shown_and_promised_is_no_part_of_the_sample(make_release):
     base = found(histogram.run([batch], make_release()))
     assert len(base) == 7
     for phi, users in ((0.13, 2000), (0.14, 2000), (0.0001, 17)):
-        hitters = heavy_hitters(BUDGET, phi, users)
+        hitters = heavy_hitters(BUDGET, phi, users=users)
         shown = found(hitters.run([batch], make_release()))
         assert shown == {item: sampled for item, sampled in base.items() if sampled >= hitters.least}
-    assert {len(found(heavy_hitters(BUDGET, phi, 2000).run([batch], make_release()))) for phi in (0.01, 0.5)} == {0, 7}
+    assert {len(found(heavy_hitters(BUDGET, phi, users=2000).run([batch], make_release()))) for phi in (0.01, 0.5)} == {
+        0,
+        7,
+    }
     plan = dataclasses.replace(histogram.plan, epsilon=2, delta=1e-5, relation=Relation.REPLACE, compositions=3)
-    other = SampledHistogram("Other", plan, 1, plan.threshold, str)
+    other = SampledHistogramMechanism("Other", plan, 1, plan.threshold, str)
     assert found(other.run([batch], make_release())) == base
 
 
@@ -101,7 +104,7 @@ def test_a_user_counts_with_few_items_and_once_each(make_release):
     plan = SamplePlan(Fraction(2**32 - 1, 2**32), 1, 1.0, 1e-6, Relation.ADD_REMOVE, 3)
     batch = contribution_batch(pa.array(np.repeat(np.arange(200), 40)), pa.array(np.tile(np.arange(20), 400)))
     for items in (1, 3):
-        rows = SampledHistogram("S", plan, items, 1, int).run([batch], make_release())
+        rows = SampledHistogramMechanism("S", plan, items, 1, int).run([batch], make_release())
         assert sum(found(rows).values()) == 200 * items
 
 
@@ -118,7 +121,7 @@ def test_what_was_bounded_otherwise_is_refused(make_release):
     chunks = [chunk for batch in bounded for _, chunk in sum_items(batch, 1)]
     with pytest.raises(InputError, match="may count twice"):
         histogram.sampled_counts(chunks, map(Origin.of, bounded), bytes(32))
-    wider = SampledHistogram("S", dataclasses.replace(histogram.plan, compositions=2), 2, histogram.least, str)
+    wider = SampledHistogramMechanism("S", dataclasses.replace(histogram.plan, compositions=2), 2, histogram.least, str)
     (twice,) = bounded_batches([crowd([50])], wider.steps, release, "Three")
     with pytest.raises(InputError, match="calibrated for"):
         histogram.sampled_counts(chunks[:1], [Origin.of(twice)], bytes(32))
@@ -133,21 +136,21 @@ def test_guarantee_says_rate_threshold_and_what_is_found():
 
 def test_heavy_hitters_are_a_higher_threshold_on_public_users(make_release):
     """phi p n of 0.01 x 0.35 x 100,000, rounded up; items far above and far below are told apart."""
-    hitters = heavy_hitters(BUDGET, 0.01, 100_000)
+    hitters = heavy_hitters(BUDGET, 0.01, users=100_000)
     assert hitters.least == -(-hitters.plan.rate * 1000 // 1) and hitters.plan == sampled_histogram(BUDGET).plan
     assert "at least" in hitters.guarantee().words()
     assert set(found(hitters.run([crowd([2000, 1500, 500, 100])], make_release()))) == {"i0", "i1"}
-    assert heavy_hitters(BUDGET, 0.01, 100).least == hitters.plan.threshold
+    assert heavy_hitters(BUDGET, 0.01, users=100).least == hitters.plan.threshold
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: heavy_hitters(BUDGET, 0, 100),
-        lambda: heavy_hitters(BUDGET, 1.5, 100),
-        lambda: heavy_hitters(BUDGET, 0.1, 0),
-        lambda: heavy_hitters(BUDGET, 0.1, 2.5),
-        lambda: sampled_histogram(BUDGET, 0),
+        lambda: heavy_hitters(BUDGET, 0, users=100),
+        lambda: heavy_hitters(BUDGET, 1.5, users=100),
+        lambda: heavy_hitters(BUDGET, 0.1, users=0),
+        lambda: heavy_hitters(BUDGET, 0.1, users=2.5),
+        lambda: sampled_histogram(BUDGET, max_items=0),
         lambda: sampled_histogram(BUDGET, item_type=float),
         lambda: dataclasses.replace(sampled_histogram(BUDGET), least=1),
         lambda: dataclasses.replace(sampled_histogram(BUDGET), max_items=2),

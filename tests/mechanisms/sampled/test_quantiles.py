@@ -15,15 +15,17 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
+from headcount.mechanisms.sampled import plan as sampled_plan
 from headcount.mechanisms.sampled import quantiles
 from headcount.mechanisms.sampled.divergence import sampled_delta
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.mechanisms.sampled.plan import SamplePlan, choose, largest_rate
-from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
+from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search
 from headcount.mechanisms.sampled.tree import SampledTree
 
 BUDGET = Budget(1, 1e-8)
@@ -96,7 +98,7 @@ class TestHierarchy:
         leaves = branching**levels
         tree = Hierarchy(ALL, Leaves(0, 1, leaves), branching, levels)
         leaf = tree.leaves.index(np.random.default_rng(0).beta(2, 5, 3000))
-        shown = tree.run([leaf_rows(leaf)], make_release())
+        shown = tree.tree(tree.run([leaf_rows(leaf)], make_release()))
         count = np.bincount(leaf, minlength=leaves)
         for level in range(levels, 0, -1):
             assert shown.sampled[level - 1].tolist() == count.tolist()
@@ -118,7 +120,7 @@ class TestHierarchy:
         rng, n = np.random.default_rng(0), 1_000_000
         x = np.sort(rng.beta(2, 5, n))
         hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
-        tree = hierarchy.run([leaf_rows(hierarchy.leaves.index(x))], make_release())
+        tree = hierarchy.tree(hierarchy.run([leaf_rows(hierarchy.leaves.index(x))], make_release()))
         wanted = [Fraction(k, 20) for k in range(1, 20)]
         rows = tree.quantiles(wanted)
         error = np.searchsorted(x, values(rows, "value")) / n - np.array(wanted, dtype=float)
@@ -137,7 +139,7 @@ class TestHierarchy:
         and 18.0 is one."""
         age = np.arange(12_000) % 120
         tree = Hierarchy(ALL, Leaves(0, 120, 1024), 2, 10)
-        shown = tree.run([leaf_rows(tree.leaves.index(age))], make_release())
+        shown = tree.tree(tree.run([leaf_rows(tree.leaves.index(age))], make_release()))
         counts = values(
             shown.range_counts([(18, 25), (0, 18), (119, 120), (18, 19), (18.0, 25.0), (18.01, 25)]), "count"
         )
@@ -161,9 +163,9 @@ class TestHierarchy:
         assert values(tree.quantiles([Fraction(1, 4)]), "value")[0] == pytest.approx(0.25, abs=0.002)
 
     def test_nothing_shown_is_told_as_such(self, make_release):
-        hierarchy = Hierarchy(choose(BUDGET), Leaves(0, 1, 2), 2, 1)
+        hierarchy = Hierarchy(calibrate_sample(BUDGET), Leaves(0, 1, 2), 2, 1)
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
-            tree = hierarchy.run(batches, make_release())
+            tree = hierarchy.tree(hierarchy.run(batches, make_release()))
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
             assert tree.range_counts([(0, 1)]).to_pylist() == [{"low": 0.0, "high": 1.0, "count": 0.0, "stddev": 0.0}]
             assert tree.quantiles([]).num_rows == 0 and tree.range_counts([]).num_rows == 0
@@ -182,7 +184,7 @@ class TestSearch:
     @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
     def test_with_everybody_sampled_it_finds_the_quantile(self, make_release, quantile):
         x = np.sort(np.random.default_rng(0).beta(2, 5, 5000))
-        search = QuantileSearch(ALL, Leaves(0, 1, 1 << 12), share("quantile", quantile))
+        search = QuantileSearch(ALL, Leaves(0, 1, 1 << 12), check_share("quantile", quantile))
         (row,) = search.run([leaf_rows(search.leaves.index(x))], make_release()).to_pylist()
         assert row["value"] == pytest.approx(x[int(quantile * 5000)], abs=2 / 4096)
 
@@ -215,7 +217,7 @@ class TestSearch:
         assert len(drawn) == 10 and len(set(drawn)) > 6
 
     def test_it_stops_where_nothing_is_shown(self, make_release):
-        search = QuantileSearch(choose(BUDGET), Leaves(0, 1, 2), Fraction(1, 2))
+        search = QuantileSearch(calibrate_sample(BUDGET), Leaves(0, 1, 2), Fraction(1, 2))
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             (row,) = search.run(batches, make_release()).to_pylist()
             assert math.isnan(row["value"]) and math.isnan(row["rank_stddev"])
@@ -235,10 +237,10 @@ class TestSearch:
 @pytest.mark.parametrize("relation", list(Relation))
 def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation):
     for made, compositions in (
-        (quantile_hierarchy(BUDGET, 0, 1, 4, relation=relation), 4),
-        (quantile_search(BUDGET, 0.5, 0, 1, 6, relation=relation), 6),
-        (heavy_hitters(BUDGET, 0.1, 1000, 3, relation=relation), 3),
-        (sampled_histogram(BUDGET, 2, relation=relation), 2),
+        (quantile_hierarchy(BUDGET, 0, 1, levels=4, relation=relation), 4),
+        (quantile_search(BUDGET, 0.5, 0, 1, rounds=6, relation=relation), 6),
+        (heavy_hitters(BUDGET, 0.1, users=1000, max_items=3, relation=relation), 3),
+        (sampled_histogram(BUDGET, max_items=2, relation=relation), 2),
     ):
         assert (made.plan.relation, made.plan.compositions) == (relation, compositions)
         assert made.guarantee().relation is relation
@@ -248,9 +250,9 @@ def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relati
 
 def test_plans_for_fewer_samples_are_refused():
     with pytest.raises(ParameterError, match="the plan is for 1 levels, got 10"):
-        Hierarchy(choose(BUDGET), Leaves(0, 1, 1024), 2, 10)
+        Hierarchy(calibrate_sample(BUDGET), Leaves(0, 1, 1024), 2, 10)
     with pytest.raises(ParameterError, match="the plan is for 1 rounds, got 4"):
-        QuantileSearch(choose(BUDGET), Leaves(0, 1, 16), Fraction(1, 2))
+        QuantileSearch(calibrate_sample(BUDGET), Leaves(0, 1, 16), Fraction(1, 2))
     with pytest.raises(ParameterError, match="power of 2, got 12"):
         QuantileSearch(ALL, Leaves(0, 1, 12), Fraction(1, 2))
     with pytest.raises(ParameterError, match=r"branching \*\* levels leaves, got 12 for 2 \*\* 3"):
@@ -276,5 +278,5 @@ def test_a_search_sees_what_reaches_the_threshold_and_nothing_below(lowered, mak
 def test_many_compositions_have_a_delta_that_is_no_less_than_what_direct_sums_give():
     """Beyond some hundred, Fourier transforms err by more than is added for one: 5000 of these once gave 9.5e-13 for 1.04e-12,
     and 20,000 a negative number."""
-    assert largest_rate(Budget(1, 1e-12), 9, Relation.ADD_REMOVE, 5000) < Fraction(39319, 10**7)
+    assert sampled_plan._largest_composed(1, 1e-12, 9, Relation.ADD_REMOVE, 5000) < Fraction(39319, 10**7)
     assert sampled_delta(1, Fraction(3615, 2**30), 21, Relation.REPLACE, 20_000, 1e-8) > 0

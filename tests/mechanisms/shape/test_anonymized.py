@@ -105,7 +105,7 @@ def distance(rows, counts):
 
 def errors(data, n, mode, relation=Relation.REPLACE, runs=20, epsilon=1):
     rng = np.random.default_rng(n)
-    histogram = anonymized_histogram(Budget(epsilon), n, mode, relation=relation)
+    histogram = anonymized_histogram(Budget(epsilon), domain_size=n, mode=mode, relation=relation)
     found, stated = [], []
     for run in range(runs):
         counts = data(n, rng)
@@ -136,7 +136,7 @@ def test_errors_of_sorted_counts_are_told_for_any_noise():
     assert anonymized._rounded_error(99.9) == pytest.approx(99.9 * math.sqrt(2 / math.pi), rel=1e-5)
     assert anonymized._rounded_error(100.1) == pytest.approx(100.1 * math.sqrt(2 / math.pi), rel=1e-12)
     assert anonymized._rounded_error(0.2) == pytest.approx(math.erfc(2.5 / math.sqrt(2)), rel=1e-6)
-    rows = anonymized_histogram(Budget(1e-9), 100, "central").shape(tally([3], [50]), KEY)
+    rows = anonymized_histogram(Budget(1e-9), domain_size=100, mode="central").shape(tally([3], [50]), KEY)
     assert np.isfinite(np.asarray(rows.column("error"))).all() and rows.num_rows
 
 
@@ -163,7 +163,9 @@ def test_the_l2_variant_bounds_every_position():
     do not); and its total error is not worse than that of the fit alone by more than a tenth."""
     rng = np.random.default_rng(5)
     n = 10_000
-    plain, clipped = (anonymized_histogram(Budget(1), n, mode, relation=Relation.REPLACE) for mode in ("l1", "l2"))
+    plain, clipped = (
+        anonymized_histogram(Budget(1), domain_size=n, mode=mode, relation=Relation.REPLACE) for mode in ("l1", "l2")
+    )
     width = noise_width(noise_parameter(clipped.plan), n, 0.01)
     total = {"plain": 0, "clipped": 0}
     for run in range(20):
@@ -191,7 +193,7 @@ def test_a_run_gives_the_same_rows_however_the_data_is_cut(mode, make_release):
     rng = np.random.default_rng(4)
     users = [f"u{k}" for k in range(3000)]
     items = [f"i{k}" for k in rng.zipf(1.5, 3000) % 700]
-    histogram = anonymized_histogram(Budget(1), 700, mode)
+    histogram = anonymized_histogram(Budget(1), domain_size=700, mode=mode)
     rows = histogram.run([rows_of(users, items)], make_release())
     order = rng.permutation(3000)
     parts = [rows_of([users[k] for k in part], [items[k] for k in part]) for part in np.array_split(order, 4)]
@@ -208,25 +210,25 @@ def test_a_user_counts_once_and_with_one_item(make_release):
     probability 1 - 1e-6."""
     users = [f"u{k}" for k in range(1000) for _ in range(90)]
     items = [f"i{k % 30}" for k in range(90_000)]
-    rows = anonymized_histogram(Budget(10), 30, "central").run([rows_of(users, items)], make_release())
+    rows = anonymized_histogram(Budget(10), domain_size=30, mode="central").run([rows_of(users, items)], make_release())
     total = (np.asarray(rows.column("count")) * np.asarray(rows.column("items"))).sum()
     assert abs(total - 1000) < 60
 
 
 def test_the_guarantee_states_noise_relation_and_cells():
     for relation, items, scale in ((Relation.ADD_REMOVE, 1, 2), (Relation.REPLACE, 1, 4), (Relation.REPLACE, 3, 12)):
-        histogram = anonymized_histogram(Budget(0.5), 1000, max_items=items, relation=relation)
+        histogram = anonymized_histogram(Budget(0.5), domain_size=1000, max_items=items, relation=relation)
         assert histogram.plan.scale == scale
         assert histogram.guarantee().relation is relation and "cells 1000" in histogram.guarantee().words()
 
 
 def test_the_domain_size_is_public_and_taking_it_from_the_data_is_refused():
     with pytest.raises(ParameterError, match="domain_size must be given.*how many items the data has is private"):
-        anonymized_histogram(Budget(1), None)
+        anonymized_histogram(Budget(1), domain_size=None)
     for size in (0, -1, 2**62, 1.5, True):
         with pytest.raises(ParameterError, match="domain_size must be an integer from 1"):
-            anonymized_histogram(Budget(1), size)
+            anonymized_histogram(Budget(1), domain_size=size)
     with pytest.raises(ParameterError, match="got 'l3'"):
-        anonymized_histogram(Budget(1), 10, "l3")
+        anonymized_histogram(Budget(1), domain_size=10, mode="l3")
     with pytest.raises(ParameterError, match="largest number of distinct items"):
-        anonymized_histogram(Budget(1), 10**9, "central")
+        anonymized_histogram(Budget(1), domain_size=10**9, mode="central")

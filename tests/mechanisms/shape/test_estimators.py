@@ -4,6 +4,7 @@ Seeds and keys are fixed. Bounds on random values are at 5.5 standard deviations
 1e-7 over the choice of seed and key.
 """
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -137,7 +138,7 @@ def test_answers_from_a_shape_are_post_processing_and_near_the_truth(make_releas
     items = [f"i{k}" for k in rng.integers(0, 10_000, 20_000)]
     batch = contribution_batch(pa.array([f"u{k}" for k in range(20_000)]), pa.array(items))
     for mode in ("l1", "central"):
-        shape = anonymized_histogram(Budget(2), 10_000, mode)
+        shape = anonymized_histogram(Budget(2), domain_size=10_000, mode=mode)
         asked = ShapeProperties(
             shape, (EntropyQuestion("miller-madow"), CoverageQuestion(40_000), SupportQuestion(20_000))
         )
@@ -158,7 +159,7 @@ def test_errors_of_answers_from_a_shape_are_as_stated(mode, runs):
         10_000,
         (EntropyQuestion("miller-madow"), DistinctQuestion(), CoverageQuestion(), CoverageQuestion(25_000)),
     )
-    asked = ShapeProperties(anonymized_histogram(Budget(1), n, mode), questions)
+    asked = ShapeProperties(anonymized_histogram(Budget(1), domain_size=n, mode=mode), questions)
     found = []
     for run in range(runs):
         tally = sample(zipf(n), n, run)
@@ -284,22 +285,22 @@ def test_coverage_is_between_the_distinct_items_and_what_so_many_samples_can_hav
         assert CoverageQuestion(target).limited(value, 1000, 500) == limited
     assert CoverageQuestion(800).limited(700, 1000) == 700
     rows = shape_rows(shape, np.zeros(1))
-    found = ShapeProperties(anonymized_histogram(Budget(1), 2000), (DistinctQuestion(), CoverageQuestion())).of_rows(
-        rows
-    )
+    found = ShapeProperties(
+        anonymized_histogram(Budget(1), domain_size=2000), (DistinctQuestion(), CoverageQuestion())
+    ).of_rows(rows)
     assert found.column("value").to_pylist() == [500, 500]
 
 
 def test_of_nothing_there_is_nothing_to_say_but_that():
     rows = shape_rows(Tally(*np.zeros((2, 0), dtype=np.int64)), np.zeros(0))
     questions = (EntropyQuestion(), DistinctQuestion(), CoverageQuestion())
-    answers = ShapeProperties(anonymized_histogram(Budget(1), 2000), questions).answers(rows)
+    answers = ShapeProperties(anonymized_histogram(Budget(1), domain_size=2000), questions).answers(rows)
     assert answers.words() == "samples 0; distinct items among them 0 +- 0"
 
 
 def test_public_numbers_that_do_not_fit_are_told():
     rows = shape_rows(Tally(np.array([1]), np.array([1000])), np.zeros(1))
-    few, enough = anonymized_histogram(Budget(1), 1000), anonymized_histogram(Budget(1), 1001)
+    few, enough = anonymized_histogram(Budget(1), domain_size=1000), anonymized_histogram(Budget(1), domain_size=1001)
     hashed, many = (hashed_histogram(Budget(1), None, buckets) for buckets in (2000, 4000))
     for source, words in ((few, "all 1,000 cells are in use"), (hashed, "more than half of the 2,000 buckets")):
         answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
@@ -313,3 +314,9 @@ def test_a_question_far_too_far_is_refused_and_never_overflows():
     for samples, target in ((3, 10**14), (50, 10**15)):
         with pytest.raises(TooFarError, match="ask for fewer"):
             coverage(samples, target, 10.0, 0.1)
+
+
+def test_parts_that_cost_more_than_the_whole_are_refused():
+    made = central_property(Budget(1), EntropyQuestion())
+    with pytest.raises(ParameterError, match="cost more than the whole budget"):
+        dataclasses.replace(made, budget=Budget(0.95))

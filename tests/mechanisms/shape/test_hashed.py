@@ -3,6 +3,7 @@
 Keys and seeds are fixed. Bounds on means are at 5.5 standard errors: each fails with probability below 1e-7 for a fresh key.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -169,3 +170,9 @@ def test_public_sizes_are_needed():
     assert hashed_histogram(Budget(1), 1000).buckets == 4000
     assert isinstance(hashed_histogram(Budget(1), 1000).guarantee().words(), str)
     assert Tally(*NOTHING).total == 0
+
+
+def test_parts_that_cost_more_than_the_whole_are_refused():
+    made = hashed_histogram(Budget(1), 1000, mode="l2")
+    with pytest.raises(ParameterError, match="cost more than the whole budget"):
+        dataclasses.replace(made, ranks=hashed_histogram(Budget(0.51), 1000).plan)

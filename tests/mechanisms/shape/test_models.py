@@ -51,9 +51,9 @@ def test_each_estimate_is_taken_from_the_same_noisy_cells():
     """Algorithm 1's own shape is the one that is nearest to the unbiased numbers, the other the most likely one; with the same
     key they are of one noise, so that both together cost no more than one."""
     counts = make_tally(zipf(10_000, 10_000))
-    made = {name: shape_histogram(Budget(0.25), 10_000, estimate=name) for name in ESTIMATES}
+    made = {name: shape_histogram(Budget(0.25), domain_size=10_000, estimate=name) for name in ESTIMATES}
     assert made["auto"].mode == "central" and made["likelihood"].mode == made["algorithm-1"].mode == "l1"
-    made["auto"] = shape_histogram(Budget(0.25), 10_000, mode="l1")
+    made["auto"] = shape_histogram(Budget(0.25), domain_size=10_000, mode="l1")
     plan = made["auto"].plan
     noisy, p = noisy_tally(of_cells(counts, 10_000), plan.scale, KEY), noise_parameter(plan)
     expected = {"likelihood": likely_shape(noisy, p, 10_000), "algorithm-1": nearest_shape(noisy, p, 10_000)[0]}
@@ -71,17 +71,17 @@ def test_buckets_and_the_other_models_have_the_same_choice():
         noisy, p = noisy_tally(of_cells(counts, 8000), hashed.plan.scale, KEY), noise_parameter(hashed.plan)
         best = unhashed(best_shape(noisy, p, 8000, estimate=name)[0], 8000, 2000)
         assert equal(of_rows(hashed.shape(counts, make_tally(np.zeros(0, np.int64)), KEY, KEY)), best), name
-        reports = shuffled(Budget(0.5, 1e-2), 2000, 8000, estimate=name)
+        reports = shuffled(Budget(0.5, 1e-2), users=2000, buckets=8000, estimate=name)
         best = unhashed(best_shape(noisy, float(reports.p), 8000, estimate=name)[0], 8000, 2000)
         assert equal(of_rows(reports.shape_of_tally(noisy, ranks=None)), best), name
-        assert pan_private_counts(Budget(1), 10, estimate=name).estimate == name
+        assert pan_private_counts(Budget(1), buckets=10, estimate=name).estimate == name
 
 
 def test_an_estimate_that_is_none_or_not_for_the_mode_is_refused():
     with pytest.raises(ParameterError, match="estimate must be 'auto', 'likelihood' or 'algorithm-1', got 'best'"):
-        shape_histogram(Budget(1), 100, estimate="best")
+        shape_histogram(Budget(1), domain_size=100, estimate="best")
     with pytest.raises(ParameterError, match="has an estimate of its own, got estimate 'algorithm-1'"):
-        shape_histogram(Budget(1), 100, mode="central", estimate="algorithm-1")
+        shape_histogram(Budget(1), domain_size=100, mode="central", estimate="algorithm-1")
     for made in (shuffled, pan_private_counts, hashed_histogram):
         given = (10, 40) if made is not pan_private_counts else (40,)
         with pytest.raises(ParameterError, match="estimate must be"):
@@ -148,16 +148,16 @@ def test_the_second_hash_moves_ranks_by_no_more_than_the_root_of_the_samples(eac
 
 
 def test_a_second_hash_is_only_made_where_it_is_needed():
-    assert shuffled(Budget(1, 1e-6), 100, 400, mode="l2", hashed=False).ranks == 0
-    both = shuffled(Budget(1, 1e-6), 100, 400, mode="l2")
+    assert shuffled(Budget(1, 1e-6), users=100, buckets=400, mode="l2", hashed=False).ranks == 0
+    both = shuffled(Budget(1, 1e-6), users=100, buckets=400, mode="l2")
     assert (both.ranks, both.cells, both.reports_each) == (1001, 1401, 2)
-    counters = pan_private_counts(Budget(1), 400, mode="l2")
+    counters = pan_private_counts(Budget(1), buckets=400, mode="l2")
     assert (counters.ranks, counters.cells, counters.scale) == (1001, 1401, 2)
-    assert pan_private_counts(Budget(1), 400, mode="l2", hashed=False).scale == 1
+    assert pan_private_counts(Budget(1), buckets=400, mode="l2", hashed=False).scale == 1
     with pytest.raises(
         ParameterError, match="fit into memory, got 100000000 and 125000000001 for the ranks of mode 'l2'"
     ):
-        pan_private_counts(Budget(1), 10**8, mode="l2")
+        pan_private_counts(Budget(1), buckets=10**8, mode="l2")
 
 
 def test_the_cells_of_an_item_are_one_of_each_hash():
@@ -173,7 +173,7 @@ def test_the_cells_of_an_item_are_one_of_each_hash():
 
 def test_a_state_with_two_hashes_is_released_near_the_truth():
     """100 items of 20 events each, epsilon 8: the noise is below 20 in every one of 1,100,000 counters, but for 1e-10."""
-    counts = pan_private_counts(Budget(8), 40_000, "either", mode="l2")
+    counts = pan_private_counts(Budget(8), buckets=40_000, protect="either", mode="l2")
     state = counts.start()
     cells = cells_of(pa.array([f"i{k}" for k in range(100)]), "s", counts.buckets, counts.ranks)
     state.count(np.repeat(cells.ravel(), 20))
@@ -222,7 +222,7 @@ def test_entropy_and_support_follow_from_noisy_sums_in_both_models(noises):
 
 def test_answers_of_the_models_are_those_of_the_released_rows():
     """The mechanism, its rows and its promise: nothing else has a part in the answers, which cost nothing."""
-    for made in (shuffled(Budget(1, 1e-2), 1000, 4000), pan_private_counts(Budget(1), 4000)):
+    for made in (shuffled(Budget(1, 1e-2), users=1000, buckets=4000), pan_private_counts(Budget(1), buckets=4000)):
         rows = summed_shape(sums_of(zipf(1000, 300), 4000, Fraction(2), 1), None, math.exp(-0.5), 1000)
         asked = ShapeProperties(made, QUESTIONS)
         assert asked.of_rows(rows).equals(shape_properties(rows, QUESTIONS))

@@ -94,7 +94,7 @@ def test_noisy_positions_have_the_exact_law_in_the_order_of_the_counts(scale, mo
     assert np.array_equal(noisy_positions(cells, scale, KEY), noisy)
 
 
-def test_noise_hangs_on_the_key_and_on_the_whole_tally():
+def test_noise_depends_on_the_key_and_on_the_whole_tally():
     """One cell of another value changes the noise of all: a hundred lanes agree by chance with probability below 1e-20."""
     values = np.arange(100) * 10_000
     base = tally(values, np.full(100, 3))

@@ -176,7 +176,7 @@ def test_refusals_name_the_flags(command, flags, words):
 
 
 def test_a_wrong_epsilon_of_the_later_release_is_told_by_its_own_flag(capsys):
-    assert main(["bound", "--epsilon", "1", "--for-epsilon", "-2", "--for-delta", "1e-6", "--explain"]) == 2
+    assert main(["choose-bound", "--epsilon", "1", "--for-epsilon", "-2", "--for-delta", "1e-6", "--explain"]) == 2
     assert capsys.readouterr().err == "headcount: --for-epsilon must be positive, got -2.0\n"
 
 
@@ -191,7 +191,8 @@ def test_explain_gives_the_shares_and_both_ends(capsys):
     ):
         assert words in said
     assert (
-        main(["bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"]) == 0
+        main(["choose-bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"])
+        == 0
     )
     assert "(epsilon = 0.1, delta = 0)" in capsys.readouterr().out
 

@@ -86,7 +86,13 @@ def test_events_with_an_epsilon_integers_and_files(run, place, tmp_path):
     words += ["--max-per-item", "3", "--noise-reduction", "--k-bar", "30", "--relative-error", "0.2", "--strict-target"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     plan = count_release(
-        Budget(6, 1e-4), 0.2, 30, max_per_item=3, noise_reduction=True, strict_target=True, item_type=int
+        Budget(6, 1e-4),
+        relative_error=0.2,
+        k_bar=30,
+        max_per_item=3,
+        noise_reduction=True,
+        strict_target=True,
+        item_type=int,
     )
     wanted = expected(place, plan, "CountRelease", "number", "times")
     assert len(wanted) > 5

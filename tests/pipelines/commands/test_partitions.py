@@ -45,7 +45,7 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     assert all(table.schema.names == ["item"] and table.schema.field("item").type == pa.int64() for table in tables)
     events = pq.read_table(place / "events.parquet")
     batch = contribution_batch(events["who"].combine_chunks(), events["what"].combine_chunks())
-    selection = select_partitions(Budget(1, 1e-6), "sips", 4, 2, item_type=int)
+    selection = select_partitions(Budget(1, 1e-6), strategy="sips", max_items=4, rounds=2, item_type=int)
     names = selection.run([batch], Release(KeyFile(str(place / "key")), "r"), "Partitions").column("item").to_pylist()
     assert sorted(sum((table["item"].to_pylist() for table in tables), [])) == names and len(names) > 5
     report = json.loads((out / "report.json").read_text())

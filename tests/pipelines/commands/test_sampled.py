@@ -14,11 +14,12 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
 from headcount.mechanisms.sampled.histogram import sampled_histogram
-from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search, share
+from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
@@ -80,7 +81,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     assert (
         note.startswith("each user counts once for each of at most 2 of its items") and note == report_of(out)["note"]
     )
-    made = sampled_histogram(BUDGET, 2, relation="replace")
+    made = sampled_histogram(BUDGET, max_items=2, relation="replace")
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
     assert list(wanted[0]) == ["item", "count", "stddev", "sampled"]
@@ -111,7 +112,7 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["heavy-hitters", "--user", "who", "--item", "number", *PROMISE, "--phi", "0.06", "--users", "3000"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
-    made = heavy_hitters(BUDGET, 0.06, 3000, item_type=int)
+    made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int)
     wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
     assert found == wanted and 1 < len(wanted) < 12
@@ -164,11 +165,11 @@ def test_the_promise_is_that_of_the_relation(run, command, relation):
 def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     """Two jobs with the same key and id read what they are asked for off the same sample."""
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
-    made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
+    made = quantile_hierarchy(BUDGET, -5, 15, levels=6)
+    tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
     out = tmp_path / "out"
     assert run(*words, "--quantile", "0.5", "--quantile", "0.9", *job(place, out))[0] == 0
-    assert rows(out, "quantiles") == [tree.quantiles([share("q", 0.5), share("q", 0.9)]).to_pylist()]
+    assert rows(out, "quantiles") == [tree.quantiles([check_share("q", 0.5), check_share("q", 0.9)]).to_pylist()]
     parameters = report_of(out)["parameters"]
     assert parameters.items() >= {"lo": "-5", "hi": "15", "quantiles": 2, "values": "number", "levels": 6}.items()
     assert "item_type" not in parameters
@@ -196,7 +197,7 @@ def test_a_search_for_one_quantile_is_that_of_the_pure_function(run, place, tmp_
         "replace",
     ]
     words += ["--method", "search", "--rounds", "7", "--quantile", "0.5"]
-    made = quantile_search(BUDGET, 0.5, -5, 15, 7, Relation.REPLACE)
+    made = quantile_search(BUDGET, 0.5, -5, 15, rounds=7, relation=Relation.REPLACE)
     wanted = made.run([contributions(place, "value", made.leaves)], release(place), "Quantiles").to_pylist()
     for shards, out in (("3", tmp_path / "out"), ("11", tmp_path / "again")):
         assert run(*words, *job(place, out), "--shards", shards, "--output-files", "2")[0] == 0
@@ -211,7 +212,7 @@ def test_a_search_for_one_quantile_is_that_of_the_pure_function(run, place, tmp_
 
 def test_search_and_tree_draw_other_bits():
     """The same plan, grid, key, id and label: one sample for both would be a second release of it."""
-    tree, search = quantile_hierarchy(BUDGET, -5, 15, 6), quantile_search(BUDGET, 0.5, -5, 15, 6)
+    tree, search = quantile_hierarchy(BUDGET, -5, 15, levels=6), quantile_search(BUDGET, 0.5, -5, 15, rounds=6)
     assert tree.plan == search.plan and tree.leaves == search.leaves
     assert tree.subkey(bytes(32), "r1", "Quantiles/Sampled") != search.subkey(bytes(32), "r1", "Quantiles/Sampled")
 
@@ -243,9 +244,9 @@ def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write
     write(pq.read_table(place / "events.parquet", columns=["who", "value"]), place / name)
     words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     assert run(*words, "--quantile", "0.5", *job(place, tmp_path / "out", name))[0] == 0
-    made = quantile_hierarchy(BUDGET, -5, 15, 6)
-    tree = made.run([contributions(place, "value", made.leaves)], release(place), sample("value"))
-    assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([share("q", 0.5)]).to_pylist()]
+    made = quantile_hierarchy(BUDGET, -5, 15, levels=6)
+    tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
+    assert rows(tmp_path / "out", "quantiles") == [tree.quantiles([check_share("q", 0.5)]).to_pylist()]
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])

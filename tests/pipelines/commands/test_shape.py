@@ -54,7 +54,7 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     out = tmp_path / "out"
     status, said, err = run(*SHAPE, "--epsilon", "1", "--domain-size", "3000", *job(place, out))
     found = pq.read_table(out / "shape-00000-of-00001.parquet")
-    plan = shape_histogram(Budget(1), 3000)
+    plan = shape_histogram(Budget(1), domain_size=3000)
     rows = expected(place, plan)
     assert (status, err) == (0, []) and found.column_names == ["count", "items", "error"]
     assert found.to_pylist() == rows.to_pylist() and len(found) > 10
@@ -82,7 +82,9 @@ def test_buckets_modes_and_formats(run, place, tmp_path):
     words += ["--relation", "replace", "--format", "csv"]
     status, said, err = run(*SHAPE, *words, *job(place, out))
     assert (status, err) == (0, [])
-    plan = shape_histogram(Budget(2), None, 40_000, "l2", 2, Relation.REPLACE)
+    plan = shape_histogram(
+        Budget(2), domain_size=None, buckets=40_000, mode="l2", max_items=2, relation=Relation.REPLACE
+    )
     rows = expected(place, plan)
     header, *lines = (out / "shape-00000-of-00001.csv").read_text().splitlines()
     assert header == "count,items,error"
@@ -118,7 +120,7 @@ def test_explain_reads_nothing(run):
 
 def test_the_error_of_the_number_of_items_that_explain_states():
     """The estimated variance of the number of cells with one or more, of a million empty ones: it is known to a hundredth."""
-    plan = shape_histogram(Budget(1), 10**6, mode="l1")
+    plan = shape_histogram(Budget(1), domain_size=10**6, mode="l1")
     p, empty = noise_parameter(plan.plan), make_tally(np.zeros(10**6, dtype=np.int64))
     runs = cumulative_runs(noisy_tally(empty, plan.plan.scale, bytes(32)), p)
     assert math.sqrt(runs.variance[0]) == pytest.approx(release._distinct_stddev(p, 10**6), rel=0.01)

@@ -60,7 +60,7 @@ def test_the_shuffle_model_from_users_to_their_shape(run, people, tmp_path, mode
         "messages.parquet",
         "people.parquet",
     ]
-    plan = shuffled(Budget(2, 1e-2), 300, 1200, mode=mode, estimate="algorithm-1")
+    plan = shuffled(Budget(2, 1e-2), users=300, buckets=1200, mode=mode, estimate="algorithm-1")
     table = pq.read_table(messages)
     bucket, sign = (np.asarray(table[name]).astype(np.int64) for name in ("bucket", "sign"))
     expected = plan.shape(plan.sums(bucket, sign))
@@ -100,7 +100,7 @@ def test_counters_from_the_first_event_to_the_shape(run, tmp_path):
     assert status == 2 and "give samples" in err[0], "and nothing is released"
     status, said, err = run("shape", *words, "--samples", 1200, "--output", out)
     assert status == 0
-    report = check_report(out, pan_private_counts(Budget(3), 1200), said)
+    report = check_report(out, pan_private_counts(Budget(3), buckets=1200), said)
     assert report["guarantee"]["unit"] == "event" and said.splitlines()[3].split() == ["events", "items", "error"]
     rows = rows_of(out)
     assert abs(sum(row["items"] for row in rows if row["count"] > 8) - 60) < 12, "60 items of 20 events each"
@@ -139,7 +139,7 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
     table = pq.read_table(place / "events.parquet")
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
     samples = 3000 if "--samples" in words else None
-    plan = central_property(Budget(1), question, samples)
+    plan = central_property(Budget(1), question, samples=samples)
     rows = plan.run([batch], Release(KeyFile(place / "key"), "r1"), "Shape")
     assert pq.read_table(out / "property-00000-of-00001.parquet").to_pylist() == rows.to_pylist()
     report = json.loads((out / "report.json").read_text())

@@ -43,7 +43,9 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     assert run(*SHAPE, *words) == (0, f"wrote {out} (release r1)\n", [])
     table = pq.read_table(events)
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
-    expected = debiased_count(Budget(1), "tea", 2).run([batch], Release(KeyFile(key), "r1"), "Total").to_pylist()
+    expected = (
+        debiased_count(Budget(1), "tea", max_per_item=2).run([batch], Release(KeyFile(key), "r1"), "Total").to_pylist()
+    )
     assert rows(out) == expected
     teas = table.num_rows - 5000
     assert expected[0]["count"] == pytest.approx(teas, rel=0.05)
@@ -51,7 +53,9 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 0)
     shares = {step["name"]: step["epsilon"] for step in report["guarantee"]["mechanisms"]}
     assert shares == {"bounding": 0, "noise": 0.9, "number of users": 0.1, "debiasing": 0}
-    assert {"cap": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report["parameters"].items()
+    assert {"max_per_item": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report[
+        "parameters"
+    ].items()
     assert "5000" not in (out / "report.json").read_text(), "the number of users is private"
 
 

@@ -35,7 +35,7 @@ def sharp(monkeypatch):
 
 def automatic(relation, objective):
     """The choice of an automatic histogram, by a tenth of epsilon = 1."""
-    return auto_unbounded_histogram(Budget(1, 1e-8), objective, share=0.1, relation=relation).auto.choice
+    return auto_unbounded_histogram(Budget(1, 1e-8), objective=objective, share=0.1, relation=relation).auto.choice
 
 
 def choice_among(candidates, relation, objective):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.bound_choice import l2_tail
+from headcount.mechanisms.bound_choice import baselines
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
 from headcount.mechanisms.bound_choice.methods import choose_public_domain
 from headcount.mechanisms.choice.exponential import probabilities
@@ -27,13 +27,13 @@ UNIT = 1 << 20  # of a weight
 
 def quantile(name, relation=Relation.ADD_REMOVE, items=20):
     """The choice of an automatic histogram, by a tenth of epsilon = 1."""
-    return auto_bounded_histogram(Budget(1), range(items), name, relation=relation, item_type=int).auto.choice
+    return auto_bounded_histogram(Budget(1), range(items), method=name, relation=relation, item_type=int).auto.choice
 
 
 def tail(name, relation=Relation.ADD_REMOVE, items=20, sparsity=9):
     """The same with Gaussian noise, for users of a sparsity that is the square of a whole number."""
     budget = Budget(1, 1e-2 if name == "dp-gd" else 1e-6)
-    made = auto_bounded_histogram(budget, range(items), name, noise="gaussian", relation=relation, item_type=int)
+    made = auto_bounded_histogram(budget, range(items), method=name, noise="gaussian", relation=relation, item_type=int)
     return dataclasses.replace(made.auto.choice, sparsity=sparsity, users=1000)
 
 
@@ -196,7 +196,7 @@ def test_an_uncapped_optimum_is_caught(monkeypatch):
 def test_the_perturbed_bound_is_clamped(monkeypatch):
     choice = tail("output-perturbation")
     for noise in (-(2**40), 2**40):
-        monkeypatch.setattr(l2_tail, "discrete_laplace", lambda lanes, scale, noise=noise: np.array([noise]))
+        monkeypatch.setattr(baselines, "discrete_laplace", lambda lanes, scale, noise=noise: np.array([noise]))
         assert 1 <= choice.choose(table(choice, ORDINARY), None).bound <= choice.grid[-1]
 
 
@@ -207,7 +207,7 @@ def test_the_perturbing_noise_covers_the_rounded_sensitivity(monkeypatch):
         seen.append(scale)
         return np.array([0])
 
-    monkeypatch.setattr(l2_tail, "discrete_laplace", spy)
+    monkeypatch.setattr(baselines, "discrete_laplace", spy)
     choice.choose(table(choice, ORDINARY), None)
     parts = Fraction(choice.cap * 1024, UNIT) / choice.strong_convexity
     assert seen == [math.ceil(parts) / Fraction(1, 10)]
@@ -223,7 +223,7 @@ def test_the_descent_draws_gaussian_noise_for_all_its_steps(monkeypatch):
         seen.append(sigma)
         return np.zeros(16, dtype=np.int64)
 
-    monkeypatch.setattr(l2_tail, "discrete_gaussian", spy)
+    monkeypatch.setattr(baselines, "discrete_gaussian", spy)
     choice.choose(table(choice, ORDINARY), None)
     from dp_accounting.dp_event import GaussianDpEvent, SelfComposedDpEvent
     from dp_accounting.pld import PLDAccountant
@@ -236,7 +236,7 @@ def test_the_descent_draws_gaussian_noise_for_all_its_steps(monkeypatch):
 
 def test_the_descent_needs_a_delta():
     with pytest.raises(ValueError, match="delta above 0"):
-        TailChoice(Budget(EPSILON), Budget(0.9, 1e-6), Relation.ADD_REMOVE, 20, 9, "dp-gd")
+        baselines.DescentChoice(Budget(EPSILON), Budget(0.9, 1e-6), Relation.ADD_REMOVE, 20, 9)
 
 
 def test_replacing_leaves_more_users_above_the_bound():

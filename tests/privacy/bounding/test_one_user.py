@@ -136,7 +136,9 @@ def test_a_user_who_is_split_over_shards_is_caught(name, monkeypatch):
 
 def homes(relation: Relation = Relation.ADD_REMOVE) -> dict[int, list[int]]:
     """For each number of samples, the buckets (by their least number) that keep anything of a user with so many."""
-    plans = learn_distribution(Budget(1), ["a", "b"], "buckets", "dense", relation=relation).plans()
+    plans = learn_distribution(
+        Budget(1), ["a", "b"], samples_per_user="buckets", method="dense", relation=relation
+    ).plans()
     edges = {edge + near for g in range(14) for edge in (2**g,) for near in (-1, 0, 1)} | {10_000, 10_001, 10**6}
     sizes = sorted(size for size in edges if size > 0)
     batch = contribution_batch(pa.array(sizes), pa.array(["a"] * len(sizes)), pa.array(sizes))

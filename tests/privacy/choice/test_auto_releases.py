@@ -29,7 +29,7 @@ from headcount.mechanisms.distribution import learn
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import auto as auto_histogram
-from headcount.mechanisms.histogram.auto import AutoHistogram, auto_bounded_histogram, auto_unbounded_histogram
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.partitions import auto as partition_choice
 from headcount.mechanisms.partitions.auto import auto_partitions
 
@@ -37,17 +37,17 @@ BUDGET = Budget(1, 1e-8)
 DOMAIN = ["a", "b", "c"]
 AUTOMATIC: dict[str, Callable[[Relation], Any]] = {
     "joint, error": lambda r: auto_unbounded_histogram(BUDGET, relation=r),
-    "joint, items": lambda r: auto_unbounded_histogram(BUDGET, "items", relation=r),
-    "joint, given cap": lambda r: auto_unbounded_histogram(BUDGET, "items", max_per_item=1, relation=r),
+    "joint, items": lambda r: auto_unbounded_histogram(BUDGET, objective="items", relation=r),
+    "joint, given cap": lambda r: auto_unbounded_histogram(BUDGET, objective="items", max_per_item=1, relation=r),
     "Algorithm 4 by em": lambda r: auto_unbounded_histogram(BUDGET, method="em", relation=r),
     "Algorithm 4 by gem": lambda r: auto_unbounded_histogram(BUDGET, method="gem", relation=r),
     **{
-        name: lambda r, name=name: auto_bounded_histogram(BUDGET, DOMAIN, name, relation=r)
+        name: lambda r, name=name: auto_bounded_histogram(BUDGET, DOMAIN, method=name, relation=r)
         for name in ("auto", "quantile-rank", "quantile-gem")
     },
     **{
         f"gaussian, {name}": lambda r, name=name: auto_bounded_histogram(
-            BUDGET, DOMAIN, name, noise="gaussian", relation=r
+            BUDGET, DOMAIN, method=name, noise="gaussian", relation=r
         )
         for name in ("auto", "em", "gem", "dp-gd", "output-perturbation", "m-quantile")
     },
@@ -55,18 +55,18 @@ AUTOMATIC: dict[str, Callable[[Relation], Any]] = {
     "plume": lambda r: plume.plume(BUDGET, relation=r),
     "plume by sips": lambda r: plume.plume(Zcdp(0.1, 1e-6), selection="sips", relation=r),
     "distribution": lambda r: learn_distribution(BUDGET, DOMAIN, relation=r),
-    "distribution, median": lambda r: learn_distribution(BUDGET, DOMAIN, "median", relation=r),
+    "distribution, median": lambda r: learn_distribution(BUDGET, DOMAIN, samples_per_user="median", relation=r),
 }
 
 
 def choice_of(release: Any) -> Choice:
-    return release.auto.choice if isinstance(release, AutoHistogram) else release.choice
+    return release.auto.choice if isinstance(release, AutoHistogramMechanism) else release.choice
 
 
 def plans_of(release: Any) -> list[Any]:
     """All that is calibrated, for the least and the most that can be chosen."""
     ends = [end._replace(noise="laplace") if end[-1] == "auto" else end for end in choice_of(release).ends()]
-    if isinstance(release, AutoHistogram):
+    if isinstance(release, AutoHistogramMechanism):
         return [release.auto.decided(end).plan for end in ends]
     if isinstance(release, plume.PlumeRelease):
         return [
@@ -90,7 +90,7 @@ def test_choice_release_and_guarantee_are_for_the_relation_that_was_asked_for(na
 def test_what_choice_and_release_cost_is_the_budget(name, relation):
     release = AUTOMATIC[name](relation)
     choice, rest = choice_of(release).budget, choice_of(release).release_budget
-    whole = release.auto.budget if isinstance(release, AutoHistogram) else release.budget
+    whole = release.auto.budget if isinstance(release, AutoHistogramMechanism) else release.budget
     check_parts(whole, choice, rest)
     assert choice.epsilon + rest.epsilon == pytest.approx(1, rel=1e-12)
     for plan in plans_of(release):
@@ -193,7 +193,7 @@ NUMBERS = ((100, 10_000), (1000, 10_000), (10, 1000))  # items per user and thre
 def among_three(choice: Any) -> Any:
     """The choice that a release holds, among three candidates whose sensitivities are 1 : 10 : 1, the last in many copies."""
     if isinstance(choice, partition_choice.PartitionChoice):
-        made = [partition_choice.Candidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
+        made = [partition_choice.StrategyCandidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
     else:
         choice.__dict__["ladder"] = Ladder((10, 100, 1000), (1,))
         made = [Candidate(items, 1, "gaussian", threshold, 1) for items, threshold in NUMBERS]
@@ -285,7 +285,7 @@ def test_the_choice_of_samples_keeps_epsilon_where_a_user_is_replaced(monkeypatc
         return spent(choice, *tables)
 
     def median() -> Any:
-        return learn_distribution(BUDGET, DOMAIN, "median", relation=Relation.REPLACE).choice
+        return learn_distribution(BUDGET, DOMAIN, samples_per_user="median", relation=Relation.REPLACE).choice
 
     assert 0.98 < found(median()) <= 1 + 1e-9
     monkeypatch.setattr(learn, "check_relation", lambda choice, relation: None)

@@ -73,8 +73,8 @@ def test_the_audit_finds_missing_factors():
 
 
 def test_the_noise_is_for_the_root_of_the_counted_items():
-    """44.7 and not 632 at m' = 200 and rho = 0.1, as paper 003 has it; the threshold for a relative error follows."""
-    release = plume(Zcdp(0.1, 1e-6), 200, alpha=0.5, relative_error=0.1)
+    """44.7 and not 632 at m' = 200 and rho = 0.1, as Rogers (2024) has it; the threshold for a relative error follows."""
+    release = plume(Zcdp(0.1, 1e-6), max_items=200, alpha=0.5, relative_error=0.1)
     noise = release.plan().plan
     assert noise.stddev == pytest.approx(math.sqrt(200 / (2 * 0.5 * 0.1)), rel=1e-3)
     assert float(noise.threshold_in_counts) == pytest.approx(939, abs=2)
@@ -86,7 +86,7 @@ def test_named_items_that_nobody_counts_for_get_the_noise_of_all(make_release):
     The sample's variance is normal around 1 with a stddev of sqrt(2 / 20,000): beyond 5 of them in 6e-7 of all cases. Noise
     for m' in place of sqrt(m') has three times the stddev, which is 800 of them away.
     """
-    plan = plume(Zcdp(1, 1e-6), 9).plan()
+    plan = plume(Zcdp(1, 1e-6), max_items=9).plan()
     named = pa.array([f"named {k}" for k in range(20_000)])
     rows = noisy_counts([], plan.plan, make_release(), "Mine", named=named)
     assert rows.column("item").to_pylist() == sorted(named.to_pylist())
@@ -99,7 +99,7 @@ def test_named_items_stay_also_if_no_sample_has_them(make_release):
     """60 users with the same 400 items, all named; each counts for one of them, so that 340 are in no sample."""
     users, items = np.repeat(np.arange(60), 400), np.tile(np.arange(400), 60)
     batch = contribution_batch(pa.array(users), pa.array(items))
-    rows = plume(Zcdp(50, 1e-6), 400, 1, item_type=int).run([batch], make_release())
+    rows = plume(Zcdp(50, 1e-6), max_items=400, max_counted_items=1, item_type=int).run([batch], make_release())
     assert rows.column("item").to_pylist() == list(range(400))
 
 
@@ -108,7 +108,9 @@ def test_a_user_counts_for_other_items_than_it_named_with(make_release):
     users = np.repeat(np.arange(20_000), 5)
     items = np.tile(np.arange(5), 20_000)
     batch = contribution_batch(pa.array([f"u{u}" for u in users]), pa.array([f"i{i}" for i in items]))
-    one, all_of_them = (plume(Zcdp(1, 1e-6), 1, counted).run([batch], make_release()) for counted in (1, 5))
+    one, all_of_them = (
+        plume(Zcdp(1, 1e-6), max_items=1, max_counted_items=counted).run([batch], make_release()) for counted in (1, 5)
+    )
     assert one.num_rows == all_of_them.num_rows == 5
     # Stddevs of 1 and sqrt(5), and of 57 for the sample of one: beyond ten of them in 1e-22 of all cases.
     assert np.abs(np.asarray(all_of_them.column("count")) - 20_000).max() < 30

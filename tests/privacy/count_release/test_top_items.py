@@ -14,7 +14,9 @@ from scipy import stats
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.count_release import top_items as top_items_module
-from headcount.mechanisms.count_release.frames import threshold
+from headcount.mechanisms.count_release.frames import (
+    threshold,
+)
 from headcount.mechanisms.count_release.top_items import top_items
 from tests.privacy.count_release.frames import BOT, NAMES, frame, law, neighbours
 
@@ -48,7 +50,7 @@ def excess_delta(before, after, k_bar, k, epsilon, draw_epsilon, far):
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_the_top_is_private(relation, k):
-    plan = top_items(Budget(1, 1e-2), k, 4, relation)
+    plan = top_items(Budget(1, 1e-2), k, k_bar=4, relation=relation)
     numbers = (4, k, 1.0, plan.epsilon, plan.threshold)
     worst = max(excess_delta(*pair, *numbers) for pair in neighbours(relation, 4, pairs=60))
     assert worst <= 1e-2
@@ -61,7 +63,7 @@ def test_the_top_is_private(relation, k):
 
 def test_mistakes_of_the_top_are_caught():
     """Each draw with all of epsilon; numbers for users that are added where one is replaced; the threshold without its 2."""
-    plan, replaced = (top_items(Budget(1, 1e-6), 3, 12, relation) for relation in Relation)
+    plan, replaced = (top_items(Budget(1, 1e-6), 3, k_bar=12, relation=relation) for relation in Relation)
     assert plan.accounting == replaced.accounting == "pure"
     alike = dict.fromkeys("abcd", 200)
     pair = alike, alike | {"a": 201}
@@ -88,7 +90,7 @@ def test_the_draws_of_the_top_have_that_law(monkeypatch, users, base):
     """
     data = frame(users, 3)
     assert data.base == base
-    plan = top_items(Budget(0.5, 1e-2), 2, 3)
+    plan = top_items(Budget(0.5, 1e-2), 2, k_bar=3)
     expected = sequences(data, 2, plan.epsilon, plan.threshold)
     often = [drawn for drawn, p in expected.items() if 800 * p > 5]
     assert len(often) >= 3

@@ -1,4 +1,4 @@
-"""No count makes a job fail, or makes its result hang on the shards: that would tell of users who are not the one who wrote it.
+"""No count makes a job fail, or makes its result depend on the shards: that would tell of other users than who wrote it.
 
 The attack: sums of all counts of a shard were checked against 2**63 - 1, so that two planted rows of 2**62 and 2**62 - 1 - T
 made the job fail if and only if the others had more than T events. One victim's ordinary row then decided whether
@@ -47,7 +47,7 @@ from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.shape.anonymized import anonymized_histogram
 from headcount.mechanisms.shape.hashed import hashed_histogram
 from headcount.pipelines.main import main
-from headcount.transforms import BoundedHistogram, UnboundedHistogram
+from headcount.transforms import Histogram
 
 BUDGET = Budget(2, 1e-3)
 DOMAIN = [f"i{number}" for number in range(8)]
@@ -108,26 +108,26 @@ CHOICES = {
 }
 
 MECHANISMS = {
-    "histogram": unbounded_histogram(BUDGET, 3, noise="laplace"),
-    "histogram, Gaussian": unbounded_histogram(BUDGET, 5, 2, noise="gaussian"),
+    "histogram": unbounded_histogram(BUDGET, bound=3, noise="laplace"),
+    "histogram, Gaussian": unbounded_histogram(BUDGET, bound=5, max_per_item=2, noise="gaussian"),
     "histogram, auto": auto_unbounded_histogram(BUDGET),
     "histogram, items": auto_unbounded_histogram(BUDGET, objective="items"),
     "histogram, gem": auto_unbounded_histogram(BUDGET, method="gem"),
-    "histogram, domain": bounded_histogram(BUDGET, DOMAIN, 3),
-    "histogram, domain, large bound": bounded_histogram(BUDGET, DOMAIN, 10**9),
-    "histogram, domain, Gaussian": bounded_histogram(BUDGET, DOMAIN, 3, "gaussian"),
+    "histogram, domain": bounded_histogram(BUDGET, DOMAIN, bound=3),
+    "histogram, domain, large bound": bounded_histogram(BUDGET, DOMAIN, bound=10**9),
+    "histogram, domain, Gaussian": bounded_histogram(BUDGET, DOMAIN, bound=3, noise="gaussian"),
     "histogram, domain, auto": auto_bounded_histogram(BUDGET, DOMAIN),
     "histogram, domain, auto, Gaussian": auto_bounded_histogram(BUDGET, DOMAIN, noise="gaussian"),
-    "count": debiased_count(BUDGET, DOMAIN, 2),
+    "count": debiased_count(BUDGET, DOMAIN, max_per_item=2),
     "release": count_release(BUDGET, max_per_item=3),
     "top": top_items(BUDGET, 3, k_bar=5),
     "partitions": auto_partitions(BUDGET),
-    "partitions, sips": select_partitions(BUDGET, "sips", 3),
-    "partitions, weighted": select_partitions(BUDGET, "weighted-gaussian", 3),
+    "partitions, sips": select_partitions(BUDGET, strategy="sips", max_items=3),
+    "partitions, weighted": select_partitions(BUDGET, strategy="weighted-gaussian", max_items=3),
     "plume": plume(Zcdp(1, 1e-3)),
-    "sampled": sampled_histogram(BUDGET, 2),
-    "heavy-hitters": heavy_hitters(BUDGET, 0.1, 100),
-    "shape": anonymized_histogram(BUDGET, 20),
+    "sampled": sampled_histogram(BUDGET, max_items=2),
+    "heavy-hitters": heavy_hitters(BUDGET, 0.1, users=100),
+    "shape": anonymized_histogram(BUDGET, domain_size=20),
     "shape, hashed": hashed_histogram(BUDGET, users=200, buckets=2000),
     "distribution": learn_distribution(BUDGET, DOMAIN, samples_per_user=3),
     "distribution, auto": learn_distribution(BUDGET, DOMAIN),
@@ -206,14 +206,14 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
 
 
 @pytest.mark.parametrize("make", [
-    lambda release, shards: UnboundedHistogram(BUDGET, bound=3, release=release, shards=shards),
-    lambda release, shards: BoundedHistogram(BUDGET, domain=DOMAIN, bound=3, release=release, shards=shards),
+    lambda release, shards: Histogram(BUDGET, bound=3, release=release, shards=shards),
+    lambda release, shards: Histogram(BUDGET, domain=DOMAIN, bound=3, release=release, shards=shards),
 ])  # fmt: skip
 def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(make, collect, make_release):
     rows = [*everybody_else(), VICTIM, *planted()]
     label = type(make(make_release(), 1)).__name__
     mechanism = (
-        unbounded_histogram(BUDGET, 3) if label == "UnboundedHistogram" else bounded_histogram(BUDGET, DOMAIN, 3)
+        unbounded_histogram(BUDGET, bound=3) if label == "Histogram" else bounded_histogram(BUDGET, DOMAIN, bound=3)
     )
     expected = mechanism.run([batch_of(rows)], make_release()).to_pylist()
     for shards in (1, 2, 7):

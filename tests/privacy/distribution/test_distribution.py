@@ -132,7 +132,7 @@ def drawn_law(choice: BinomialChoice, table: ValueCounts) -> np.ndarray:
 
 def spent(transform: LearnDistribution, users: int) -> float:
     """The privacy loss of the worst pair of neighbours: of all choices that one user can move, and of the number of users."""
-    (plan,) = transform.plan.plans()
+    (plan,) = transform.mechanism.plans()
     choice = plan.choice(users)
     worst = max(np.abs(np.log(drawn_law(choice, a)) - np.log(drawn_law(choice, b))).max() for a, b in neighbours())
     return plan.touched * float(worst) + (plan.users.epsilon if isinstance(plan.users, NoisePlan) else 0.0)
@@ -147,7 +147,7 @@ def test_what_the_command_draws_by_keeps_its_promise_and_the_printed_exponent_is
     """m = 20 and s = 40, as a noisy number may say: too few users for "phs", and as private. The mutation is in the integers
     that are drawn by: S / (2 epsilon) in place of epsilon S / 2."""
     transform = commanded(tmp_path, kind, epsilon, symbols, relation)
-    assert transform.plan.hypothesis == kind and transform.guarantee().delta == 0
+    assert transform.mechanism.hypothesis == kind and transform.guarantee().delta == 0
     assert 0.5 * epsilon < spent(transform, 40) <= transform.guarantee().epsilon * ROUNDING
 
     def printed(self: BinomialChoice, losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -305,7 +305,9 @@ def test_buckets_get_all_of_the_budget_or_half_of_it():
     """A user who is added is in one bucket; one who is replaced can leave one and enter another."""
     domain = ["a", "b", "c"]
     for relation, most in ((Relation.ADD_REMOVE, Fraction(1)), (Relation.REPLACE, Fraction(1, 2))):
-        plans = learn_distribution(Budget(1, 1e-6), domain, "buckets", "dense", relation=relation).plans()
+        plans = learn_distribution(
+            Budget(1, 1e-6), domain, samples_per_user="buckets", method="dense", relation=relation
+        ).plans()
         assert [plan.samples for plan in plans] == list(BUCKETS)
         for plan, beyond in zip(plans, [*BUCKETS[1:], None], strict=True):
             assert plan.below == beyond and plan.relation is relation

@@ -28,7 +28,7 @@ OWN = Budget(0.1)
 
 def samples_choice(rule: str, relation: Relation) -> SamplesChoice:
     """The choice that a distribution holds, a twentieth of its epsilon, on few points."""
-    choice = learn_distribution(Budget(2, 1e-6), ["x"], rule, relation=relation).choice
+    choice = learn_distribution(Budget(2, 1e-6), ["x"], samples_per_user=rule, relation=relation).choice
     assert choice is not None and choice.budget == OWN
     return dataclasses.replace(choice, grid=GRID)
 

@@ -1,4 +1,4 @@
-"""Audits of the debiased count (paper 000, Algorithm 5): what one user moves, and what the two noises make of it together.
+"""Audits of the debiased count (Liu et al., ICML 2023, Algorithm 5): what one user moves, and what both noises make of it.
 
 The estimate is post-processing of the noisy totals and the noisy number of users, so these are what is audited.
 """
@@ -64,7 +64,7 @@ def _exact(plan: CountPlan, data: dict[str, dict[str, int]], release) -> tuple[n
 def test_one_user_moves_the_totals_and_the_number_of_users_as_calibrated(make_release, cap, most):
     """The largest distance of these neighbours is the one that the noise is for: no more, and no less would do."""
     release = make_release()
-    plan = debiased_count(Budget(1), ITEMS, cap, max_items=most)
+    plan = debiased_count(Budget(1), ITEMS, max_per_item=cap, max_items=most)
     without, users = _exact(plan, OTHERS, release)
     found = [_exact(plan, OTHERS | {"u": somebody}, release) for somebody in SOMEBODY]
     assert all(more == users + 1 for _, more in found)
@@ -72,14 +72,16 @@ def test_one_user_moves_the_totals_and_the_number_of_users_as_calibrated(make_re
     assert all((0 <= moved).all() and moved.max() <= cap for moved in added)
     replaced = [a - b for a in added for b in added]
     for relation, distances in ((Relation.ADD_REMOVE, added), (Relation.REPLACE, replaced)):
-        bound = debiased_count(Budget(1), ITEMS, cap, users=9, max_items=most, relation=relation).noise.bound
+        bound = debiased_count(
+            Budget(1), ITEMS, max_per_item=cap, users=9, max_items=most, relation=relation
+        ).noise.bound
         squared = max(int((moved**2).sum()) for moved in distances)
         most_l1 = max(int(np.abs(moved).sum()) for moved in distances)
         assert (most_l1, squared) == (bound.l0 * cap, bound.l0 * cap**2)
 
 
 def test_a_missing_cap_and_a_user_who_counts_once_per_batch_are_caught(make_release):
-    release, plan, newcomer = make_release(), debiased_count(Budget(1), ITEMS, 4), {"u": SOMEBODY[2]}
+    release, plan, newcomer = make_release(), debiased_count(Budget(1), ITEMS, max_per_item=4), {"u": SOMEBODY[2]}
     uncapped = dataclasses.replace(plan, max_per_item=10**6)
     moved = _exact(uncapped, OTHERS | newcomer, release)[0] - _exact(uncapped, OTHERS, release)[0]
     assert np.abs(moved).sum() > plan.noise.bound.l0 * 4
@@ -115,13 +117,13 @@ def _total_loss(plan: CountPlan, moved: int) -> float:
 @pytest.mark.parametrize("share", [None, 0.5, 0.07])
 def test_total_and_number_of_users_cost_epsilon_together_and_an_unsplit_budget_is_caught(epsilon, cap, share):
     budget = Budget(epsilon)
-    plan = debiased_count(budget, "x", cap, users_share=share)
+    plan = debiased_count(budget, "x", max_per_item=cap, users_share=share)
     assert all(_total_loss(plan, moved) <= epsilon * (1 + 1e-12) for moved in range(cap + 1))
     assert _total_loss(plan, cap) == pytest.approx(epsilon, rel=1e-9)
     whole = calibrate_public_domain(budget, Bound(l0=1, linf=cap), Relation.ADD_REMOVE)
     assert _total_loss(dataclasses.replace(plan, noise=whole), cap) > 1.05 * epsilon
     assert _total_loss(plan, cap + 1) > epsilon, "a cap that is too large by one"
-    public = debiased_count(budget, "x", cap, users=9, relation=Relation.REPLACE)
+    public = debiased_count(budget, "x", max_per_item=cap, users=9, relation=Relation.REPLACE)
     assert max(_total_loss(public, abs(a - b)) for a in range(cap + 1) for b in range(cap + 1)) == pytest.approx(
         epsilon
     )
@@ -138,7 +140,9 @@ def _gaussian_delta(epsilon: float, distance: float, sigma: float) -> float:
 @pytest.mark.parametrize("most", [1, 3, 4, 6])
 def test_gaussian_noise_of_several_items_keeps_delta_and_without_the_factor_for_replacement_does_not(relation, most):
     cap, budget = 3, Budget(1, 1e-6)
-    plan = debiased_count(budget, ITEMS, cap, users=9, max_items=most, noise="gaussian", relation=relation).noise
+    plan = debiased_count(
+        budget, ITEMS, max_per_item=cap, users=9, max_items=most, noise="gaussian", relation=relation
+    ).noise
     one, other = np.zeros(6), np.zeros(6)
     one[:most] = cap
     if relation is Relation.REPLACE:
@@ -150,7 +154,7 @@ def test_gaussian_noise_of_several_items_keeps_delta_and_without_the_factor_for_
     true = _gaussian_delta(1.0, distance, plan.stddev)
     assert 0.98e-6 < true <= 1e-6
     if relation is Relation.REPLACE and most < 6:
-        alone = debiased_count(budget, ITEMS, cap, users=9, max_items=most, noise="gaussian").noise
+        alone = debiased_count(budget, ITEMS, max_per_item=cap, users=9, max_items=most, noise="gaussian").noise
         assert _gaussian_delta(1.0, distance, alone.stddev) > 3e-6
 
 
@@ -169,18 +173,18 @@ def _log_ratio(plan: CountPlan, worlds: int) -> float:
     assert isinstance(plan.users, NoisePlan)
 
     def probability(total: int, users: int) -> float:
-        high = _draws(plan.noise, total, worlds, bytes(range(32))) >= 500 + plan.cap
+        high = _draws(plan.noise, total, worlds, bytes(range(32))) >= 500 + plan.max_per_item
         many = _draws(plan.users, users, worlds, bytes(range(1, 33))) >= 1001
         return float(np.mean(high & many))
 
-    return math.log(probability(500 + plan.cap, 1001) / probability(500, 1000))
+    return math.log(probability(500 + plan.max_per_item, 1001) / probability(500, 1000))
 
 
 def test_an_audit_of_both_noises_and_of_a_budget_that_is_not_split():
     """eps = 1, 200,000 worlds: the log-ratio's standard error is below 0.007, so 1.05 refutes eps = 1 at a false-alarm rate
     below 1e-6. With the whole epsilon for each of the two it is 2, which is seen with power above 1 - 1e-9."""
     worlds, cap = 200_000, 3
-    plan = debiased_count(Budget(1), "x", cap, users_share=0.5)
+    plan = debiased_count(Budget(1), "x", max_per_item=cap, users_share=0.5)
     assert 0.95 < _log_ratio(plan, worlds) < 1.05
     twice = dataclasses.replace(
         plan,
@@ -194,7 +198,7 @@ def test_the_two_noises_share_no_bits(make_release):
     """One user with one event, a cap of 1 and half of epsilon each: total, number of users and noise plan are alike, and only
     label and item tell the lanes apart. Noise of scale 4 agrees in a release with probability 0.07, so more than half of 60
     agree with probability below 1e-18; shared bits would make all of them agree."""
-    plan = debiased_count(Budget(0.5), "x", 1, users_share=0.5, largest_mean=1e9)
+    plan = debiased_count(Budget(0.5), "x", max_per_item=1, users_share=0.5, largest_mean=1e9)
     assert plan.noise.scale == plan.users.scale
     batch = contribution_batch(pa.array(["u"] * 1), pa.array(["x"]))
     agreeing = 0

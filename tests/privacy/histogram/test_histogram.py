@@ -1,4 +1,4 @@
-"""Audits of the whole histogram on the neighbours that break its wrong versions (paper 000, Algorithms 1 and 3).
+"""Audits of whole histograms on neighbours that break wrong versions (Liu et al., ICML 2023, Algorithms 1 and 3).
 
 Each audit runs the mechanism on very many independent copies of two neighbouring data sets, and each is shown to catch the
 bug that it is for. Keys are fixed; the stated false-alarm rates are those of a fresh key.
@@ -213,7 +213,9 @@ def _capped_sums(user: list[tuple[str, int]], steps: Sequence[Step], release) ->
 def test_a_user_adds_one_to_a_public_item_however_often_it_comes_and_a_cap_left_out_is_caught(make_release, noise):
     """One user with a thousand events on one item. The batch without the cap says so itself, and no noise step takes it."""
     release, budget = make_release(), Budget(1, 1e-6)
-    capped, plain = (bounded_histogram(budget, ["a", "b"], 20, noise, max_per_item=cap) for cap in (1, None))
+    capped, plain = (
+        bounded_histogram(budget, ["a", "b"], bound=20, noise=noise, max_per_item=cap) for cap in (1, None)
+    )
     user = [("a", 400), ("b", 1), ("a", 600)]
     assert _capped_sums(user, capped.steps, release) == {"a": 1, "b": 1}
     assert _capped_sums(user, plain.steps, release)["a"] > 19
@@ -226,10 +228,12 @@ def test_the_cap_comes_before_the_scaling_and_cutting_afterwards_is_caught(make_
     """A cap above the bound: the frequent item must not crowd out the others, as it does if the counts are scaled first."""
     user, release = [("a", 1000), *[(f"b{k}", 1) for k in range(8)]], make_release()
     for noise, whole in (("laplace", 16), ("gaussian", math.sqrt(72))):
-        capped = _capped_sums(user, bounded_histogram(Budget(1, 1e-6), ["a"], 4, noise, max_per_item=8).steps, release)
+        capped = _capped_sums(
+            user, bounded_histogram(Budget(1, 1e-6), ["a"], bound=4, noise=noise, max_per_item=8).steps, release
+        )
         assert capped["a"] == pytest.approx(4 * 8 / whole, abs=0.01)
         assert capped["b0"] == pytest.approx(4 / whole, abs=0.01)
-        scaled = _capped_sums(user, bounded_histogram(Budget(1, 1e-6), ["a"], 4, noise).steps, release)
+        scaled = _capped_sums(user, bounded_histogram(Budget(1, 1e-6), ["a"], bound=4, noise=noise).steps, release)
         assert scaled["b0"] < 0.02 < capped["b0"]
 
 
@@ -237,7 +241,7 @@ def test_the_cap_comes_before_the_scaling_and_cutting_afterwards_is_caught(make_
 def test_no_user_exceeds_what_is_promised_with_a_cap(make_release, p, noise):
     random = np.random.default_rng(11)
     for bound, cap in ((1, 1), (3, 1), (5, 3), (3, 5), (100, 7)):
-        histogram = bounded_histogram(Budget(1, 1e-6), ["a"], bound, noise, max_per_item=cap)
+        histogram = bounded_histogram(Budget(1, 1e-6), ["a"], bound=bound, noise=noise, max_per_item=cap)
         assert histogram.plan.bound.linf == min(bound, cap)
         for _ in range(20):
             user = [(f"i{k}", int(n)) for k, n in enumerate(random.zipf(1.3, random.integers(1, 60)) % 10**6 + 1)]
@@ -247,7 +251,7 @@ def test_no_user_exceeds_what_is_promised_with_a_cap(make_release, p, noise):
 
 def test_two_bounded_collections_flattened_have_twice_the_sensitivity_and_are_refused(make_release):
     release, bound = make_release(), 10
-    histogram = unbounded_histogram(Budget(1, 1e-6), bound)
+    histogram = unbounded_histogram(Budget(1, 1e-6), bound=bound)
     rows = contribution_batch(pa.array(["u"] * 50), pa.array([f"i{k}" for k in range(50)]))
     halves = [bounded_batches([rows], histogram.steps, release, label)[0] for label in ("One", "Two")]
     assert sum(sum(_sums(half).values()) for half in halves) == 2 * bound
@@ -257,7 +261,7 @@ def test_two_bounded_collections_flattened_have_twice_the_sensitivity_and_are_re
 
 
 def test_evidence_of_one_origin_passes_and_any_other_does_not():
-    plan = unbounded_histogram(Budget(1, 1e-6), 10).plan
+    plan = unbounded_histogram(Budget(1, 1e-6), bound=10).plan
     right = Origin(dataclasses.replace(plan.bound, label="X"), "0", "string")
     Evidence.of([1], [right, dataclasses.replace(right, part="1")]).check(plan.bound)
     tighter = dataclasses.replace(right, bound=dataclasses.replace(right.bound, l1=9))
@@ -274,7 +278,7 @@ def test_evidence_of_one_origin_passes_and_any_other_does_not():
             Evidence.of([1], origins).check(plan.bound)
 
 
-def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
+def test_noise_depends_on_key_id_label_plan_and_domain_one_by_one(make_release):
     """Nobody is above the bound, so the bounded histogram is the same and only the subkey can differ. Noise of scale 20 on 200
     items: independent draws agree on more than a quarter of them with a probability below 1e-20."""
     users, items = [f"u{k}" for k in range(40_000)], [f"i{k % 200}" for k in range(40_000)]
@@ -284,7 +288,7 @@ def test_noise_hangs_on_key_id_label_plan_and_domain_one_by_one(make_release):
     def noise(
         bound: int = 20, release=None, label: str = "A", extra: tuple[str, ...] = (), epsilon: float = 1, cap=None
     ) -> dict:
-        histogram = bounded_histogram(Budget(epsilon), [*domain, *extra], bound, max_per_item=cap)
+        histogram = bounded_histogram(Budget(epsilon), [*domain, *extra], bound=bound, max_per_item=cap)
         counts = histogram.run([batch], release or make_release(), label)
         found = dict(zip(counts.column("item").to_pylist(), counts.column("count").to_pylist(), strict=True))
         return {item: round(found[item] - 200) for item in domain}

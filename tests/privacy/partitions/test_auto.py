@@ -18,7 +18,7 @@ from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.partitions import auto
-from headcount.mechanisms.partitions.auto import Candidate, PartitionChoice, auto_partitions
+from headcount.mechanisms.partitions.auto import PartitionChoice, StrategyCandidate, auto_partitions
 from headcount.mechanisms.partitions.expected_weights import split_weights
 
 EPSILON = Fraction(1, 10)
@@ -34,7 +34,7 @@ def sharp(monkeypatch):
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
     """The choice of an automatic selection among these candidates, (strategy, items, threshold), the last in many copies."""
     choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a twentieth of epsilon
-    made = [Candidate(strategy, items, threshold << 10) for strategy, items, threshold in candidates]
+    made = [StrategyCandidate(strategy, items, threshold << 10) for strategy, items, threshold in candidates]
     choice.__dict__["candidates"] = (*made[:-1], *[made[-1]] * COPIES)
     return choice
 

@@ -277,7 +277,7 @@ def adaptive_delta(spent, epsilon: float, sigma: float) -> float:
 
 def test_a_user_whose_items_turn_from_shared_to_own_between_rounds_is_covered():
     """Within one round own items may be set off against shared ones; over rounds that breaks delta, as which a user has can
-    hang on what was named."""
+    depend on what was named."""
     epsilon, delta, items = 1.0, 1e-3, 20
     rounds = rounds_of(Budget(epsilon, delta), "sips", items, 3, ONE)
     precision = [(UNIT / float(each.plan.scale)) ** 2 for each in rounds]
@@ -349,7 +349,9 @@ def test_one_user_with_very_many_items_names_none_of_them(make_release):
     users = [f"u{u}" for u in range(3000) for _ in range(200)]
     batch = contribution_batch(pa.array(users), pa.array([f"i{k}" for k in range(len(users))]))
     for strategy, rounds in (("sips", 3), ("truncated-geometric", 3)):
-        names = select_partitions(Budget(1, 1e-3), strategy, 10, rounds).run([batch], make_release(), strategy)
+        names = select_partitions(Budget(1, 1e-3), strategy=strategy, max_items=10, rounds=rounds).run(
+            [batch], make_release(), strategy
+        )
         shown = {int(name[1:]) // 200 for name in names.column("item").to_pylist()}
         assert not _above(len(shown), 3000, 1e-3)
 

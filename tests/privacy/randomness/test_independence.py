@@ -49,7 +49,7 @@ from headcount.mechanisms.partitions import select as partitions
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled import quantiles
-from headcount.mechanisms.sampled.histogram import SampledHistogram
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan
 from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch
@@ -74,30 +74,36 @@ def rows(item_type: type = str) -> list[pa.RecordBatch]:
 
 
 RELEASES: dict[str, Callable[[], Any]] = {
-    "histogram": lambda: histograms.unbounded_histogram(BUDGET, 6, noise="laplace"),
-    "histogram, gaussian": lambda: histograms.bounded_histogram(BUDGET, [*ITEMS, "x", "y"], 6, "gaussian"),
-    "histogram, sampled users": lambda: histograms.unbounded_histogram(BUDGET, 4),
+    "histogram": lambda: histograms.unbounded_histogram(BUDGET, bound=6, noise="laplace"),
+    "histogram, gaussian": lambda: histograms.bounded_histogram(BUDGET, [*ITEMS, "x", "y"], bound=6, noise="gaussian"),
+    "histogram, sampled users": lambda: histograms.unbounded_histogram(BUDGET, bound=4),
     "histogram, chosen bound": lambda: auto_unbounded_histogram(BUDGET),
-    "histogram, bound by dp-gd": lambda: auto_bounded_histogram(BUDGET, ITEMS, "dp-gd", noise="gaussian"),
-    "truncated geometric": lambda: partitions.select_partitions(BUDGET, "truncated-geometric", 6),
-    "sips": lambda: partitions.select_partitions(Budget(1, 1e-6), "sips", 2),
+    "histogram, bound by dp-gd": lambda: auto_bounded_histogram(BUDGET, ITEMS, method="dp-gd", noise="gaussian"),
+    "truncated geometric": lambda: partitions.select_partitions(BUDGET, strategy="truncated-geometric", max_items=6),
+    "sips": lambda: partitions.select_partitions(Budget(1, 1e-6), strategy="sips", max_items=2),
     "partitions": lambda: auto_partitions(BUDGET),
-    "plume": lambda: plume.plume(Zcdp(50, 1e-2), 2),
+    "plume": lambda: plume.plume(Zcdp(50, 1e-2), max_items=2),
     "plume, chosen bound": lambda: plume.plume(Zcdp(50, 1e-2)),
     "counts": lambda: count_release(Zcdp(50, 1e-2), noise_reduction=True),
     "top": lambda: top_items.top_items(Budget(50, 1e-2), 10),
-    "debiased": lambda: debiased_count(Budget(1), ITEMS[:5], 2),
-    "sampled": lambda: SampledHistogram("S", PLAN, 6, PLAN.threshold, str),
+    "debiased": lambda: debiased_count(Budget(1), ITEMS[:5], max_per_item=2),
+    "sampled": lambda: SampledHistogramMechanism("S", PLAN, 6, PLAN.threshold, str),
     "search": lambda: QuantileSearch(PLAN, Leaves(0, 32, 32), Fraction(3, 10)),
     "hierarchy": lambda: Hierarchy(PLAN, Leaves(0, 32, 32), 2, 5),
-    "shape": lambda: anonymized.anonymized_histogram(Budget(1), 100),
-    "shape, central": lambda: anonymized.anonymized_histogram(Budget(1), 100, "central"),
+    "shape": lambda: anonymized.anonymized_histogram(Budget(1), domain_size=100),
+    "shape, central": lambda: anonymized.anonymized_histogram(Budget(1), domain_size=100, mode="central"),
     "shape, hashed": lambda: hashed.hashed_histogram(Budget(1), 100, 10_000, "l2"),
     "entropy": lambda: properties.central_property(Budget(1), EntropyQuestion()),
-    "distribution": lambda: learn.learn_distribution(Budget(10, 1e-6), ITEMS, 6, "dense"),
-    "distribution, sparse": lambda: learn.learn_distribution(Budget(10, 1e-6), ITEMS, 6, "sparse"),
-    "distribution, laplace": lambda: learn.learn_distribution(Budget(10), ITEMS, "auto", "laplace"),
-    "distribution, buckets": lambda: learn.learn_distribution(Budget(10), ITEMS, "buckets", "dense"),
+    "distribution": lambda: learn.learn_distribution(Budget(10, 1e-6), ITEMS, samples_per_user=6, method="dense"),
+    "distribution, sparse": lambda: learn.learn_distribution(
+        Budget(10, 1e-6), ITEMS, samples_per_user=6, method="sparse"
+    ),
+    "distribution, laplace": lambda: learn.learn_distribution(
+        Budget(10), ITEMS, samples_per_user="auto", method="laplace"
+    ),
+    "distribution, buckets": lambda: learn.learn_distribution(
+        Budget(10), ITEMS, samples_per_user="buckets", method="dense"
+    ),
 }
 
 

@@ -248,8 +248,8 @@ def test_memory_and_output_of_pan_private_counters_have_noises_of_their_own_and_
         return make_tally(values)
 
     monkeypatch.setattr(pan_private, "make_tally", recorded)
-    monkeypatch.setattr(pan_private, "bucket_shape", lambda *_: (make_tally(np.zeros(0, dtype=np.int64)), np.zeros(0)))
-    made = pan_private_counts(Budget(0.5), CELLS)
+    monkeypatch.setattr(pan_private, "summed_shape", lambda *_: None)  # of the noisy cells, which are seen above
+    made = pan_private_counts(Budget(0.5), buckets=CELLS)
     state = made.start()
     memory = state.counters.copy()
     state.announce_intrusion()
@@ -274,7 +274,7 @@ def test_shares_of_a_report_are_independent_and_one_share_used_twice_is_caught(m
         return shares[-1]
 
     monkeypatch.setattr(Shuffled, "_share", recorded)
-    made = shuffled(Budget(1, 1e-2), 20, 3000)
+    made = shuffled(Budget(1, 1e-2), users=20, buckets=3000)
     none = np.zeros(20, dtype=np.int64)
     made.report(none)
     counts = [np.bincount(each, minlength=3000) for each in shares]

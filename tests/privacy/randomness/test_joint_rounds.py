@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice import l2_tail
+from headcount.mechanisms.bound_choice import baselines
 from headcount.mechanisms.choice import run
 from headcount.mechanisms.count_release import rounds as count_rounds
 from headcount.mechanisms.count_release import top_items
@@ -120,7 +120,9 @@ def test_rounds_of_a_count_release_draw_independently_and_lanes_without_the_roun
 
 def increments(monkeypatch: pytest.MonkeyPatch, runs: int = 7) -> np.ndarray:
     """The noise of each measurement (a column) of each item (a row), in its own standard deviations."""
-    plan = count_release(Zcdp(40, 1e-6), 1e-4, k_bar=100, noise_reduction=True, item_type=int, start_epsilon=0.2)
+    plan = count_release(
+        Zcdp(40, 1e-6), relative_error=1e-4, k_bar=100, noise_reduction=True, item_type=int, start_epsilon=0.2
+    )
     drawn: list[np.ndarray] = []
     gaussian = count_rounds.discrete_gaussian
 
@@ -197,17 +199,17 @@ def test_rounds_of_a_search_sample_independently_and_reused_bits_are_caught(monk
 def descents(monkeypatch: pytest.MonkeyPatch, runs: int = 100) -> np.ndarray:
     """The noise of the sixteen steps (columns) of a descent, for so many keys."""
     choice = auto_bounded_histogram(
-        Budget(1, 1e-3), ["a"], "dp-gd", noise="gaussian", relation=Relation.REPLACE
+        Budget(1, 1e-3), ["a"], method="dp-gd", noise="gaussian", relation=Relation.REPLACE
     ).auto.choice
     drawn: list[np.ndarray] = []
-    gaussian = l2_tail.discrete_gaussian
+    gaussian = baselines.discrete_gaussian
 
     def recorded(lanes: Lanes, sigma: Fraction) -> np.ndarray:
         drawn.append(gaussian(lanes, sigma))
         return drawn[-1]
 
     with monkeypatch.context() as context:
-        context.setattr(l2_tail, "discrete_gaussian", recorded)
+        context.setattr(baselines, "discrete_gaussian", recorded)
         for k in range(runs):
             run.decide(choice, [0] * choice.entries, k.to_bytes(32, "little"))
     return np.array(drawn)

@@ -132,7 +132,7 @@ def test_the_two_samples_of_plume_are_independent_and_one_for_both_is_caught(mut
         without_label(monkeypatch)
     seen: list[Shard] = []
     spied(monkeypatch, seen)
-    rows = plume(Zcdp(1, 1e-6), 2, item_type=int).run([equal_users()], make_release())
+    rows = plume(Zcdp(1, 1e-6), max_items=2, item_type=int).run([equal_users()], make_release())
     assert rows.num_rows == 4 and len(seen) == 2
     assert independent(*map(outcome, seen)) != mutated
 
@@ -146,7 +146,8 @@ def level_samples(make_release: Any) -> tuple[np.ndarray, np.ndarray]:
     """A tree whose even leaves have 30 users each, and the odd ones none: the sampled users of each leaf, and of its parent."""
     leaves = np.repeat(np.arange(0, 4096, 2), 30)
     batch = contribution_batch(pa.array(np.arange(len(leaves))), pa.array(leaves))
-    tree = Hierarchy(PLAN, Leaves(0, 4096, 4096), 2, 12).run([batch], make_release())
+    hierarchy = Hierarchy(PLAN, Leaves(0, 4096, 4096), 2, 12)
+    tree = hierarchy.tree(hierarchy.run([batch], make_release()))
     return tree.sampled[-1][::2], tree.sampled[-2]
 
 

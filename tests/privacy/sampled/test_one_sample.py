@@ -18,20 +18,21 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.randomness.subkeys import subkey
 from headcount.mechanisms.sampled.divergence import sampled_delta
 from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import SampledHistogram, sample_sums, sampled_histogram
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sample_sums, sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan
-from headcount.mechanisms.sampled.quantiles import Hierarchy, share
+from headcount.mechanisms.sampled.quantiles import Hierarchy
 from headcount.mechanisms.sampled.tree import SampledTree
 
 BUDGET = Budget(1, 1e-8)
 KEY = bytes(range(32))
-MADE = (sampled_histogram(BUDGET), heavy_hitters(BUDGET, 0.001, 4000), heavy_hitters(BUDGET, 0.042, 4000))
+MADE = (sampled_histogram(BUDGET), heavy_hitters(BUDGET, 0.001, users=4000), heavy_hitters(BUDGET, 0.042, users=4000))
 
 
 def _with_label(monkeypatch) -> None:
@@ -44,7 +45,7 @@ def _with_label(monkeypatch) -> None:
         ends = [repr(self.leaves.lo), repr(self.leaves.hi)]
         return subkey(key, release_id, sample, {"plan": self.plan.to_json(), "leaves": ends})
 
-    monkeypatch.setattr(SampledHistogram, "subkey", of_items)
+    monkeypatch.setattr(SampledHistogramMechanism, "subkey", of_items)
     monkeypatch.setattr(Hierarchy, "subkey", of_tree)
 
 
@@ -106,7 +107,7 @@ LOOSE = SamplePlan(
 )  # delta(1) = 0.009998, at 6 users against 5
 
 
-def _drawn(users: int, histogram: SampledHistogram) -> np.ndarray:
+def _drawn(users: int, histogram: SampledHistogramMechanism) -> np.ndarray:
     """What is shown of an item with so many users in 300,000 worlds, each an item: 0 for nothing, else from `least` on."""
     chunk = pack({"item": pa.array(np.arange(WORLDS)), "sum": pa.array(np.full(WORLDS, users))})
     own = histogram.subkey(KEY, "r", "sample")
@@ -120,7 +121,7 @@ def _drawn(users: int, histogram: SampledHistogram) -> np.ndarray:
 def _audited_divergence() -> tuple[float, float]:
     """P - e Q of the two outputs of 6 and of 5 users together, at the cells where two samples would tell most, and its
     standard error."""
-    histogram = SampledHistogram("SampledHistogram", LOOSE, 1, LOOSE.threshold, int)
+    histogram = SampledHistogramMechanism("SampledHistogram", LOOSE, 1, LOOSE.threshold, int)
     both = (histogram, dataclasses.replace(histogram, name="HeavyHitters"))
     laws = [_joint(users, LOOSE, (5, 5), False, 6) for users in (6, 5)]
     telling = laws[0] > math.e * laws[1]
@@ -150,7 +151,7 @@ def _trees(make_release, every) -> list[SampledTree]:
     trees = []
     for tree in map(_tree, every):
         batch = contribution_batch(pa.array(np.arange(4000) // 2), pa.array(tree.leaves.index(values)))
-        trees.append(tree.run([batch], make_release()))
+        trees.append(tree.tree(tree.run([batch], make_release())))
     return trees
 
 
@@ -161,9 +162,10 @@ def test_quantiles_and_ranges_of_one_tree_are_one_release_however_its_ends_are_s
     first, *others = _trees(make_release, ends)
     shown = [level.tolist() for level in first.sampled]
     assert sum(map(sum, shown)) > 1000
+    asked = [check_share("q", q) for q in (0.5, 0.9)]
     for other in others:
         assert [level.tolist() for level in other.sampled] == shown
-        assert other.quantiles([share("q", 0.5)]) == first.quantiles([share("q", 0.5), share("q", 0.9)]).slice(0, 1)
+        assert other.quantiles(asked[:1]) == first.quantiles(asked).slice(0, 1)
         assert other.range_counts([(2, 4)]) == first.range_counts([(0, 8), (2, 4)]).slice(1, 1)
     keys = {
         tree.subkey(KEY, "r", name)

@@ -1,4 +1,4 @@
-"""Audits of sample and threshold on the neighbours that break its wrong versions (paper 001).
+"""Audits of sample and threshold on the neighbours that break its wrong versions (Bharadwaj, Cormode 2022).
 
 Each audit runs the mechanism on very many independent copies of two neighbouring data sets, and each is shown to catch
 the bug that it is for. Keys are fixed; the stated false-alarm rates are those of a fresh key.
@@ -24,7 +24,7 @@ from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled.divergence import sampled_delta
-from headcount.mechanisms.sampled.histogram import SampledHistogram, sample_sums
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sample_sums
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, paper_parameters
 from headcount.mechanisms.sampled.quantiles import Hierarchy
@@ -142,7 +142,7 @@ def test_a_users_items_are_shown_independently_and_one_coin_per_user_is_caught(m
     batch = contribution_batch(pa.array(user), pa.array(item))
 
     def dispersion() -> float:
-        rows = SampledHistogram("Sampled", plan, ITEMS, 6, int).run([batch], make_release())
+        rows = SampledHistogramMechanism("Sampled", plan, ITEMS, 6, int).run([batch], make_release())
         return _dispersion(np.bincount(np.asarray(rows.column("item")) // ITEMS, minlength=GROUPS))
 
     assert 0.7 < dispersion() < 1.3

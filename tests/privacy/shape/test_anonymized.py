@@ -110,7 +110,7 @@ def without_errors(monkeypatch):
 
 
 def log_ratio(mode: str, epsilon: float, relation: Relation = Relation.ADD_REMOVE, worlds: int = WORLDS) -> float:
-    histogram = anonymized_histogram(Budget(epsilon), 1, mode, relation=relation)
+    histogram = anonymized_histogram(Budget(epsilon), domain_size=1, mode=mode, relation=relation)
     shown = [
         sum(histogram.shape(make_tally(np.array(counts, dtype=np.int64)), k.to_bytes(32, "little")).num_rows > 0
             for k in range(worlds))
@@ -238,7 +238,7 @@ def test_sorted_counts_of_neighbours_differ_by_the_items_of_one_user_even_if_the
 def test_more_items_than_the_domain_has_do_not_fail_the_job():
     for mode in ("l1", "l2", "central"):
         for items in (10, 11, 500):
-            rows = anonymized_histogram(Budget(1), 10, mode).shape(cells([3], [items]), KEY)
+            rows = anonymized_histogram(Budget(1), domain_size=10, mode=mode).shape(cells([3], [items]), KEY)
             assert np.asarray(rows.column("items")).sum() <= 10
 
 

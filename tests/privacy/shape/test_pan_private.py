@@ -31,7 +31,7 @@ MANY = 200_000
 def test_a_counter_with_one_event_shows_as_often_as_epsilon_allows(relation):
     """T7 on the memory: P[counter >= 1] is p/(1+p) without and 1/(1+p) with one event, to 5.5 standard errors; with half the
     scale the ratio is e^(2 epsilon)."""
-    counts = pan_private_counts(Budget(1), 2 * MANY, relation=relation)
+    counts = pan_private_counts(Budget(1), buckets=2 * MANY, relation=relation)
     p = math.exp(-1 / relation.users)
     assert counts.scale == relation.users
 
@@ -51,7 +51,7 @@ def test_a_counter_with_one_event_shows_as_often_as_epsilon_allows(relation):
 def test_an_event_in_two_counters_shows_as_often_as_epsilon_allows(relation):
     """Mode "l2" with hashed items: P[both counters >= 1] is (p/(1+p))^2 without and 1/(1+p)^2 with an event, whose ratio is
     e^(epsilon / users) exactly, to 5.5 standard errors; with the noise of one counter it is e^(2 epsilon / users)."""
-    made = pan_private_counts(Budget(1), 400, mode="l2", relation=relation)
+    made = pan_private_counts(Budget(1), buckets=400, mode="l2", relation=relation)
     counts = dataclasses.replace(made, buckets=2 * MANY, ranks=2 * MANY)
     p = math.exp(-0.5 / relation.users)
     assert counts.scale == 2 * relation.users
@@ -71,7 +71,7 @@ def test_an_event_in_two_counters_shows_as_often_as_epsilon_allows(relation):
 
 
 def test_all_counters_have_noise_before_the_first_event():
-    state = pan_private_counts(Budget(1), 10_000).start()
+    state = pan_private_counts(Budget(1), buckets=10_000).start()
     assert len(state.counters) == 10_000 and abs((state.counters == 0).mean() - 0.462) < 0.03
 
 
@@ -107,15 +107,15 @@ def uncovered(memory: bytes) -> np.ndarray | None:
 
 def test_the_memory_holds_no_seed_and_a_seed_would_give_every_count_away():
     events = np.random.default_rng(0).integers(0, 50, 300)
-    real = pan_private_counts(Budget(1), 500).start()
+    real = pan_private_counts(Budget(1), buckets=500).start()
     bug = SeededState.start(500, Fraction(1), bytes(range(32)))
     for state in (real, bug):
         state.count(events)
     assert np.array_equal(uncovered(pickle.dumps(bug)), np.bincount(events, minlength=500))
     assert uncovered(pickle.dumps(real)) is None
     assert set(vars(real)) == {"counters", "scale", "noises", "released"}
-    again = pan_private_counts(Budget(1), 500).start()
-    assert (again.counters == pan_private_counts(Budget(1), 500).start().counters).mean() < 0.6, (
+    again = pan_private_counts(Budget(1), buckets=500).start()
+    assert (again.counters == pan_private_counts(Budget(1), buckets=500).start().counters).mean() < 0.6, (
         "nothing can be repeated"
     )
 
@@ -124,7 +124,7 @@ def test_the_memory_holds_no_seed_and_a_seed_would_give_every_count_away():
 
 
 def test_two_views_of_one_noise_differ_by_exact_counts_and_an_announced_intrusion_by_noise():
-    counts = pan_private_counts(Budget(1), 5000)
+    counts = pan_private_counts(Budget(1), buckets=5000)
     for announced in (False, True):
         state = counts.start()
         state.count(np.zeros(10, dtype=np.int64))
@@ -146,7 +146,7 @@ def test_the_output_is_not_the_memory_plus_known_numbers():
     """With protect "both", an intruder who saw the memory and the output has fresh noise between them. Counters are far apart,
     so that the rows tell each one's value; with "either" they are the memory's own."""
     for protect, alike in (("either", True), ("both", False)):
-        counts = pan_private_counts(Budget(0.1), 30, protect)
+        counts = pan_private_counts(Budget(0.1), buckets=30, protect=protect)
         state = counts.start()
         state.count(np.repeat(np.arange(30), 100_000 * (1 + np.arange(30))))
         memory = np.sort(state.counters.copy())
@@ -161,7 +161,7 @@ def test_the_output_is_not_the_memory_plus_known_numbers():
 
 def mean_is_off(state_noises: int, undone: int) -> bool:
     """Whether 500,000 counters of 3 events and as many without are estimated with a bias of more than 5.5 standard errors."""
-    counts = pan_private_counts(Budget(1), 10**6)
+    counts = pan_private_counts(Budget(1), buckets=10**6)
     state = counts.start()
     for _ in range(state_noises - 1):
         state.announce_intrusion()
@@ -184,7 +184,7 @@ def test_each_noise_is_undone_and_one_for_two_is_caught():
 @pytest.mark.parametrize("protect", ["both", "either"])
 def test_the_shape_is_near_the_truth_whatever_was_seen(protect, intrusions):
     """20,000 counters of which 4000 have 8 events: within 15 % of the items at half that count, 30 standard errors or more."""
-    counts = pan_private_counts(Budget(2), 20_000, protect)
+    counts = pan_private_counts(Budget(2), buckets=20_000, protect=protect)
     state = counts.start()
     for _ in range(intrusions):
         state.announce_intrusion()
@@ -199,7 +199,7 @@ def test_the_shape_is_near_the_truth_whatever_was_seen(protect, intrusions):
 
 
 def test_hashed_events_have_their_collisions_taken_out():
-    counts = pan_private_counts(Budget(4), 40_000, "either")
+    counts = pan_private_counts(Budget(4), buckets=40_000, protect="either")
     rng = np.random.default_rng(0)
     state = counts.start()
     state.count(rng.integers(0, 40_000, 10_000))  # 10,000 items of one event each
@@ -208,15 +208,15 @@ def test_hashed_events_have_their_collisions_taken_out():
 
 
 def test_the_guarantee_is_for_events_and_wrong_parameters_are_refused():
-    promise = pan_private_counts(Budget(0.5), 10).guarantee()
+    promise = pan_private_counts(Budget(0.5), buckets=10).guarantee()
     assert promise.unit == "event" and promise.words().startswith("Event-level (epsilon = 0.5")
     with pytest.raises(ParameterError, match="buckets must be given"):
-        pan_private_counts(Budget(1), None)
+        pan_private_counts(Budget(1), buckets=None)
     with pytest.raises(ParameterError, match="fit into memory"):
-        pan_private_counts(Budget(1), 10**10)
+        pan_private_counts(Budget(1), buckets=10**10)
     with pytest.raises(ParameterError, match="got 'all'"):
-        pan_private_counts(Budget(1), 10, "all")
+        pan_private_counts(Budget(1), buckets=10, protect="all")
     with pytest.raises(InputError, match="not between 0 and 9"):
-        pan_private_counts(Budget(1), 10).start().count(np.array([10]))
+        pan_private_counts(Budget(1), buckets=10).start().count(np.array([10]))
     with pytest.raises(ParameterError, match="made for other counters than 20"):
-        pan_private_counts(Budget(1), 20).shape(pan_private_counts(Budget(1), 10).start())
+        pan_private_counts(Budget(1), buckets=20).shape(pan_private_counts(Budget(1), buckets=10).start())

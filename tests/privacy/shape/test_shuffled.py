@@ -61,7 +61,7 @@ def test_without_the_flood_there_is_no_privacy_at_any_epsilon():
     ("epsilon", "delta", "messages"), [(1, 1e-8, 947), (1, 1e-6, 592), (2, 1e-8, 497), (0.5, 1e-8, 1809), (1, 1e-2, 80)]
 )
 def test_calibration_keeps_delta_is_tight_and_needs_few_messages(epsilon, delta, messages):
-    made = shuffled(Budget(epsilon, delta), 1000, 4000)
+    made = shuffled(Budget(epsilon, delta), users=1000, buckets=4000)
     p, r, q = float(made.p), float(made.flood_shape), float(made.flood)
     rest = epsilon - math.log(1 / p)
     assert 0.44 * epsilon < math.log(1 / p) <= 0.45 * epsilon
@@ -130,7 +130,7 @@ def refuted(made: Shuffled, epsilon: float, delta: float) -> bool:
 
 def test_real_views_keep_delta_and_without_the_flood_they_do_not():
     """At delta = 0.01. A quarter of the flood has 0.06 and none 0.36, which 20,000 buckets show with certainty."""
-    made = shuffled(BUDGET, 40, 20_000)
+    made = shuffled(BUDGET, users=40, buckets=20_000)
     rest = 1 - math.log(1 / float(made.p))
     assert not refuted(made, rest, 1e-2)
     assert refuted(dataclasses.replace(made, flood_shape=made.flood_shape / 4), rest, 1e-2)
@@ -174,10 +174,10 @@ def replaced_delta(made: Shuffled, reports: int, epsilon: float, up: bool) -> fl
 def test_two_reports_keep_epsilon_and_delta_and_two_whole_ones_do_not():
     """The exact views of all four buckets that a replaced user moves, losses rounded against us; reports that were each made
     for the whole budget exceed delta by far, losses rounded in their favour."""
-    both = shuffled(BUDGET, 40, 160, mode="l2")
+    both = shuffled(BUDGET, users=40, buckets=160, mode="l2")
     assert both.reports_each == 2
     assert replaced_delta(both, 2, 1.0, up=True) <= BUDGET.delta
-    whole = dataclasses.replace(shuffled(BUDGET, 40, 160), ranks=both.ranks)
+    whole = dataclasses.replace(shuffled(BUDGET, users=40, buckets=160), ranks=both.ranks)
     assert replaced_delta(whole, 2, 1.0, up=False) > 3 * BUDGET.delta
     assert replaced_delta(whole, 1, 1.0, up=True) <= BUDGET.delta
 
@@ -197,7 +197,7 @@ def test_a_user_is_once_in_each_report_and_its_noise_is_in_all_buckets():
         plan.report(np.array([7]))
     with pytest.raises(InputError, match="a bucket is not between 5000 and 19999"):
         plan.report(np.array([[7, 8]]))
-    promise = shuffled(BUDGET, 40, 160, mode="l2").guarantee()
+    promise = shuffled(BUDGET, users=40, buckets=160, mode="l2").guarantee()
     assert sum(step.epsilon for step in promise.mechanisms) <= 1 + 1e-12 and promise.delta == 1e-2
 
 
@@ -213,7 +213,7 @@ def test_without_the_flood_no_bucket_ever_has_fewer_messages_than_users():
 
 def test_users_who_do_not_follow_the_protocol_take_their_share_of_the_noise_with_them():
     """If half of the users send no noise, delta is exceeded: `users` is the number of those who are sure to."""
-    made = shuffled(BUDGET, 1000, 4000)
+    made = shuffled(BUDGET, users=1000, buckets=4000)
     p, r, q = float(made.p), float(made.flood_shape), float(made.flood)
     assert flooded_delta(1 - math.log(1 / p), p, r / 2, q) > 2 * BUDGET.delta
     half, all_ = (totals(SMALL, np.zeros(n, dtype=np.int64))[1].sum() for n in (20, 40))
@@ -222,7 +222,7 @@ def test_users_who_do_not_follow_the_protocol_take_their_share_of_the_noise_with
 
 def test_the_shape_follows_from_the_sums():
     """1000 buckets of 50 users each among 4000, 50 % more or less: the noise of a bucket is below 25 with certainty 1e-8."""
-    made = shuffled(Budget(2, 1e-2), 50_000, 4000)
+    made = shuffled(Budget(2, 1e-2), users=50_000, buckets=4000)
     bucket, sign = made.report(np.repeat(np.arange(1000), 50))
     rows = made.shape(made.sums(bucket, sign), hashed=False)
     counts, items = np.asarray(rows.column("count")), np.asarray(rows.column("items"))
@@ -259,15 +259,15 @@ def test_system_lanes_never_repeat():
 
 def test_what_the_shuffle_model_cannot_do_is_refused():
     with pytest.raises(ParameterError, match="replacing a user only, got 'add-remove'"):
-        shuffled(BUDGET, 10, 40, Relation.ADD_REMOVE)
+        shuffled(BUDGET, users=10, buckets=40, relation=Relation.ADD_REMOVE)
     with pytest.raises(ParameterError, match="delta above 0"):
-        shuffled(Budget(1), 10, 40)
+        shuffled(Budget(1), users=10, buckets=40)
     with pytest.raises(ParameterError, match="users must be given"):
-        shuffled(BUDGET, None, 40)
+        shuffled(BUDGET, users=None, buckets=40)
     with pytest.raises(InputError, match="a bucket is not between 0 and 39"):
-        shuffled(BUDGET, 10, 40).report(np.array([40]))
+        shuffled(BUDGET, users=10, buckets=40).report(np.array([40]))
     with pytest.raises(ParameterError, match="every one of the 40 buckets has a sum, got 3"):
-        shuffled(BUDGET, 10, 40).shape(np.zeros(3, dtype=np.int64))
-    promise = shuffled(BUDGET, 10, 40).guarantee()
+        shuffled(BUDGET, users=10, buckets=40).shape(np.zeros(3, dtype=np.int64))
+    promise = shuffled(BUDGET, users=10, buckets=40).guarantee()
     assert promise.relation is Relation.REPLACE and (promise.epsilon, promise.delta) == (1, 1e-2)
     assert sum(step.epsilon for step in promise.mechanisms) <= 1 + 1e-12

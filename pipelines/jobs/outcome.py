@@ -1,0 +1,39 @@
+"""What came of a job: its report and its rows, for whoever shows them; nobody else looks for an output of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headcount.pipelines.sinks.formats import decode
+from headcount.pipelines.storage import stores
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A complete output; or one that is only submitted, which has no report and no files yet.
+
+    A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
+    `complete` says by what one knows a complete output.
+    """
+
+    output: str
+    release_id: str
+    complete: str
+    report: Mapping[str, Any] | None = None
+    note: str | None = None
+    files: Sequence[str] = ()
+    format: str = "parquet"
+
+    def words(self) -> str:
+        """What was decided, what must be known of the numbers, and where they are."""
+        if self.report is None:
+            return f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
+        said = self.report.get("decision"), self.note, f"wrote {self.output} (release {self.release_id})"
+        return "\n".join(filter(None, said))
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """The rows of the files in their order, with texts for numbers in CSV."""
+        for path in self.files:
+            yield from decode(stores.read(path), self.format)

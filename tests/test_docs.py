@@ -1,0 +1,73 @@
+"""The documentation holds together: links lead somewhere, paths are there, and examples import only what is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[1]
+PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/*.md"), *TOP.glob("benchmarks/*.md")])
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
+FOLDERS = "mechanisms|transforms|pipelines|tests|deploy"
+ROOMS = "|".join(sorted(path.parent.name for path in TOP.glob("mechanisms/*/__init__.py")))
+PATH = re.compile(rf"`((?:{FOLDERS}|{ROOMS})/[\w./-]+)`")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PUBLIC = ("headcount.mechanisms", "headcount.transforms")
+FAMILIES = {path.parent.name for path in TOP.glob("mechanisms/*/__init__.py") if "Paper" in path.read_text()}
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_there(path: str) -> bool:
+    """Whether a path of the repository, or of a room of mechanisms/, is there, also one without its .py."""
+    return any((top / name).exists() for top in (TOP, TOP / "mechanisms") for name in (path, f"{path}.py"))
+
+
+def examples(page: Path) -> list[str]:
+    return [code for language, code in FENCED.findall(page.read_text()) if language == "python"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for path, anchor in LINK.findall(page.read_text()):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {path}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name} links to {path}{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_of_the_repository_are_there(page):
+    missing = {path for path in PATH.findall(page.read_text()) if not is_there(path)}
+    assert not missing, f"{page.name} names {sorted(missing)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_import_what_is_public(page):
+    for code in examples(page):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headcount"):
+                assert node.module in PUBLIC, f"{page.name} imports from {node.module}, which is private"
+                module = importlib.import_module(node.module)
+                missing = {alias.name for alias in node.names} - {name for name in dir(module) if name[0] != "_"}
+                assert not missing, f"{page.name} imports {sorted(missing)} from {node.module}"
+
+
+def test_the_table_of_mechanisms_is_the_public_face():
+    page = (TOP / "docs" / "embedding.md").read_text()
+    rows = page[page.index("| names of `headcount.mechanisms`") :].splitlines()[2:]
+    named = {name for row in rows if row[:1] == "|" for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == set(importlib.import_module("headcount.mechanisms").__all__)
+
+
+def test_every_family_has_a_page():
+    assert len(FAMILIES) == 7
+    assert all((TOP / "docs" / f"{family.replace('_', '-')}.md").exists() for family in FAMILIES)

@@ -1,0 +1,314 @@
+"""Quantiles from a sample: `Quantile`, by a search, and `Quantiles`, off a tree whose nodes are sampled once.
+
+What a sample is, and which transforms read the same one, is said in `transforms.sampled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple, Self
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.checks import check_share
+from headcount.mechanisms.counting.evidence import Origin
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.axis import Axis, Value
+from headcount.mechanisms.sampled.histogram import CHOICES, SampleKey
+from headcount.mechanisms.sampled.quantiles import (
+    Hierarchy,
+    QuantileSearch,
+    add_leaves,
+    quantile_hierarchy,
+    quantile_search,
+)
+from headcount.transforms.bounding import Bounded
+from headcount.transforms.core.barrier import rows_beyond_barrier
+from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.contributions import as_contributions
+from headcount.transforms.core.noise import sum_by_item
+from headcount.transforms.core.rows import (
+    QuantileTime,
+    QuantileValue,
+    RangeCount,
+    RangeTimeCount,
+    ToRows,
+    in_first,
+)
+from headcount.transforms.core.sampling import Sampled, check_sample, sample_name
+from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.values import Values
+
+Range = tuple[Value, Value]
+
+
+class QuantilesAndRanges(NamedTuple):
+    """The result of `Quantiles` that was asked for both."""
+
+    quantiles: beam.PCollection
+    ranges: beam.PCollection
+
+
+class _OverValues(PrivateTransform):
+    """What quantiles share: users' values become leaves of a public grid."""
+
+    mechanism: QuantileSearch | Hierarchy
+
+    def __init__(
+        self,
+        mechanism: QuantileSearch | Hierarchy,
+        axis: Axis,
+        *,
+        release: Release | None,
+        shards: int | None,
+        output_files: int | None,
+        user: str,
+        value: str,
+        drop_null: bool,
+    ) -> None:
+        super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
+        self.axis = axis
+        self._user, self._value, self._drop_null = user, value, drop_null
+        self._of_leaves = False
+
+    def of_leaves(self) -> Self:
+        """The same transform, for `Contributions` whose items are the numbers of leaves, as `mechanism.leaves` gives them."""
+        return self._but(_of_leaves=True)
+
+    def _bounded(self, rows: beam.PCollection, release: Release, drawn_as: str | None = None) -> beam.PCollection:
+        """Record batches in which each user has one leaf, once."""
+        if self._of_leaves:
+            leaves = as_contributions(rows)
+        else:
+            leaves = rows | "Values" >> Values(
+                self.axis, self.mechanism.leaves, self._user, self._value, self._drop_null
+            )
+        return leaves | "Bounded" >> Bounded(self.mechanism.steps, release, self._shards, drawn_as)
+
+
+class Quantile(_OverValues):
+    """One quantile of the users' values, by a search that halves lo .. hi in each of its rounds (the paper).
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
+    chosen uniformly, and is sampled anew in each of the `rounds`, which compose. Every search is a release of its own.
+
+    The result is one `QuantileValue` row (`QuantileTime` for dates and times), or none if too few users were sampled to tell.
+    Rows go in: Arrow batches, pandas frames, dicts, `beam.Row`s or named tuples with the fields `user` and `value`, or (user,
+    value) tuples; or `Contributions`, whose items are then the values.
+
+    Parameters:
+        budget: what all of it may cost; it needs a delta.
+        q: which quantile, between 0 and 1.
+        lo, hi: the public ends, numbers, dates or times; values outside count as the ends. Wider ones are searched coarser.
+        rounds: how often the range is halved (default: 10). More are finer, and sample fewer users each.
+        user, value: the fields of a row (default: "user" and "value").
+        drop_null: leave out rows with a null or NaN, in place of refusing them (default: False).
+        relation, release, shards, output_files: as for `Histogram`.
+    """
+
+    mechanism: QuantileSearch
+
+    def __init__(
+        self,
+        budget: Budget,
+        q: float,
+        lo: Value,
+        hi: Value,
+        *,
+        rounds: int = 10,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
+        user: str = "user",
+        value: str = "value",
+        drop_null: bool = False,
+    ) -> None:
+        axis = Axis.of(lo, hi)
+        ends = axis.number("lo", lo), axis.number("hi", hi)
+        super().__init__(
+            quantile_search(budget, q, *ends, rounds=rounds, relation=Relation.parse(relation)),
+            axis,
+            release=release,
+            shards=shards,
+            output_files=output_files,
+            user=user,
+            value=value,
+            drop_null=drop_null,
+        )
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        release, label = self._drawn(rows)
+        plan, key = self.mechanism, SampleKey(self.mechanism, release, f"{label}/Sampled")
+        summed = sum_by_item(self._bounded(rows, release), item_shards(self._shards), label="SumByLeaf")
+        sums = (
+            summed.sums  # (leaf shard, packed sums)
+            | "GroupByLeafShard" >> beam.GroupByKey()
+            | "AddUp" >> beam.MapTuple(_added).with_output_types(tuple[int, bytes])
+        )
+        # One element at least, so that there is a result, or none, from no rows as from too few.
+        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        found = (
+            (sums, nothing)
+            | "WithNothing" >> beam.Flatten()
+            | "Gather" >> beam.GroupByKey()  # (0, sums of leaves)
+            | "Search"
+            >> beam.ParDo(_Search(key, plan), beam.pvalue.AsList(summed.origins)).with_output_types(tuple[int, bytes])
+        )
+        # Nothing may be taken from the search itself, which may run again.
+        shown = rows_beyond_barrier(found, "Shown", self.axis.shown)
+        return shown | "Rows" >> _Rows(self.axis, self._output_files, QuantileValue, QuantileTime)
+
+
+class Quantiles(_OverValues):
+    """Any number of quantiles of the users' values, and of counts of users by ranges, from one sample (the paper).
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
+    chosen uniformly, on each level of a tree over branching^levels equal parts of lo .. hi; every node is sampled by itself,
+    and the levels compose. `quantiles` and `ranges` are read off the nodes that are shown: any number costs no more, also by
+    other transforms with the same release, budget and tree on the same collection.
+
+    The result is `QuantileValue` rows, or `RangeCount` rows where only `ranges` are asked for (`QuantileTime`,
+    `RangeTimeCount` for dates and times); asked for both, it has fields `quantiles` and `ranges`. A quantile is left out if
+    nothing was shown at all. What goes in is as for `Quantile`.
+
+    Parameters:
+        budget: what all of it may cost; it needs a delta.
+        quantiles: which quantiles, between 0 and 1; there may be none, if there are ranges.
+        lo, hi: the public ends, as for `Quantile`.
+        ranges: pairs low, high, to count users in (default: none). Their ends move to the edge of a part
+            (`SampledTree.range_counts`).
+        levels: of the tree (default: 10). More are finer, and sample fewer users each.
+        branching: the children of a node (default: 2). More make fewer levels for as many parts, with more nodes to add up.
+        sample: as for `SampledHistogram`.
+        user, value, drop_null: as for `Quantile`.
+        relation, release, shards, output_files: as for `Histogram`.
+    """
+
+    mechanism: Hierarchy
+
+    def __init__(
+        self,
+        budget: Budget,
+        quantiles: Sequence[float],
+        lo: Value,
+        hi: Value,
+        *,
+        ranges: Sequence[Range] = (),
+        levels: int = 10,
+        branching: int = 2,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
+        user: str = "user",
+        value: str = "value",
+        drop_null: bool = False,
+        sample: str | None = None,
+    ) -> None:
+        axis = Axis.of(lo, hi)
+        self._sample = check_sample(sample)
+        self._quantiles = [check_share("a quantile", q) for q in quantiles]
+        if not quantiles and not ranges:
+            raise ParameterError("give at least one quantile or one range")
+        number = axis.number
+        self._ranges = [(number("a range", low), number("a range", high)) for low, high in ranges]
+        for given, (low, high) in zip(ranges, self._ranges, strict=True):
+            if not low < high:
+                raise ParameterError(f"a range must begin below its end, got {given!r}", "a range")
+        made = quantile_hierarchy(
+            budget,
+            number("lo", lo),
+            number("hi", hi),
+            levels=levels,
+            branching=branching,
+            relation=Relation.parse(relation),
+        )
+        for given, (low, high) in zip(ranges, self._ranges, strict=True):
+            if low >= made.leaves.hi or high <= made.leaves.lo:
+                raise ParameterError(
+                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}"
+                )
+            if made.leaves.nearest_edge(low) == made.leaves.nearest_edge(high):
+                raise ParameterError(
+                    f"a range must not be smaller than one of the {made.leaves.count} parts of lo .. hi, got {given!r}: give "
+                    "more levels, or a lo and hi that are nearer"
+                )
+        super().__init__(
+            made,
+            axis,
+            release=release,
+            shards=shards,
+            output_files=output_files,
+            user=user,
+            value=value,
+            drop_null=drop_null,
+        )
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:
+        release, _ = self._drawn(rows)
+        plan = self.mechanism
+        key = SampleKey(plan, release, sample_name(rows, self._sample, self._user, self._value))
+        nodes = self._bounded(rows, key.choices, CHOICES) | "Sampled" >> Sampled(plan, key, self._shards, 1)
+        # All from here on works on released nodes only: (0, record batch).
+        made = []
+        if self._quantiles:
+            values = nodes | "Quantiles" >> beam.Map(_quantiles, plan, self._quantiles, self.axis).with_output_types(
+                pa.RecordBatch
+            )
+            made.append(values | "QuantileRows" >> _Rows(self.axis, self._output_files, QuantileValue, QuantileTime))
+        if self._ranges:
+            counts = nodes | "Ranges" >> beam.Map(_ranges, plan, self._ranges, self.axis).with_output_types(
+                pa.RecordBatch
+            )
+            made.append(counts | "RangeRows" >> _Rows(self.axis, self._output_files, RangeCount, RangeTimeCount))
+        return QuantilesAndRanges(*made) if len(made) == 2 else made[0]
+
+
+class _Rows(beam.PTransform):
+    """One record batch of a few released rows, as the caller wants it: rows, or all of them in the first file."""
+
+    def __init__(self, axis: Axis, output_files: int | None, number: type, time: type) -> None:
+        super().__init__()
+        self._output_files, self._row = output_files, number if axis.kind == "number" else time
+
+    def expand(self, batch: beam.PCollection) -> beam.PCollection:
+        files = batch | "InFirst" >> beam.FlatMap(in_first, self._output_files or 1).with_output_types(
+            tuple[int, pa.RecordBatch]
+        )
+        return files if self._output_files is not None else files | "ToRows" >> ToRows(self._row)
+
+
+class _Search(beam.DoFn):
+    """(0, sums of leaves) -> (0, Arrow stream of the found quantile)."""
+
+    def __init__(self, key: SampleKey, plan: QuantileSearch) -> None:
+        self._key, self._plan = key, plan
+
+    def setup(self) -> None:
+        self._subkey = self._key.fetch()
+
+    def process(self, group: tuple[int, Iterable[bytes]], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
+        yield 0, to_ipc(self._plan.search([chunk for chunk in group[1] if chunk], origins, self._subkey))
+
+
+def _added(_: int, chunks: Iterable[bytes]) -> tuple[int, bytes]:
+    return 0, add_leaves(chunks)
+
+
+def _quantiles(
+    nodes: tuple[int, pa.RecordBatch], plan: Hierarchy, wanted: Sequence[Fraction], axis: Axis
+) -> pa.RecordBatch:
+    return axis.shown(plan.tree(nodes[1]).quantiles(wanted))
+
+
+def _ranges(
+    nodes: tuple[int, pa.RecordBatch], plan: Hierarchy, wanted: Sequence[tuple[float, float]], axis: Axis
+) -> pa.RecordBatch:
+    return axis.shown(plan.tree(nodes[1]).range_counts(wanted))
