@@ -34,3 +34,10 @@ def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
     rows = [[path.name, pyarrow.csv.read_csv(path).to_pylist()] for path in files]
     report = json.loads((tmp_path / "out" / "report.json").read_text().replace(str(data), "DATA"))
     golden(f"command: {job}", events.digest(rows, report))
+
+
+@pytest.mark.parametrize("law", ["tail", "spread"])
+def test_a_log_is_generated_as_it_was(law, tmp_path, golden, capsys):
+    words = f"generate --law {law} --rows 1000 --users 300 --items 80 --seed 7 --output"
+    assert main([*words.split(), str(tmp_path / "log.csv")]) == 0
+    golden(f"command: generate {law}", events.digest(pyarrow.csv.read_csv(tmp_path / "log.csv").to_pylist()))

@@ -89,21 +89,6 @@ def _named(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list]
     return name, partition[1].to_pylist()
 
 
-def test_order_batches_shards_and_repeats_change_nothing(collect, make_release):
-    rows, release = _rows(), make_release()
-    expected = auto_unbounded_histogram(BUDGET).run([_batch(rows)], release, "Auto").to_pylist()
-    assert expected
-    shuffled = [rows[n] for n in np.random.default_rng(1).permutation(len(rows))]
-    for shards, options in ((1, ()), (13, ()), (4, ("--direct_runner_bundle_repeat=2",))):
-
-        def build(pipeline: beam.Pipeline, shards: int = shards) -> beam.PCollection:
-            auto = Histogram(BUDGET, release=release, shards=shards, output_files=1)
-            return pipeline | beam.Create(shuffled) | "Auto" >> auto
-
-        ((_, counts),) = collect(build, *options)
-        assert counts.to_pylist() == expected
-
-
 def test_the_decision_tells_what_was_chosen_and_what_it_cost(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         auto = Histogram(BUDGET, release=make_release()).with_decision()
@@ -141,15 +126,6 @@ def test_choosing_alone_equals_the_pure_function(collect, make_release):
         return (one, two, three) | beam.Flatten()
 
     assert set(collect(build)) == expected
-
-
-def test_without_rows_a_bound_is_chosen_all_the_same(collect, make_release):
-    def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        nothing = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
-        return (nothing | Histogram(BUDGET, release=make_release()).with_decision()).decision
-
-    (decided,) = collect(build)
-    assert decided.chosen.bound >= 1
 
 
 def test_another_table_draws_other_bits(make_release):

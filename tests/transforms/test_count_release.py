@@ -15,7 +15,6 @@ from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCoun
 from headcount.transforms import count_release as module
 from headcount.transforms.core.rows import RankedIntItem, RankedItem
 from headcount.transforms.count_release import PrivateCountRelease, TopItems
-from tests.key_search import found_in_graph
 
 ZCDP = Zcdp(2, 1e-4)
 WAYS = {
@@ -164,15 +163,6 @@ def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
     monkeypatch.setattr(CountRelease, "steps", steps)
     with pytest.raises(Exception, match="calibrated for contributions bounded by linf <= 1"):
         _run(collect, _table(100), PrivateCountRelease(ZCDP, release=make_release()))
-
-
-def test_the_key_is_nowhere_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([("u", "i")])
-    rows | PrivateCountRelease(ZCDP, release=release)
-    rows | TopItems(Budget(1, 1e-6), 3, release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
 
 
 def test_tops_of_very_many_shards_do_not_meet_at_once():

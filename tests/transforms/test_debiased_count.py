@@ -11,9 +11,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.debiased import debiased_count
-from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCount, RandClip
+from headcount.transforms import Budget, Contributions, NoisyCount, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
-from tests.key_search import found_in_graph
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
 SEVERAL = {"items": ITEMS, "max_per_item": 2, "max_items": 2}
@@ -55,17 +54,6 @@ def test_it_equals_the_pure_function(collect, make_release, way):
     assert sorted(map(tuple, found)) == [tuple(row.values()) for row in expected.to_pylist()]
 
 
-def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_release):
-    budget, given = WAYS["several, Laplace, users counted"]
-    table, release = _table(), make_release()
-    expected = debiased_count(budget, **given).run([_batch(table)], release, "Mine").to_pylist()
-    shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
-    make = lambda shards: DebiasedCount(budget, **given, release=release, shards=shards, output_files=1)  # noqa: E731
-    for shards, size, options in ((1, 20_000, ()), (7, 777, ("--direct_runner_bundle_repeat=2",))):
-        ((_, counts),) = _run(collect, shuffled, make(shards), size, *options)
-        assert counts.to_pylist() == expected
-
-
 def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
     """Noise of scale 6 on 100 totals: independent draws agree on more than half of them with probability below 1e-20."""
     table, items = _table(), [f"i{k}" for k in range(100)]
@@ -90,14 +78,6 @@ def test_another_key_id_label_parameter_or_row_draws_other_noise(make_release):
         assert sum(a == b for a, b in zip(base, other, strict=True)) < 50, name
 
 
-def test_empty_input_and_integer_items(collect, make_release):
-    transform = DebiasedCount(Budget(1), [3, -4], max_per_item=2, item_type=int, release=make_release())
-    empty = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
-    found = _run(collect, empty, transform)
-    assert sorted(row.item for row in found) == [-4, 3] and all(isinstance(row, NoisyIntCount) for row in found)
-    assert all(np.isfinite([row.count, row.stddev]).all() for row in found)
-
-
 def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, make_release):
     release = make_release()
 
@@ -112,13 +92,6 @@ def test_every_partition_is_there_and_what_was_bounded_before_is_taken(collect, 
     assert sorted(row["item"] for row in rows) == ["i0", "i1"]
     for row in rows:  # a third of the users has each item: h(l) = 1 - exp(-l) = 1/3
         assert row["count"] == pytest.approx(900 * np.log(1.5), rel=0.1)
-
-
-def test_the_key_is_nowhere_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    pipeline | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", max_per_item=2, release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
 
 
 def test_the_guarantee_and_what_is_refused():

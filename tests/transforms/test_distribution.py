@@ -18,7 +18,6 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import Contributions, Relation
 from headcount.transforms.core.rows import IntItemProbability, ItemProbability
 from headcount.transforms.distribution import LearnDistribution
-from tests.key_search import found_in_graph
 
 BUDGET = Budget(1, 1e-6)
 ITEMS = [f"i{number}" for number in range(70)]
@@ -107,19 +106,6 @@ def test_rows_are_typed_and_partitions_hold_each_symbol_once(collect, make_relea
     assert isinstance(first, ItemProbability)
 
 
-@pytest.mark.parametrize("way", ["dense", "chosen"])
-def test_empty_input_gives_a_distribution_too(collect, make_release, way):
-    def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
-        transform = LearnDistribution(BUDGET, DOMAIN, **WAYS[way], release=make_release(), output_files=1, shards=2)
-        return empty | "Mine" >> transform
-
-    ((_, rows),) = collect(build)
-    assert (
-        rows.to_pylist() == learn_distribution(BUDGET, DOMAIN, **WAYS[way]).run([], make_release(), "Mine").to_pylist()
-    )
-
-
 def test_the_decision_tells_what_was_chosen(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create(_table().to_batches())
@@ -156,13 +142,3 @@ def test_users_of_two_types_are_refused(collect, make_release):
     with pytest.raises(Exception, match="users are strings in some rows and integers in others") as caught:
         collect(build)
     assert "/Draw'" in str(caught.value)
-
-
-def test_the_key_is_not_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([("u", "i")])
-    rows | "G" >> LearnDistribution(BUDGET, DOMAIN, samples_per_user=3, release=release)
-    rows | "A" >> LearnDistribution(BUDGET, DOMAIN, release=release)
-    rows | "B" >> LearnDistribution(BUDGET, DOMAIN, samples_per_user="buckets", release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())

@@ -17,7 +17,6 @@ from headcount.transforms import Budget, Relation
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
 from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.partitions import NamedItems, PackShards, SelectPartitions
-from tests.key_search import found_in_graph
 
 BUDGET = Budget(1, 1e-5)
 # Budgets at which the choice falls on several rounds, and on one.
@@ -173,15 +172,6 @@ def test_rounds_by_zcdp_on_packed_shards_equal_the_pure_function(collect, make_r
 
     ((partition, names),) = collect(build)
     assert partition == 0 and names.to_pydict() == {"item": expected} and len(expected) > 5
-
-
-def test_the_key_is_nowhere_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([("u", "i")])
-    rows | "Auto" >> SelectPartitions(BUDGET, release=release)
-    rows | "Sips" >> SelectPartitions(BUDGET, strategy="sips", max_items=3, release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
 
 
 @pytest.mark.parametrize(

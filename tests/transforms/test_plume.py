@@ -13,7 +13,6 @@ from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import Contributions, Relation
 from headcount.transforms.plume import Plume
-from tests.key_search import found_in_graph
 
 ZCDP = Zcdp(1, 1e-6)
 WAYS = {
@@ -83,20 +82,3 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
 def test_nothing_is_decided_where_bounds_are_given():
     with pytest.raises(ParameterError, match="nothing is decided"):
         Plume(ZCDP, max_items=5).with_decision()
-
-
-def test_no_rows_give_no_counts(collect, make_release):
-    def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
-        return empty | Plume(ZCDP, max_items=5, release=make_release(), output_files=2, shards=2)
-
-    assert sorted((k, counts.num_rows) for k, counts in collect(build)) == [(0, 0), (1, 0)]
-
-
-def test_the_key_is_not_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([("u", "i")])
-    rows | "G" >> Plume(ZCDP, max_items=3, release=release)
-    rows | "A" >> Plume(ZCDP, selection="sips", release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())

@@ -9,9 +9,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.shape.anonymized import AnonymizedHistogramMechanism
 from headcount.mechanisms.shape.auto import shape_histogram
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, central_property
@@ -19,7 +17,6 @@ from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
 from headcount.transforms.shape import AnonymizedHistogram
 from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
-from tests.key_search import found_in_graph
 
 BUDGET = Budget(2)
 WAYS = {
@@ -93,16 +90,6 @@ def test_the_same_rows_for_any_order_batches_shards_and_repeats(collect, make_re
         assert found[1].num_rows == found[2].num_rows == 0 and found[1].schema == expected.schema
 
 
-def test_integers_and_an_empty_collection(collect, make_release):
-    """Noise is drawn for no rows as for some: the rows of an empty collection are those of the pure function."""
-    release, plan = make_release(), shape_histogram(Budget(0.2), domain_size=5000, mode="l1")
-    transform = lambda: AnonymizedHistogram(Budget(0.2), domain_size=5000, mode="l1", release=release)  # noqa: E731
-    for table in (_table(3000), _table(3000).slice(0, 0)):
-        expected = _rows(plan.run([_batch(table, "number")] if table.num_rows else [], release, "Mine"))
-        assert sorted(map(tuple, _run(collect, table, transform(), item="number"))) == expected
-    assert expected, "noise on empty cells alone shows as some items"
-
-
 QUESTIONS = (
     EntropyQuestion("miller-madow"),
     DistinctQuestion(),
@@ -171,15 +158,6 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
     assert sum(row.items for row in found if row.count > 900) == 3
 
 
-@pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
-def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
-    """The check of what bounds the batches sees steps that do not keep each user to one of one item."""
-    steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
-    monkeypatch.setattr(AnonymizedHistogramMechanism, "steps", steps)
-    with pytest.raises(Exception, match="calibrated for contributions bounded by"):
-        _run(collect, _table(100), AnonymizedHistogram(BUDGET, domain_size=10, release=make_release()))
-
-
 def test_only_tallies_reach_the_one_worker(monkeypatch, make_release, collect):
     """What the last step gets is smaller than the items by far, and holds no names."""
     from headcount.transforms import shape as anonymized
@@ -190,18 +168,6 @@ def test_only_tallies_reach_the_one_worker(monkeypatch, make_release, collect):
     table = pa.table({"user": [f"u{k}" for k in range(20_000)], "item": [f"secret{k}" for k in range(20_000)]})
     _run(collect, table, AnonymizedHistogram(BUDGET, domain_size=30_000, release=make_release(), shards=4))
     assert len(seen) == 4 and max(map(len, seen)) < 2000 and not any(b"secret" in data for data in seen)
-
-
-def test_the_key_is_nowhere_in_the_graph(make_release):
-    release = make_release("graph", key=0xAB)
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    rows = pipeline | beam.Create([("u", "1")])
-    rows | "Sorted" >> AnonymizedHistogram(BUDGET, domain_size=10, release=release).with_answers(EntropyQuestion())
-    rows | "Hashed" >> AnonymizedHistogram(BUDGET, buckets=100, mode="l2", release=release)
-    rows | Entropy(BUDGET, release=release)
-    rows | SupportSize(BUDGET, most=10, release=release)
-    rows | SupportCoverage(BUDGET, mode="shape", domain_size=100, release=release)
-    assert not found_in_graph(pipeline.to_runner_api(), release.key_source.fetch())
 
 
 def test_guarantees_and_what_is_refused():

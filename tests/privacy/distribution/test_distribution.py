@@ -20,18 +20,17 @@ from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, probabilities
+from headcount.mechanisms.choice.exponential import em_exponents, probabilities
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.distribution.binomial_choice import GRID_BITS, BinomialChoice, rounded_down
 from headcount.mechanisms.distribution.learn import BUCKETS, Steps, estimate, learn_distribution
 from headcount.mechanisms.distribution.plan import choice_epsilon, plan_distribution, touched_symbols
-from headcount.mechanisms.distribution.samples_choice import SamplesChoice
 from headcount.mechanisms.distribution.tables import ExactSamplesStep, ValueCounts, merge_values, split_values
 from headcount.pipelines import parser
 from headcount.pipelines.commands import distribution as command
 from headcount.transforms.distribution import LearnDistribution
+from tests.privacy.distribution.ratios import ROUNDING, log_ratio
 
-ROUNDING = 1 + 1e-9  # of the audit's own floats
 UNIT = 1 << GRID_BITS
 KINDS = pytest.mark.parametrize("kind", ["ks", "phs"])
 EPSILONS = pytest.mark.parametrize("epsilon", [Fraction(1, 20), Fraction(1, 10), Fraction(1, 2)], ids=str)
@@ -41,12 +40,6 @@ def table_of(held: dict[int, int]) -> ValueCounts:
     """The table of one symbol from {value: users}."""
     rows = np.array(sorted(held.items()), dtype=np.int64).reshape(-1, 2)
     return ValueCounts(pa.array(["x"]), np.array([0, len(rows)]), rows[:, 0].copy(), rows[:, 1].copy())
-
-
-def log_ratio(before: list[Fraction], after: list[Fraction]) -> float:
-    p, q = probabilities(before), probabilities(after)
-    assert min(p.min(), q.min()) > 0  # else the floats are too short for the audit
-    return float(np.abs(np.log(p) - np.log(q)).max())
 
 
 # m = 20 and s = 40: a user's count goes to 0, to m or elsewhere, or the user is there in one only.
@@ -320,70 +313,6 @@ def test_buckets_get_all_of_the_budget_or_half_of_it():
             assert plan.below == beyond and plan.relation is relation
             assert exact(plan.budget.epsilon) + exact(plan.users.epsilon) <= most
             assert exact(plan.budget.delta) <= most * Fraction(1, 10**6)
-
-
-# --- the number of samples per user --------------------------------------------------------------------------------------
-
-GRID = (1, 4, 16, 64, 256)
-OWN = Budget(0.1)
-
-
-def samples_choice(rule: str, relation: Relation) -> SamplesChoice:
-    """The choice that a distribution holds, a twentieth of its epsilon, on few points."""
-    choice = learn_distribution(Budget(2, 1e-6), ["x"], samples_per_user=rule, relation=relation).choice
-    assert choice is not None and choice.budget == OWN
-    return dataclasses.replace(choice, grid=GRID)
-
-
-def samples_table(choice: SamplesChoice, users: list[int]) -> list[int]:
-    rows = [(f"u{i}", "x", n) for i, n in enumerate(users)]
-    user, item, count = (pa.array(list(column)) for column in zip(*rows, strict=True))
-    return choice.user_table(gather(chunk for _, chunk in split_by_user(contribution_batch(user, item, count), 1)))
-
-
-def samples_neighbours(relation: Relation):
-    for crowd in ([1] * 3, [256] * 40, [4] * 30 + [64] * 10, [1] * 100 + [300] * 7, [16] * 400):
-        for a in GRID:
-            if relation is Relation.ADD_REMOVE:
-                yield crowd, [*crowd, a]
-            else:
-                for b in GRID:
-                    if a < b:
-                        yield [*crowd, a], [*crowd, b]
-
-
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rule", ["auto", "median"])
-def test_the_choice_of_samples_keeps_its_epsilon(rule, relation):
-    choice = samples_choice(rule, relation)
-    found = max(
-        log_ratio(*(choice.exponents(samples_table(choice, users)) for users in pair))
-        for pair in samples_neighbours(relation)
-    )
-    assert 0.3 * OWN.epsilon < found <= OWN.epsilon * ROUNDING
-
-
-def test_the_sensitivity_of_added_users_under_replacement_is_caught():
-    """The median's loss moves by 2 when a user is replaced; that of "auto" has another sensitivity for each candidate."""
-    added = samples_choice("median", Relation.ADD_REMOVE)
-    pairs = list(samples_neighbours(Relation.REPLACE))
-    found = max(log_ratio(*(added.exponents(samples_table(added, users)) for users in pair)) for pair in pairs)
-    assert found > 1.3 * OWN.epsilon
-    one, users = samples_choice("auto", Relation.REPLACE), 16
-
-    def flat(table: list[int]) -> list[Fraction]:
-        """A sensitivity of 1 for every candidate, in place of sqrt(x)."""
-        above = [sum(table) - below for below in np.cumsum(table)[:-1].tolist()]
-        losses = [-count * math.isqrt(x) for count, x in zip(above, GRID, strict=True)]
-        return gem_exponents(losses, [1] * len(GRID), OWN.epsilon_fraction, True)
-
-    before, after = [256] * users, [256] * (users + 1)
-    assert log_ratio(*(one.exponents(samples_table(one, each)) for each in (before, after))) <= OWN.epsilon
-    found = max(
-        log_ratio(*(flat(samples_table(one, each)) for each in pair))
-        for pair in samples_neighbours(Relation.ADD_REMOVE)
-    )
-    assert found > 1.5 * OWN.epsilon
 
 
 # --- whole runs ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,317 @@
+"""Every transform keeps the contract where it runs: one line for each, and one more for each further path that it has.
+
+What is run is the mechanism that the transform holds (test_contract has that it holds the right one). Its `run` gives the rows
+that come out, however they are cut into batches and shards and however often a bundle is repeated; also of no rows, and of
+integer items. The key is nowhere in the graph, the transform can be pickled, a decision tells what was chosen, and
+batches that are not bounded as the noise was calibrated for are refused. All lines share a pipeline where they can.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.bounding.steps import bound_shard
+from headcount.mechanisms.checks import check_share
+from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
+from headcount.transforms import (
+    AnonymizedHistogram,
+    Bound,
+    Budget,
+    ChooseBound,
+    ClipNorm,
+    Contributions,
+    DebiasedCount,
+    Entropy,
+    HeavyHitters,
+    Histogram,
+    LearnDistribution,
+    LimitItems,
+    LimitPerItem,
+    NoisyCounts,
+    Plume,
+    PrivateCountRelease,
+    Quantile,
+    Quantiles,
+    RandClip,
+    Release,
+    SampledHistogram,
+    SelectPartitions,
+    SupportCoverage,
+    SupportSize,
+    TopItems,
+    Zcdp,
+)
+from tests.key_search import Careless, found_in_graph
+from tests.transforms.test_contract import LINES, public_transforms
+
+BUDGET, ZCDP = Budget(2, 1e-4), Zcdp(2, 1e-4)
+ITEMS = {str: [f"i{k}" for k in range(30)], int: list(range(30))}
+QUANTILES = [0.1, 0.5]
+Rows = list[tuple[Any, ...]]
+
+# Transforms with another contract: what they take is no contributions, or their noise comes from no key.
+ELSEWHERE = {"Contributions", "PropertiesOfShape", "ShuffledReports", "PanPrivateCounts"}
+
+
+def table(rows: int = 8000) -> pa.Table:
+    """600 users, items by their rank (as texts and as numbers), and numbers to take quantiles of."""
+    random = np.random.default_rng(3)
+    item = (random.pareto(1, rows) * 3).astype(int) % 100
+    columns = {"user": [f"u{u}" for u in random.integers(0, 600, rows)], "item": [f"i{i}" for i in item]}
+    return pa.table(columns | {"number": item, "value": random.normal(5, 3, rows)})
+
+
+def batches(rows: pa.Table, column: str = "item") -> list[pa.RecordBatch]:
+    """The contributions of a table for the pure function: one batch, or none."""
+    made = contribution_batch(rows["user"].combine_chunks(), rows[column].combine_chunks())
+    return [made] if rows.num_rows else []
+
+
+def tuples(batch: pa.RecordBatch) -> Rows:
+    return [tuple(row.values()) for row in batch.to_pylist()]
+
+
+def mechanism(transform: beam.PTransform) -> Any:
+    return getattr(transform, LINES[type(transform).__name__].mechanism)
+
+
+# What a transform releases of a table, by the pure functions.
+
+
+def run_of(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    return tuples(mechanism(transform).run(batches(rows, column), release, label))
+
+
+def chosen(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    return [tuple(choose_bound(batches(rows, column), mechanism(transform).choice, release, label))]
+
+
+def kept(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    bounded = bounded_batches(batches(rows, column), mechanism(transform), release, label)
+    return [row for batch in bounded for row in tuples(batch)]
+
+
+def of_leaves(transform: beam.PTransform, rows: pa.Table, release: Release, label: str) -> pa.RecordBatch:
+    """What the mechanism makes of the parts of its grid that a table's values lie in."""
+    leaves = pa.array(mechanism(transform).leaves.index(np.asarray(rows["value"])))
+    return mechanism(transform).run(batches(rows.append_column("leaf", leaves), "leaf"), release, label)
+
+
+def seen(found: pa.RecordBatch) -> Rows:
+    """Without those of which nothing was seen, such as quantiles of no rows."""
+    return [row for row in tuples(found) if not any(entry != entry for entry in row)]
+
+
+def searched(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    return seen(of_leaves(transform, rows, release, label))
+
+
+def read_off(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    tree = mechanism(transform).tree(of_leaves(transform, rows, release, label))
+    return seen(tree.quantiles([check_share("q", q) for q in QUANTILES]))
+
+
+def noisy(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    bounded = bounded_batches(batches(rows, column), mechanism(RandClip(3)), release, BEFORE)
+    item_type = int if column == "number" else str
+    return tuples(
+        noisy_counts(bounded, mechanism(transform).plan, release, f"{label}/NoisyCounts", item_type=item_type)
+    )
+
+
+BEFORE = "Before"  # the label of what bounds the rows of NoisyCounts
+OF_VALUES = (searched, read_off)  # these take quantiles of a column, not contributions
+
+
+class Line(NamedTuple):
+    """How a transform is made of an item type and what goes to all (release, shards), and what it has to equal."""
+
+    make: Callable[..., beam.PTransform]
+    pure: Callable[[beam.PTransform, pa.Table, str, Release, str], Rows] = run_of
+    typed: bool = True  # whether it is told the type of items
+    decides: bool = False
+    sampled: bool = False  # whether it reads a sample that has a name
+
+
+TABLE = {
+    "RandClip": Line(lambda **g: RandClip(3, **g), kept, typed=False),
+    "ClipNorm": Line(lambda **g: ClipNorm(3, p=2, **g), kept, typed=False),
+    "LimitItems": Line(lambda **g: LimitItems(3, **g), kept, typed=False),
+    "LimitPerItem": Line(lambda **g: LimitPerItem(2, **g), kept, typed=False),
+    "NoisyCounts": Line(lambda **g: NoisyCounts(BUDGET, Bound(l0=3, l1=3, linf=3), **g), noisy),
+    "Histogram": Line(lambda **g: Histogram(BUDGET, bound=5, **g)),
+    "Histogram, bound chosen": Line(lambda **g: Histogram(BUDGET, **g), decides=True),
+    "Histogram, public domain": Line(lambda **g: Histogram(BUDGET, domain=ITEMS[g["item_type"]], bound=5, **g)),
+    "Histogram, public domain, bound chosen": Line(
+        lambda **g: Histogram(BUDGET, domain=ITEMS[g["item_type"]], **g), decides=True
+    ),
+    "ChooseBound": Line(lambda **g: ChooseBound(Budget(0.1), BUDGET, **g), chosen, typed=False),
+    "DebiasedCount": Line(lambda **g: DebiasedCount(BUDGET, ITEMS[g["item_type"]][:4], max_per_item=2, **g)),
+    "SelectPartitions": Line(lambda **g: SelectPartitions(BUDGET, strategy="sips", max_items=3, **g)),
+    "SelectPartitions, auto": Line(lambda **g: SelectPartitions(BUDGET, **g), decides=True),
+    "PrivateCountRelease": Line(lambda **g: PrivateCountRelease(ZCDP, **g), decides=True),
+    "TopItems": Line(lambda **g: TopItems(BUDGET, k=4, **g)),
+    "Plume": Line(lambda **g: Plume(ZCDP, max_items=5, **g)),
+    "Plume, bound chosen": Line(lambda **g: Plume(ZCDP, selection="sips", **g), decides=True),
+    "SampledHistogram": Line(lambda **g: SampledHistogram(BUDGET, **g), sampled=True),
+    "HeavyHitters": Line(lambda **g: HeavyHitters(BUDGET, phi=0.05, users=600, **g), sampled=True),
+    "HeavyHitters, users counted": Line(lambda **g: HeavyHitters(BUDGET, phi=0.05, **g), sampled=True),
+    "Quantile": Line(lambda **g: Quantile(BUDGET, q=0.3, lo=0, hi=10, rounds=4, **g), searched, typed=False),
+    "Quantiles": Line(
+        lambda **g: Quantiles(BUDGET, quantiles=QUANTILES, lo=-5, hi=15, levels=4, **g),
+        read_off,
+        typed=False,
+        sampled=True,
+    ),
+    "AnonymizedHistogram": Line(lambda **g: AnonymizedHistogram(BUDGET, domain_size=200, **g), typed=False),
+    "AnonymizedHistogram, hashed": Line(
+        lambda **g: AnonymizedHistogram(BUDGET, buckets=4000, mode="l2", **g), typed=False
+    ),
+    "Entropy": Line(lambda **g: Entropy(BUDGET, **g), typed=False, decides=True),
+    "Entropy, of the shape": Line(
+        lambda **g: Entropy(BUDGET, mode="shape", domain_size=200, **g), typed=False, decides=True
+    ),
+    "SupportSize": Line(lambda **g: SupportSize(BUDGET, most=100, **g), typed=False, decides=True),
+    "SupportCoverage": Line(lambda **g: SupportCoverage(BUDGET, target=4000, **g), typed=False, decides=True),
+    "LearnDistribution": Line(lambda **g: LearnDistribution(BUDGET, ITEMS[g["item_type"]], samples_per_user=5, **g)),
+    "LearnDistribution, samples chosen": Line(
+        lambda **g: LearnDistribution(BUDGET, ITEMS[g["item_type"]], **g), decides=True
+    ),
+}
+
+
+def column_of(item_type: type) -> str:
+    return "number" if item_type is int else "item"
+
+
+class Bench:
+    """All lines on one table: made, run in one pipeline, and asked of the pure functions."""
+
+    def __init__(self, collect: Callable[..., list[Any]], release: Release) -> None:
+        self._collect, self._release = collect, release
+
+    def made(self, name: str, item_type: type = str, **given: Any) -> beam.PTransform:
+        line = TABLE[name]
+        given |= {"release": self._release}
+        given |= {"item_type": item_type} if line.typed else {}
+        return line.make(**given | ({"sample": name} if line.sampled else {}))
+
+    def applied(self, rows: beam.PCollection, name: str, transform: beam.PTransform, item_type: type) -> Any:
+        """The transform on batches of a table, under its name."""
+        if TABLE[name].pure not in OF_VALUES:
+            rows = rows | f"Contributions of {name}" >> Contributions(item=column_of(item_type))
+        if name == "NoisyCounts":
+            rows = rows | BEFORE >> RandClip(3, release=self._release)
+        return rows | name >> transform
+
+    def found(self, rows: pa.Table, size: int, shards: int, item_type: type, names: list[str], *options: str) -> Any:
+        """{name: sorted rows}, and {name: decisions} where the line decides."""
+
+        def build(pipeline: beam.Pipeline) -> beam.PCollection:
+            source = pipeline | beam.Create(rows.to_batches(size))
+            tagged = []
+            for name in names:
+                transform = self.made(name, item_type, shards=shards)
+                if TABLE[name].decides:
+                    released, decision = self.applied(source, name, transform.with_decision(), item_type)
+                    tagged.append(
+                        decision | f"Decision of {name}" >> beam.Map(lambda one, n=name: ("decision", n, one))
+                    )
+                else:
+                    released = self.applied(source, name, transform, item_type)
+                tagged.append(released | f"Rows of {name}" >> beam.Map(lambda one, n=name: ("row", n, one)))
+            return tagged | beam.Flatten()
+
+        every = self._collect(build, *options)
+        released = {name: sorted(plain(one for kind, n, one in every if (kind, n) == ("row", name))) for name in names}
+        decisions = [name for name in names if TABLE[name].decides]
+        return released, {
+            name: [one for kind, n, one in every if (kind, n) == ("decision", name)] for name in decisions
+        }
+
+    def expected(self, rows: pa.Table, item_type: type, names: list[str]) -> dict[str, Rows]:
+        return {
+            name: sorted(TABLE[name].pure(self.made(name, item_type), rows, column_of(item_type), self._release, name))
+            for name in names
+        }
+
+
+def plain(found: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+    """Rows as tuples, those of batches (what a bounding step gives) among them."""
+    for one in found:
+        yield from tuples(one) if isinstance(one, pa.RecordBatch) else [tuple(one)]
+
+
+@pytest.fixture
+def bench(collect, make_release, soon_planned) -> Bench:
+    return Bench(collect, make_release())
+
+
+def test_every_public_transform_has_a_line():
+    assert {name.partition(",")[0] for name in TABLE} | ELSEWHERE == {each.__name__ for each in public_transforms()}
+
+
+def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_they_decided(bench):
+    rows, names = table(), list(TABLE)
+    expected = bench.expected(rows, str, names)
+    assert [name for name in names if not expected[name]] == [], "equal to nothing says nothing"
+    shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
+    released, decisions = bench.found(shuffled, 777, 7, str, names, "--direct_runner_bundle_repeat=1")
+    assert [name for name in names if released[name] != expected[name]] == []
+    for name, decided in decisions.items():
+        (decision,) = decided
+        assert decision.guarantee.epsilon == pytest.approx(bench.made(name).guarantee().epsilon), name
+        assert decision.words() and decision.sections(), name
+
+
+def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
+    """Here in one shard. Noise is drawn for no rows as for some: where a domain is public, all of it is released."""
+    typed = [name for name, line in TABLE.items() if line.typed]
+    for rows, names in ((table(3000), typed), (table(10).slice(0, 0), list(TABLE))):
+        expected = bench.expected(rows, int, names)
+        released, _ = bench.found(rows, 3000, 1, int, names)
+        assert [name for name in names if released[name] != expected[name]] == []
+
+
+def test_the_key_is_nowhere_in_the_graph_and_the_search_would_find_it(make_release, soon_planned):
+    release = make_release("graph", key=0xAB)
+    bench, key = Bench(None, release), release.key_source.fetch()
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    rows = pipeline | beam.Create(table(10).to_batches())
+    for name in TABLE:
+        bench.applied(rows, name, bench.made(name), str)
+    assert not found_in_graph(pipeline.to_runner_api(), key)
+    rows | "Careless" >> beam.ParDo(Careless(key))
+    assert key not in pipeline.to_runner_api().SerializeToString(), "a search of the raw bytes is blind"
+    assert found_in_graph(pipeline.to_runner_api(), key)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_it_pickles(name, bench):
+    transform = bench.made(name)
+    copy = pickle.loads(pickle.dumps(transform))
+    assert type(copy) is type(transform) and mechanism(copy) == mechanism(transform)
+
+
+def one_step_less(shard, steps, subkeys, label):
+    return bound_shard(shard, steps[:-1], subkeys[:-1], label)
+
+
+@pytest.mark.parametrize("name", [name for name, line in TABLE.items() if line.pure not in (kept, chosen)])
+def test_a_wrong_bound_is_refused(name, bench, collect, monkeypatch):
+    """The mutation: the last of the steps that bound a user is left out, so that the batches carry less than was promised."""
+    for module in [each for path, each in sys.modules.items() if path.startswith("headcount.transforms")]:
+        if hasattr(module, "bound_shard"):
+            monkeypatch.setattr(module, "bound_shard", one_step_less)
+    with pytest.raises(Exception, match="bounded by"):
+        bench.found(table(300), 300, 2, str, [name])
