@@ -12,7 +12,7 @@ from headcount.pipelines import parser, yaml_provider
 from headcount.pipelines.main import load
 
 # What the driver makes by itself, from other flags.
-SHARED = {"budget", "release_budget", "relation", "release", "item_type", "shards", "output_files"}
+SHARED = {"budget", "release_budget", "relation", "release", "item_type", "shards", "output_files", "sample"}
 # What has another name on the command line, where a flag is given once for each of several.
 RENAMED = {
     "Quantile": {"q": "quantile", "value": "item"},

@@ -16,12 +16,12 @@ from headcount.transforms.debiased_count import DebiasedCount
 from tests.key_search import found_in_graph
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
-SEVERAL = {"items": ITEMS, "cap": 2, "max_items": 2}
+SEVERAL = {"items": ITEMS, "max_per_item": 2, "max_items": 2}
 WAYS = {
-    "one item, users counted": (Budget(1), {"items": "i1", "cap": 2}),
+    "one item, users counted": (Budget(1), {"items": "i1", "max_per_item": 2}),
     "several, Laplace, users counted": (Budget(1), SEVERAL | {"users_share": 0.3}),
     "several, Gaussian, users public": (Budget(1, 1e-6), SEVERAL | {"noise": "gaussian", "users": 1500}),
-    "one item, replaced": (Budget(1), {"items": "i1", "cap": 2, "users": 1500, "relation": Relation.REPLACE}),
+    "one item, replaced": (Budget(1), {"items": "i1", "max_per_item": 2, "users": 1500, "relation": Relation.REPLACE}),
     "several, replaced": (Budget(1, 1e-6), SEVERAL | {"users": 1500, "relation": Relation.REPLACE, "largest_mean": 1}),
 }
 

@@ -353,7 +353,7 @@ def test_guarantee_is_stated_before_anything_runs():
     transform = Histogram(BUDGET, bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
-    assert "replacing one user" in guarantee.words() and transform.mechanism.threshold is not None
+    assert "replacing one user" in guarantee.words() and transform.mechanism.plan.threshold is not None
     pure = Histogram(Budget(1, 1e-6), domain=["a"], bound=3).guarantee()
     assert pure.delta == 0  # Laplace noise on a public domain needs no delta
 
@@ -363,7 +363,7 @@ def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_o
     def made(cap: int | None) -> Histogram:
         return Histogram(BUDGET, domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
 
-    assert made(1).plan.bound.linf == 1 and made(None).plan.bound.linf == 3
+    assert made(1).mechanism.plan.bound.linf == 1 and made(None).mechanism.plan.bound.linf == 3
     assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()
     assert f"a user adds at most {norm}." in made(None).guarantee().words()
-    assert len({(made(cap).plan.scale, made(cap).plan.grid) for cap in (None, 1, 2, 50)}) == 1
+    assert len({(made(cap).mechanism.plan.scale, made(cap).mechanism.plan.grid) for cap in (None, 1, 2, 50)}) == 1

@@ -292,8 +292,8 @@ def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
     steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
     transform = SampledHistogram(BUDGET, release=make_release())
     bound = transform.mechanism.bound
-    monkeypatch.setattr(module.SampledHistogram, "steps", steps)
-    monkeypatch.setattr(module.SampledHistogram, "bound", bound)
+    monkeypatch.setattr(module.SampledHistogramMechanism, "steps", steps)
+    monkeypatch.setattr(module.SampledHistogramMechanism, "bound", bound)
     with pytest.raises(Exception, match="calibrated for contributions bounded by"):
         _of_items(collect, _table(100), transform)
 

@@ -67,7 +67,7 @@ def test_each_estimate_is_taken_from_the_same_noisy_cells():
 def test_buckets_and_the_other_models_have_the_same_choice():
     counts = make_tally(zipf(2000, 2000))
     for name in ESTIMATES:
-        hashed = hashed_histogram(Budget(0.5), None, 8000, estimate=name)
+        hashed = hashed_histogram(Budget(0.5), users=None, buckets=8000, estimate=name)
         noisy, p = noisy_tally(of_cells(counts, 8000), hashed.plan.scale, KEY), noise_parameter(hashed.plan)
         best = unhashed(best_shape(noisy, p, 8000, estimate=name)[0], 8000, 2000)
         assert equal(of_rows(hashed.shape(counts, make_tally(np.zeros(0, np.int64)), KEY, KEY)), best), name
@@ -83,11 +83,11 @@ def test_an_estimate_that_is_none_or_not_for_the_mode_is_refused():
     with pytest.raises(ParameterError, match="has an estimate of its own, got estimate 'algorithm-1'"):
         shape_histogram(Budget(1), domain_size=100, mode="central", estimate="algorithm-1")
     for made in (shuffled, pan_private_counts, hashed_histogram):
-        given = (10, 40) if made is not pan_private_counts else (40,)
+        given = {"buckets": 40} | ({"users": 10} if made is not pan_private_counts else {})
         with pytest.raises(ParameterError, match="estimate must be"):
-            made(Budget(1, 1e-2), *given, estimate="best")
+            made(Budget(1, 1e-2), **given, estimate="best")
         with pytest.raises(ParameterError, match="mode must be 'l1' or 'l2', got 'central'"):
-            made(Budget(1, 1e-2), *given, mode="central")
+            made(Budget(1, 1e-2), **given, mode="central")
 
 
 # Mode "l2" (Corollary 3).

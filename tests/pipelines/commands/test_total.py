@@ -53,7 +53,9 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 0)
     shares = {step["name"]: step["epsilon"] for step in report["guarantee"]["mechanisms"]}
     assert shares == {"bounding": 0, "noise": 0.9, "number of users": 0.1, "debiasing": 0}
-    assert {"cap": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report["parameters"].items()
+    assert {"max_per_item": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report[
+        "parameters"
+    ].items()
     assert "5000" not in (out / "report.json").read_text(), "the number of users is private"
 
 
