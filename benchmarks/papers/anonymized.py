@@ -220,7 +220,7 @@ def hashing(args: argparse.Namespace) -> None:
             errors: dict[str, list[int]] = {"hashing alone": [], "no inversion": [], "Algorithm 2": []}
             # The product refuses fewer than two buckets a user, and takes no collisions out where most buckets are in use.
             hashed._LEAST_EMPTY = 0.25 if times == 1 else 0.5
-            made = hashed_histogram(Budget(1), n * times // 4, n * times, relation=Relation.REPLACE)
+            made = hashed_histogram(Budget(1), users=n * times // 4, buckets=n * times, relation=Relation.REPLACE)
             p = noise_parameter(made.plan)
             for trial in range(args.trials):
                 rng = np.random.default_rng([n, times, trial])

@@ -66,4 +66,6 @@ def shape_histogram(
             f"that is of interest, in place of buckets = {buckets!r}, or take mode 'l1'"
         )
     mode = "l1" if mode == "auto" else mode
-    return hashed_histogram(budget, None, buckets, mode, max_items, relation, estimate)
+    return hashed_histogram(
+        budget, users=None, buckets=buckets, mode=mode, max_items=max_items, relation=relation, estimate=estimate
+    )

@@ -147,6 +147,7 @@ class HashedHistogram:
 
 def hashed_histogram(
     budget: Budget,
+    *,
     users: int | None,
     buckets: int | None = None,
     mode: BucketMode = "l1",

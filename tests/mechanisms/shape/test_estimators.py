@@ -301,7 +301,7 @@ def test_of_nothing_there_is_nothing_to_say_but_that():
 def test_public_numbers_that_do_not_fit_are_told():
     rows = shape_rows(Tally(np.array([1]), np.array([1000])), np.zeros(1))
     few, enough = anonymized_histogram(Budget(1), domain_size=1000), anonymized_histogram(Budget(1), domain_size=1001)
-    hashed, many = (hashed_histogram(Budget(1), None, buckets) for buckets in (2000, 4000))
+    hashed, many = (hashed_histogram(Budget(1), users=None, buckets=buckets) for buckets in (2000, 4000))
     for source, words in ((few, "all 1,000 cells are in use"), (hashed, "more than half of the 2,000 buckets")):
         answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
         assert words in answers.words() and words in answers.sections()["notes"][0]

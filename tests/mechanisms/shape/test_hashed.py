@@ -92,7 +92,7 @@ def distinct(n, rng):
 def test_errors_are_as_measured_and_far_below_those_without_the_inversion(data, mean, stddev, unreversed):
     rng = np.random.default_rng(0)
     n, runs, errors, stated = 30_000, 10, [], []
-    histogram = hashed_histogram(Budget(1), n, relation=Relation.REPLACE)
+    histogram = hashed_histogram(Budget(1), users=n, relation=Relation.REPLACE)
     for run in range(runs):
         counts = data(n, rng)
         buckets = np.bincount(rng.integers(0, histogram.buckets, len(counts)), weights=counts).astype(np.int64)
@@ -109,7 +109,7 @@ def test_the_l2_mode_brings_every_position_near(make_release):
     rng = np.random.default_rng(3)
     items = rng.zipf(1.5, 1000) % 300
     batch = contribution_batch(pa.array([f"u{k}" for k in range(1000)]), pa.array([f"i{k}" for k in items]))
-    histogram = hashed_histogram(Budget(2), 1000, mode="l2")
+    histogram = hashed_histogram(Budget(2), users=1000, mode="l2")
     rows = histogram.run([batch], make_release())
     counts = np.sort(np.bincount(items)[np.bincount(items) > 0])[::-1]
     found = np.sort(np.repeat(np.asarray(rows.column("count")), np.asarray(rows.column("items"))))[::-1]
@@ -145,7 +145,7 @@ def test_hashing_keeps_the_total():
 def test_a_run_is_the_same_however_the_data_is_cut(make_release):
     rng = np.random.default_rng(4)
     users, items = [f"u{k}" for k in range(2000)], [f"i{k}" for k in rng.zipf(1.5, 2000)]
-    histogram = hashed_histogram(Budget(1), 2000)
+    histogram = hashed_histogram(Budget(1), users=2000)
     rows = histogram.run([contribution_batch(pa.array(users), pa.array(items))], make_release())
     order = rng.permutation(2000)
     parts = [
@@ -154,21 +154,21 @@ def test_a_run_is_the_same_however_the_data_is_cut(make_release):
     ]
     assert histogram.run(parts, make_release()).equals(rows)
     assert histogram.run([], make_release()).schema == rows.schema
-    several = hashed_histogram(Budget(1), 2000, max_items=3)
+    several = hashed_histogram(Budget(1), users=2000, max_items=3)
     assert several.buckets == 24_000 and several.run(parts, make_release()).schema == rows.schema
 
 
 def test_public_sizes_are_needed():
     with pytest.raises(ParameterError, match="users must be given.*private"):
-        hashed_histogram(Budget(1), None)
+        hashed_histogram(Budget(1), users=None)
     with pytest.raises(ParameterError, match="need at least 2000 buckets, got 1999"):
-        hashed_histogram(Budget(1), 1000, 1999)
+        hashed_histogram(Budget(1), users=1000, buckets=1999)
     with pytest.raises(ParameterError, match="got 'central'"):
-        hashed_histogram(Budget(1), 1000, mode="central")
+        hashed_histogram(Budget(1), users=1000, mode="central")
     with pytest.raises(ParameterError, match="at most 2.31 users"):
-        hashed_histogram(Budget(1), 2**40, mode="l2")
-    assert hashed_histogram(Budget(1), 1000).buckets == 4000
-    assert isinstance(hashed_histogram(Budget(1), 1000).guarantee().words(), str)
+        hashed_histogram(Budget(1), users=2**40, mode="l2")
+    assert hashed_histogram(Budget(1), users=1000).buckets == 4000
+    assert isinstance(hashed_histogram(Budget(1), users=1000).guarantee().words(), str)
     assert Tally(*NOTHING).total == 0
 
 

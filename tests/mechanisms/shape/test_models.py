@@ -67,7 +67,7 @@ def test_each_estimate_is_taken_from_the_same_noisy_cells():
 def test_buckets_and_the_other_models_have_the_same_choice():
     counts = make_tally(zipf(2000, 2000))
     for name in ESTIMATES:
-        hashed = hashed_histogram(Budget(0.5), None, 8000, estimate=name)
+        hashed = hashed_histogram(Budget(0.5), users=None, buckets=8000, estimate=name)
         noisy, p = noisy_tally(of_cells(counts, 8000), hashed.plan.scale, KEY), noise_parameter(hashed.plan)
         best = unhashed(best_shape(noisy, p, 8000, estimate=name)[0], 8000, 2000)
         assert equal(of_rows(hashed.shape(counts, make_tally(np.zeros(0, np.int64)), KEY, KEY)), best), name

@@ -93,7 +93,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "hierarchy": lambda: Hierarchy(PLAN, Leaves(0, 32, 32), 2, 5),
     "shape": lambda: anonymized.anonymized_histogram(Budget(1), domain_size=100),
     "shape, central": lambda: anonymized.anonymized_histogram(Budget(1), domain_size=100, mode="central"),
-    "shape, hashed": lambda: hashed.hashed_histogram(Budget(1), 100, 10_000, "l2"),
+    "shape, hashed": lambda: hashed.hashed_histogram(Budget(1), users=100, buckets=10_000, mode="l2"),
     "entropy": lambda: properties.central_property(Budget(1), EntropyQuestion()),
     "distribution": lambda: learn.learn_distribution(Budget(10, 1e-6), ITEMS, samples_per_user=6, method="dense"),
     "distribution, sparse": lambda: learn.learn_distribution(

@@ -223,7 +223,7 @@ def test_the_two_noises_of_a_hashed_shape_are_independent_and_one_key_for_both_i
     if mutated:
         subkey = HashedHistogram.subkey
         monkeypatch.setattr(HashedHistogram, "subkey", lambda self, key, id, label: subkey(self, key, id, ""))
-    shape = hashed_histogram(Budget(1), 300, 300**2, "l2")
+    shape = hashed_histogram(Budget(1), users=300, buckets=300**2, mode="l2")
     tally = Tally(np.arange(1, 2001) * APART, np.full(2000, 20))
     shape.released((tally, tally), KEY, "id", "Shape")
     assert independent(*kept) != mutated

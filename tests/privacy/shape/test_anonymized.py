@@ -149,7 +149,7 @@ def noisy_cells(monkeypatch, histogram: HashedHistogram, tally: Tally) -> list[i
 def test_every_bucket_and_every_rank_has_noise_whether_or_not_somebody_is_there(mode, monkeypatch):
     """5 users: 20 buckets and, in mode l2, 25 ranks, for every tally. Without the empty ones there are as many as items, and
     what one user alone holds shows by a release that has no rows without it."""
-    histogram = hashed_histogram(Budget(1), 5, mode=mode)
+    histogram = hashed_histogram(Budget(1), users=5, mode=mode)
     every = [20] if mode == "l1" else [20, 25]
     nobody, one, four = (cells([1] * bool(n), [n] * bool(n)) for n in (0, 1, 4))
     assert all(noisy_cells(monkeypatch, histogram, tally) == every for tally in (nobody, one, four))
