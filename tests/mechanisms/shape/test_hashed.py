@@ -173,6 +173,6 @@ def test_public_sizes_are_needed():
 
 
 def test_parts_that_cost_more_than_the_whole_are_refused():
-    made = hashed_histogram(Budget(1), 1000, mode="l2")
+    made = hashed_histogram(Budget(1), users=1000, mode="l2")
     with pytest.raises(ParameterError, match="cost more than the whole budget"):
-        dataclasses.replace(made, ranks=hashed_histogram(Budget(0.51), 1000).plan)
+        dataclasses.replace(made, ranks=hashed_histogram(Budget(0.51), users=1000).plan)
