@@ -23,6 +23,7 @@ from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
+from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
     AnonymizedHistogram,
     Bound,
@@ -190,6 +191,16 @@ TABLE = {
 }
 
 
+# Further paths of the graph, which no line runs.
+FURTHER = {
+    "Buckets": lambda release: LearnDistribution(BUDGET, ITEMS[str], samples_per_user="buckets", release=release),
+    "Answers": lambda release: AnonymizedHistogram(BUDGET, domain_size=10, release=release).with_answers(
+        EntropyQuestion()
+    ),
+    "Ranges": lambda release: Quantiles(BUDGET, quantiles=[0.5], lo=0, hi=1, ranges=[(0, 0.5)], release=release),
+}
+
+
 def column_of(item_type: type) -> str:
     return "number" if item_type is int else "item"
 
@@ -276,8 +287,8 @@ def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_the
 
 def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
     """Here in one shard. Noise is drawn for no rows as for some: where a domain is public, all of it is released."""
-    typed = [name for name, line in TABLE.items() if line.typed]
-    for rows, names in ((table(3000), typed), (table(10).slice(0, 0), list(TABLE))):
+    of_items = [name for name, line in TABLE.items() if line.pure not in OF_VALUES]
+    for rows, names in ((table(3000), of_items), (table(10).slice(0, 0), list(TABLE))):
         expected = bench.expected(rows, int, names)
         released, _ = bench.found(rows, 3000, 1, int, names)
         assert [name for name in names if released[name] != expected[name]] == []
@@ -290,6 +301,9 @@ def test_the_key_is_nowhere_in_the_graph_and_the_search_would_find_it(make_relea
     rows = pipeline | beam.Create(table(10).to_batches())
     for name in TABLE:
         bench.applied(rows, name, bench.made(name), str)
+    contributions = rows | "Contributions" >> Contributions()
+    for name, further in FURTHER.items():
+        (rows if name == "Ranges" else contributions) | name >> further(release)
     assert not found_in_graph(pipeline.to_runner_api(), key)
     rows | "Careless" >> beam.ParDo(Careless(key))
     assert key not in pipeline.to_runner_api().SerializeToString(), "a search of the raw bytes is blind"

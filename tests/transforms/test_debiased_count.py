@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.debiased import debiased_count
-from headcount.transforms import Budget, Contributions, NoisyCount, RandClip
+from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCount, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
@@ -109,3 +109,11 @@ def test_the_guarantee_and_what_is_refused():
 
         remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
         remote | beam.Create([("u", "i")]) | DebiasedCount(Budget(1), "i", max_per_item=2)
+
+
+def test_empty_input_and_integer_items(collect, make_release):
+    transform = DebiasedCount(Budget(1), [3, -4], max_per_item=2, item_type=int, release=make_release())
+    empty = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
+    found = _run(collect, empty, transform)
+    assert sorted(row.item for row in found) == [-4, 3] and all(isinstance(row, NoisyIntCount) for row in found)
+    assert all(np.isfinite([row.count, row.stddev]).all() for row in found)

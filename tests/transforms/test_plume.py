@@ -82,3 +82,11 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
 def test_nothing_is_decided_where_bounds_are_given():
     with pytest.raises(ParameterError, match="nothing is decided"):
         Plume(ZCDP, max_items=5).with_decision()
+
+
+def test_no_rows_give_no_counts(collect, make_release):
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        empty = pipeline | beam.Create([("u", "i")]) | beam.Filter(lambda row: False)
+        return empty | Plume(ZCDP, max_items=5, release=make_release(), output_files=2, shards=2)
+
+    assert sorted((k, counts.num_rows) for k, counts in collect(build)) == [(0, 0), (1, 0)]

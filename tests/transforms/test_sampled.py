@@ -334,3 +334,18 @@ def test_guarantees_and_what_is_refused():
 
         remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
         remote | beam.Create([("u", "i")]) | SampledHistogram(BUDGET)
+
+
+@pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
+def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
+    """The check of what bounds the batches sees steps that do not keep each user to one of one item."""
+    from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
+    from headcount.mechanisms.sampled import histogram as module
+
+    steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
+    transform = SampledHistogram(BUDGET, release=make_release())
+    bound = transform.mechanism.bound
+    monkeypatch.setattr(module.SampledHistogramMechanism, "steps", steps)
+    monkeypatch.setattr(module.SampledHistogramMechanism, "bound", bound)
+    with pytest.raises(Exception, match="calibrated for contributions bounded by"):
+        _of_items(collect, _table(100), transform)

@@ -9,7 +9,9 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.shape.anonymized import AnonymizedHistogramMechanism
 from headcount.mechanisms.shape.auto import shape_histogram
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, central_property
@@ -213,3 +215,12 @@ def test_guarantees_and_what_is_refused():
 
         remote = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
         remote | beam.Create([("u", "i")]) | AnonymizedHistogram(BUDGET, domain_size=10)
+
+
+@pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])
+def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
+    """The check of what bounds the batches sees steps that do not keep each user to one of one item."""
+    steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
+    monkeypatch.setattr(AnonymizedHistogramMechanism, "steps", steps)
+    with pytest.raises(Exception, match="calibrated for contributions bounded by"):
+        _run(collect, _table(100), AnonymizedHistogram(BUDGET, domain_size=10, release=make_release()))

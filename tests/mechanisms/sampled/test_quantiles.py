@@ -235,17 +235,28 @@ class TestSearch:
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation):
-    for made, compositions in (
+def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation, monkeypatch):
+    """A search takes seconds, so that one is made, and of the others it is looked at what they search for."""
+    made = sampled_histogram(BUDGET, max_items=2, relation=relation).plan
+    delta = sampled_delta(BUDGET.epsilon, made.rate, made.threshold, relation, 2, BUDGET.delta)
+    assert (made.relation, made.compositions) == (relation, 2) and 0.5 * BUDGET.delta < delta <= BUDGET.delta
+    asked = []
+
+    def search(epsilon, delta, chance, *what):
+        asked.append((epsilon, delta, *what[:2]))
+        return made.rate, made.threshold
+
+    monkeypatch.setattr(sampled_plan, "_search_walk", search)
+    calibrate_sample.cache_clear()
+    for other, compositions in (
         (quantile_hierarchy(BUDGET, 0, 1, levels=4, relation=relation), 4),
         (quantile_search(BUDGET, 0.5, 0, 1, rounds=6, relation=relation), 6),
         (heavy_hitters(BUDGET, 0.1, users=1000, max_items=3, relation=relation), 3),
-        (sampled_histogram(BUDGET, max_items=2, relation=relation), 2),
     ):
-        assert (made.plan.relation, made.plan.compositions) == (relation, compositions)
-        assert made.guarantee().relation is relation
-        delta = sampled_delta(BUDGET.epsilon, made.plan.rate, made.plan.threshold, relation, compositions, BUDGET.delta)
-        assert 0.5 * BUDGET.delta < delta <= BUDGET.delta
+        assert (other.plan.relation, other.plan.compositions) == (relation, compositions)
+        assert other.guarantee().relation is relation
+    assert asked == [(BUDGET.epsilon, BUDGET.delta, relation, compositions) for compositions in (4, 6, 3)]
+    calibrate_sample.cache_clear()
 
 
 def test_plans_for_fewer_samples_are_refused():
