@@ -1,0 +1,203 @@
+"""Counts close to the truth: items are named, then counted, then the counts are calibrated by a few totals.
+
+A bound throws events away, so that counts of what is left lie below the truth. Here three stages share the work:
+
+1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known.
+2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every named
+   item gets noise. Nothing is hidden any more, so there is no threshold.
+3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a norm
+   of B, are summed and get noise. They say how much of each group the counts have left out.
+
+How items are named, (R, c) and B are chosen privately (`stages`). Where users have an item or two, one step of Laplace noise may
+name and count at once: that is one of the ways that can be chosen.
+
+Guarantee: user-level (epsilon, delta)-differential privacy for the relation. The stages are adaptive: each reads the users' rows
+and what the stages before it have released, and nothing else. `account` composes all of them, with all choices. Estimates and
+their intervals are post-processing.
+
+What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates of
+the true numbers, under the assumption that `groups` states.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.batches.domain import only_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.bounding.clipping import limit_per_item
+from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, step_subkeys
+from headcount.mechanisms.choice.run import choose_of
+from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.released import counts_batch, estimates_batch
+from headcount.mechanisms.histogram.fixed import NAME
+from headcount.mechanisms.histogram.groups import calibrate, cut_groups
+from headcount.mechanisms.histogram.stages import StagePlan, Stages
+from headcount.mechanisms.partitions.select import counts_in_rounds
+from headcount.mechanisms.randomness.keys import Release
+
+# Half the width of an interval that holds 95 % of the noise, in its standard deviations.
+_GAUSSIAN_WIDTH, _LAPLACE_WIDTH = 1.96, 2.12
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimated:
+    """What was chosen, and what the totals have told: the share of events that the bound left out of the counts."""
+
+    plan: StagePlan
+    groups: int
+    left_out: float | None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The whole promise, in the numbers of what was chosen."""
+        return self.plan.guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.plan.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """The same as parts of a report."""
+        told = {} if self.left_out is None else {"left_out": round(self.left_out, 3), "groups": self.groups}
+        return {**self.plan.sections(), **told}
+
+
+class Grouped(NamedTuple):
+    """Named items, sorted, with their noisy counts and their groups; public."""
+
+    items: Names
+    counts: np.ndarray
+    noise: float
+    group: np.ndarray
+
+    @property
+    def number(self) -> int:
+        """How many groups there are."""
+        return int(self.group.max()) + 1 if len(self.group) else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class EstimatesMechanism:
+    """A whole estimated histogram as a value; `run` is the mechanism without Beam."""
+
+    stages: Stages
+    domain: Names | None
+    item_type: type
+    name = NAME
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.stages.guarantee()
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows, sorted by item, of contribution batches."""
+        return self.estimated(batches, release, label)[0]
+
+    def estimated(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, Estimated]:
+        """The same, and what was chosen and told."""
+        label, stages = self.name if label is None else label, self.stages
+        if self.domain is not None:
+            batches = [only_domain(batch, self.domain) for batch in batches]
+        shard = one_shard(batches)
+        named, counts, items = None, None, self.domain
+        if items is None:
+            named = choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames")
+            counts = counts_in_rounds(shard, stages.rounds(named), release, f"{label}/NamedItems", self.item_type)
+            items = counts.column("item")
+        shard = None if shard is None else shard.with_items(items)
+        kept, asked = stages.given() if stages.bound is not None else None, stages.kept_choice
+        if asked is not None:
+            one_step = named is not None and named.strategy == "laplace"
+            table = asked.items_table(0 if one_step else len(items))
+            chosen = choose_of(shard, asked, release, f"{label}/ChooseBounds", table)
+            kept = chosen if kept is None else kept._replace(totals_bound=chosen.totals_bound)
+        assert kept is not None
+        plan = stages.plan(named, kept)
+        if plan.counts is not None:
+            counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
+        assert counts is not None
+        grouped = group_items(counts, plan)
+        totals = np.zeros(0)
+        if plan.totals is not None:
+            groups = pa.array(np.arange(grouped.number))
+            summed = None if shard is None else group_rows(shard, grouped, stages.once)
+            noisy = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
+            totals = np.asarray(noisy.column("count"))
+        return estimate(grouped, totals, plan)
+
+
+def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
+    """Noisy counts, sorted by item, with the groups that they fall into."""
+    noisy, stddev = np.asarray(counts.column("count")), np.asarray(counts.column("stddev"))
+    noise = float(stddev[0]) if len(stddev) else 0.0
+    group = np.zeros(len(noisy), dtype=np.int64)
+    if plan.totals is not None and len(noisy):
+        group = cut_groups(noisy, noise, plan.totals.stddev)
+    return Grouped(counts.column("item"), noisy, noise, group)
+
+
+def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
+    """The totals of each user by group, of the rows of grouped items; `once` counts each item of a user once.
+
+    A total stops at MOST_COUNT, as a count on one item does: above any bound, so that it makes no difference.
+    """
+    shard = shard.with_items(grouped.items)
+    if once:
+        shard = limit_per_item(shard, 1)
+    place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
+    group = grouped.group[place[shard.item]]
+    user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())
+    key = user * max(1, grouped.number) + group
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    key = key[order][starts]
+    user, group = np.divmod(key, max(1, grouped.number))
+    return Shard(
+        shard.users,
+        pa.array(np.arange(grouped.number)),
+        np.searchsorted(user, np.arange(len(shard.users) + 1)).astype(np.int64),
+        group,
+        np.minimum(run_sums(shard.count[order], starts), MOST_COUNT),
+    )
+
+
+def estimate(grouped: Grouped, totals: np.ndarray, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups."""
+    if plan.totals is None:
+        return counts_batch(grouped.items, grouped.counts, grouped.noise), Estimated(plan, 0, None)
+    made = calibrate(
+        grouped.counts, grouped.group, totals, grouped.noise, plan.totals.stddev, sampled=plan.counts is None
+    )
+    width = _GAUSSIAN_WIDTH if plan.totals.kind == "gaussian" else _LAPLACE_WIDTH
+    rows = estimates_batch(grouped.items, made.estimate, made.noise_stddev, width, grouped.counts)
+    return rows, Estimated(plan, grouped.number, made.left_out)
+
+
+def _noisy(
+    shard: Shard | None,
+    steps: tuple[Step, ...],
+    plan: NoisePlan,
+    named: Names,
+    release: Release,
+    label: str,
+    item_type: type,
+) -> pa.RecordBatch:
+    """Bounding and noise of one stage: every named item gets a noisy count, and no other may be there."""
+    bounded = []
+    if shard is not None:
+        subkeys = step_subkeys(release.key_source.fetch(), release.id, f"{label}/Bounded", steps)
+        bounded = [bound_shard(shard, steps, subkeys, provenance(f"{label}/Bounded", release.id, 1)).to_batch()]
+    return noisy_counts(bounded, plan, release, f"{label}/NoisyCounts", item_type=item_type, named=named)

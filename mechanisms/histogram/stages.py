@@ -1,0 +1,228 @@
+"""The stages of an estimated histogram in numbers: candidates to choose from, and noise for what is chosen.
+
+All of it is public: budgets, bounds, scales. `estimates` says what the stages do, and `account` what they may cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
+from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice.kept import BOUNDS, CAPS, NORMS, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
+from headcount.mechanisms.counting.noisy import promised
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.account import Account
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of, zcdp_rounds
+from headcount.mechanisms.partitions.select import in_items, selection_steps
+from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
+from headcount.mechanisms.randomness.noise import LARGEST_SCALE
+
+#: The most items of a user for which names and counts may come from one step of Laplace noise.
+ONE_STEP_ITEMS = (1, 2)
+
+_MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
+
+
+@dataclasses.dataclass(frozen=True)
+class StagePlan:
+    """What was chosen, and what follows from it: the noise of counts and totals, and the whole guarantee. All is public.
+
+    `counts` is None where names and counts come from one step, `totals` where nothing is calibrated.
+    """
+
+    named: ChosenStrategy | None
+    kept: KeptBound
+    counts_steps: tuple[Step, ...]
+    counts: NoisePlan | None
+    totals_steps: tuple[Step, ...]
+    totals: NoisePlan | None
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        parts = []
+        if self.named is not None:
+            parts.append(f"{self.named.strategy} with at most {in_items(self.named.max_items)} of each user")
+        if self.counts is not None:
+            cap = f", at most {self.kept.max_per_item:,} on one item" if self.kept.max_per_item else ""
+            parts.append(f"a norm of {self.kept.bound:,}{cap}, with {self.counts.kind} noise")
+        if self.totals is not None:
+            parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
+        return "chosen: " + "; ".join(parts)
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        named = {} if self.named is None else {"strategy": self.named.strategy, "max_items": self.named.max_items}
+        return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesChoice(PartitionChoice):
+    """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
+
+    given: tuple[StrategyCandidate, ...] = ()
+
+    @cached_property
+    def candidates(self) -> tuple[StrategyCandidate, ...]:
+        """What can be chosen."""
+        return self.given
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None."""
+
+    account: Account
+    relation: Relation
+    bound: int | None
+    max_per_item: int | None
+    once: bool
+
+    @cached_property
+    def names_choice(self) -> NamesChoice:
+        """The choice of how items are named."""
+        account = self.account
+        assert account.names_choice is not None
+        sigma, rate = math.sqrt(self.relation.users) / account.names_mu, -math.log1p(-account.hiding)
+        found = []
+        for items in MAX_ITEMS:
+            if account.pure and items in ONE_STEP_ITEMS:
+                (only,) = rounds_of(self._pure_names(), "laplace", items, SIPS_ROUNDS, self.relation)
+                assert only.plan.threshold_in_counts is not None
+                found.append(StrategyCandidate("laplace", items, math.ceil(only.plan.threshold_in_counts * 2**10)))
+            threshold = math.ceil(gaussian_hiding_threshold(items, "l2", sigma, rate) * 2**10)
+            found.append(StrategyCandidate("weighted-gaussian", items, threshold))
+            if items > 1:
+                found.append(StrategyCandidate("sips", items, threshold))
+        return NamesChoice(account.names_choice, account.budget, self.relation, tuple(found))
+
+    @cached_property
+    def kept_choice(self) -> KeptChoice | None:
+        """The choice of the bounds of counts and totals; None if neither is chosen."""
+        account = self.account
+        if account.counts_choice is None and account.totals_choice is None:
+            return None
+        weight = self._mean_noise(account.totals_mu, account.pure_totals) if account.totals_choice else 0.0
+        return KeptChoice(
+            account.counts_choice,
+            account.totals_choice,
+            account.budget,
+            self.relation,
+            self._candidates() if account.counts_choice is not None else (),
+            NORMS if account.totals_choice is not None else (),
+            Fraction(round(weight * 1024), 1024),
+            self.once,
+        )
+
+    def rounds(self, named: ChosenStrategy) -> tuple[Round, ...]:
+        """The rounds that name items, for what was chosen."""
+        if named.strategy == "laplace":
+            return rounds_of(self._pure_names(), "laplace", named.max_items, SIPS_ROUNDS, self.relation)
+        account = self.account
+        return zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
+
+    def plan(self, named: ChosenStrategy | None, kept: KeptBound) -> StagePlan:
+        """All numbers, for what was chosen."""
+        account, steps = self.account, []
+        if named is not None:
+            pure = named.strategy == "laplace"
+            cost = self._pure_names() if pure else self._cost(account.names_mu, account.hiding)
+            steps += selection_steps(named.strategy, cost, self.rounds(named))
+        else:
+            pure = kept.noise == "laplace"
+        counts, counts_steps = None, ()
+        if named is None or not pure:
+            counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
+            counts = self._noise(counts_steps, account.counts_mu, account.pure_counts, pure)
+            steps += [
+                MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
+                MechanismStep.of_plan("noise of the counts", counts),
+            ]
+        totals, totals_steps = None, ()
+        if account.totals_choice is not None:
+            totals_steps = self._steps(kept.totals_bound, 0, pure)
+            totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
+            steps.append(MechanismStep.of_plan("noise of the totals", totals))
+        return StagePlan(named, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
+
+    def given(self) -> KeptBound:
+        """What is given in place of a choice."""
+        assert self.bound is not None
+        noise = "gaussian" if self.account.gaussian else "laplace"
+        return KeptBound(self.bound, self.max_per_item or 0, noise, 0)
+
+    def guarantee(self, *steps: MechanismStep) -> Guarantee:
+        """The whole promise, with these parts, or before anything is chosen."""
+        account = self.account
+        names = {"names_choice": "choice of how items are named", "counts_choice": "choice of the counts' bound"}
+        names["totals_choice"] = "choice of the totals' bound"
+        found = [MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})]
+        for field, name in names.items():
+            part = getattr(account, field)
+            if part is not None:
+                found.append(MechanismStep(name, part.epsilon, 0.0, {}))
+        if not steps:
+            what = "counts" if account.names_choice is None else "names and counts"
+            what += " and totals" if account.totals_choice is not None else ""
+            steps = (
+                MechanismStep(
+                    f"noise of {what}", account.budget.epsilon, account.budget.delta, {"calibrated for": "what is chosen"}
+                ),
+            )
+        return Guarantee(account.budget.epsilon, account.budget.delta, self.relation, (*found, *steps))
+
+    def _candidates(self) -> tuple[KeptCandidate, ...]:
+        account = self.account
+        caps = (1,) if self.once else CAPS if self.max_per_item is None else (self.max_per_item,)
+        kinds = ["gaussian"] if account.gaussian else []
+        if account.pure and account.names_choice is None:
+            kinds.append("laplace")
+        found = []
+        for kind in kinds:
+            mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
+            unit = Fraction(round(mean * 1024), 1024)
+            for bound in (self.bound,) if self.bound is not None else BOUNDS:
+                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in caps if cap <= 4 * bound or cap == 1]
+        return tuple(found)
+
+    def _mean_noise(self, mu: float, pure: float) -> float:
+        """The mean size of the noise at a norm of 1."""
+        return _MEAN_GAUSSIAN * math.sqrt(self.relation.users) / mu if mu > 0 else self.relation.users / pure
+
+    def _steps(self, bound: int, max_per_item: int, pure: bool) -> tuple[Step, ...]:
+        scaled = ClipNormStep(bound, 1 if pure else 2)
+        return (LimitPerItemStep(max_per_item), scaled) if max_per_item else (scaled,)
+
+    def _noise(self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool) -> NoisePlan:
+        """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2."""
+        bound = promised(steps)
+        if is_pure:
+            return calibrate_public_domain(Budget(pure), bound, self.relation, "laplace")
+        assert bound.l2 is not None
+        sigma = math.sqrt(self.relation.users) * bound.l2 / mu * (1 + 1e-9)  # beyond the rounding of this line
+        grid, scale = whole_sigma(sigma, bound.grid)
+        if scale >= LARGEST_SCALE:
+            raise ParameterError(
+                f"epsilon = {self.account.budget.epsilon} with a bound of {bound.l2} needs more noise than can be sampled: "
+                "raise epsilon or lower the bound"
+            )
+        return make_plan("gaussian", grid, scale, None, self._cost(mu, 0.0), self.relation, bound)
+
+    def _cost(self, mu: float, hiding: float) -> Budget:
+        """What one Gaussian part would cost alone."""
+        delta = self.account.budget.delta
+        return Budget(gaussian_epsilon(mu, delta - hiding), delta)
+
+    def _pure_names(self) -> Budget:
+        return Budget(self.account.pure_counts, self.account.pure_hiding)
