@@ -180,8 +180,8 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
         ) | beam.Flatten()
 
     found = collect(build)
-    first = {item: count for use, item, count, _ in found if use == 1}
-    second = {item: count for use, item, count, _ in found if use == 2}
+    first = {item: count for use, item, count, *_ in found if use == 1}
+    second = {item: count for use, item, count, *_ in found if use == 2}
     both = first.keys() & second.keys()
     assert len(both) > 10 and sum(first[item] == second[item] for item in both) < len(both) / 2
 
