@@ -26,6 +26,8 @@ from headcount.transforms.bounding import LimitPerItem as LimitPerItem
 from headcount.transforms.bounding import RandClip as RandClip
 from headcount.transforms.core import coders as coders
 from headcount.transforms.core.contributions import Contributions as Contributions
+from headcount.transforms.core.rows import Estimate as Estimate
+from headcount.transforms.core.rows import IntEstimate as IntEstimate
 from headcount.transforms.core.rows import IntItemProbability as IntItemProbability
 from headcount.transforms.core.rows import ItemProbability as ItemProbability
 from headcount.transforms.core.rows import ItemsWithCount as ItemsWithCount

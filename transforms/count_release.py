@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
@@ -19,7 +18,7 @@ from headcount.mechanisms.count_release.frames import make_frame, sum_users, top
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.released import by_file, counts_batch
+from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, one_beyond_barrier, sorted_by_item
@@ -130,7 +129,7 @@ class PrivateCountRelease(_FromFrame):
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         item_type = self.mechanism.item_type
-        empty = counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), 0.0)
+        empty = empty_counts(arrow_type(item_type))
         files, decisions = self._released(rows, empty)
         counts = self._shown(sorted_by_item(files), count_row(item_type))
         if not self._decides:

@@ -18,7 +18,7 @@ from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.domain import OnlyDomain
-from headcount.transforms.core.rows import count_row
+from headcount.transforms.core.rows import estimate_row
 from headcount.transforms.histogram import NoisyCounts
 
 
@@ -26,8 +26,8 @@ class DebiasedCount(PrivateTransform):
     """How often users did an item, or each of a few, with what the cap on a user takes away estimated and added again.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; delta is 0 with Laplace noise. The input
-    is the rows of *all* items, since users without the given ones count too. The result is `NoisyCount` rows
-    (`NoisyIntCount` with `item_type=int`); `stddev` is that of the estimate, for the noise alone.
+    is the rows of *all* items, since users without the given ones count too. The result is `Estimate` rows
+    (`IntEstimate` with `item_type=int`).
 
     Parameters:
         budget: what all of it may cost.
@@ -97,7 +97,7 @@ class DebiasedCount(PrivateTransform):
             )
         # All from here on works on released numbers only.
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
-        return self._shown(debiased, count_row(plan.item_type))
+        return self._shown(debiased, estimate_row(plan.item_type))
 
     def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""

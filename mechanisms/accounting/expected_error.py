@@ -11,6 +11,7 @@ import math
 import statistics
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.intervals import half_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ def expected_error(plan: NoisePlan) -> ExpectedError:
         threshold = plan.threshold * unit
         even = _rarest(plan, plan.threshold, 0.5)
         sure = _rarest(plan, plan.threshold, 0.999)
-    return ExpectedError(plan.stddev, _half_width(plan) * unit, threshold, even, sure)
+    return ExpectedError(plan.stddev, half_width(plan) * unit, threshold, even, sure)
 
 
 def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
@@ -49,13 +50,3 @@ def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
     else:
         noise = math.floor(-scale * statistics.NormalDist().inv_cdf(chance))
     return max(1, math.ceil((threshold - noise) / 2**plan.grid))
-
-
-def _half_width(plan: NoisePlan) -> float:
-    """The smallest h, in units of the grid, with P(|noise| <= h) >= 95 %."""
-    scale = float(plan.scale)
-    if plan.kind == "laplace":
-        # P(|Z| > h) = 2 q**(h + 1) / (1 + q).
-        q = math.exp(-1 / scale)
-        return max(0, math.ceil(-scale * math.log(0.025 * (1 + q)) - 1 - 1e-9))
-    return statistics.NormalDist().inv_cdf(0.975) * scale

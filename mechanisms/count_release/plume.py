@@ -168,7 +168,7 @@ class PlumeRelease:
         return self._whole(MechanismStep("names and counts", promise.epsilon, promise.delta, details))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label, batches = self.name if label is None else label, list(batches)
         chosen = None
         if self.choice is not None:

@@ -92,7 +92,7 @@ class Released:
 
 
 class Outcome(NamedTuple):
-    """The released rows item, count, stddev, sorted by item, and what they cost."""
+    """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, and what they cost."""
 
     counts: pa.RecordBatch
     released: Released
@@ -197,7 +197,7 @@ class CountRelease:
         return subkey(key, release_id, label, parameters)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         return self.outcome(batches, release, label).counts
 
     def outcome(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> Outcome:

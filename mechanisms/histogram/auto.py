@@ -113,7 +113,7 @@ class AutoHistogramMechanism:
         return self.auto.guarantee()
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label, batches = self.name if label is None else label, list(batches)
         held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
         chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")

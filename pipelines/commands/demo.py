@@ -77,8 +77,8 @@ def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int], b
 
 
 def _largest(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
-    largest = sorted(rows, key=lambda row: (-row["count"], row["item"]))[:_SHOWN]
-    return [(row["item"], row["count"], row["stddev"]) for row in largest]
+    largest = sorted(rows, key=lambda row: (-row["bounded_count"], row["item"]))[:_SHOWN]
+    return [(row["item"], row["bounded_count"], row["noise_stddev"]) for row in largest]
 
 
 def _truth(log: Path) -> dict[str, int]:

@@ -31,6 +31,8 @@ from tests.key_search import Careless, found_in_graph
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "yaml"
 PROMISE = {"epsilon": 1, "delta": 1e-6, "bound": 3}
+COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
+ESTIMATES = COUNTS | {"count"}
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
         )
     )
     assert sorted(row["item"] for row in rows) == [1, 2, 3]
-    counts = {row["item"]: (row["count"], row["stddev"]) for row in rows}
+    counts = {row["item"]: (row["bounded_count"], row["noise_stddev"]) for row in rows}
     for item, count, stddev in expected:
         assert counts[item] == pytest.approx((count, stddev), rel=1e-9)  # JSON is written with ten digits
 
@@ -337,25 +339,25 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
     ("make", "config", "columns"),
     [
         (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
-        (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, {"item", "count", "stddev"}),
+        (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, COUNTS),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
-        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, {"item", "count", "stddev"}),
-        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, {"item", "count", "stddev"}),
-        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "stddev", "sampled"}),
+        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, COUNTS),
+        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
+        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "noise_stddev", "sampled"}),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users": 2000},
-            {"item", "count", "stddev", "sampled"},
+            {"item", "count", "noise_stddev", "sampled"},
         ),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users_share": 0.2, "sample": "drinks"},
-            {"item", "count", "stddev", "sampled"},
+            {"item", "count", "noise_stddev", "sampled"},
         ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
-        (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "stddev"}),
-        (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "stddev"}),
-        (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "stddev"}),
+        (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "noise_stddev"}),
+        (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "noise_stddev"}),
+        (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "noise_stddev"}),
         (
             yaml_provider.LearnDistribution,
             {"epsilon": 1, "delta": "1e-6", "domain": ["tea"], "samples_per_user": 1},
@@ -374,7 +376,7 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (
             yaml_provider.NoisyCounts,
             {"epsilon": 1, "delta": "1e-6", "bounding": [{"LimitItems": 2}, {"LimitPerItem": 1}]},
-            {"item", "count", "stddev"},
+            COUNTS,
         ),
     ],
 )

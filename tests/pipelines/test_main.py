@@ -62,7 +62,10 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     found = rows(out)
     assert [row["item"] for row in found] == sorted(row["item"] for row in found)
     assert {"i1", "i2"} <= {row["item"] for row in found}
-    assert all(row["count"] == int(row["count"]) and row["stddev"] == found[0]["stddev"] for row in found)
+    assert all(
+        row["bounded_count"] == int(row["bounded_count"]) and row["noise_stddev"] == found[0]["noise_stddev"]
+        for row in found
+    )
 
 
 def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):

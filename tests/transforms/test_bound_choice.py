@@ -174,7 +174,7 @@ def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_rele
         (found[cap],) = [row for row in result if isinstance(row, ChosenBound)]
     assert found[None].bound > 100 and found[None].max_per_item == 0
     assert found[1].bound <= 5 and found[1].max_per_item == 1
-    released = {row.item: row.count for row in result if not isinstance(row, ChosenBound)}
+    released = {row.item: row.bounded_count for row in result if not isinstance(row, ChosenBound)}
     assert released == pytest.approx(true, abs=40)
 
 

@@ -128,7 +128,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
             pipeline
             | beam.Create(rows)
             | Histogram(BUDGET, bound=6, release=make_release(), item_type=int)
-            | beam.Map(lambda row: (row.item, row.count, type(row).__name__))
+            | beam.Map(lambda row: (row.item, row.bounded_count, type(row).__name__))
         )
 
     found = collect(build)
@@ -137,7 +137,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
     for row, item in ((NoisyCount, str), (NoisyIntCount, int)):
         coder = beam.coders.registry.get_coder(row)
         assert isinstance(coder, beam.coders.RowCoder)
-        value = row(item(7), 2.0, 1.5)
+        value = row(item(7), 2.0, 1.5, 0.0, 5.0)
         assert coder.decode(coder.encode(value)) == value
 
 
@@ -180,8 +180,8 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
         ) | beam.Flatten()
 
     found = collect(build)
-    first = {item: count for use, item, count, _ in found if use == 1}
-    second = {item: count for use, item, count, _ in found if use == 2}
+    first = {item: count for use, item, count, *_ in found if use == 1}
+    second = {item: count for use, item, count, *_ in found if use == 2}
     both = first.keys() & second.keys()
     assert len(both) > 10 and sum(first[item] == second[item] for item in both) < len(both) / 2
 

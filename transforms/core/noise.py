@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
@@ -16,7 +15,7 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
-from headcount.mechanisms.counting.released import by_file, counts_batch
+from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
@@ -110,7 +109,7 @@ class Noise(beam.PTransform):
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
-        empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), 0.0)
+        empty = empty_counts(arrow_type(self._item_type))
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])

@@ -24,28 +24,68 @@ def _rows(file: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
 
 
 class NoisyCount(NamedTuple):
-    """A released count of an item named by a string; `stddev` is that of the noise alone."""
+    """A noisy count, of an item named by a string, of what was left after bounding: the true number may be far above it.
+
+    `noise_stddev` is the noise's standard deviation, and `low` to `high` hold 95 % of the noise.
+    """
 
     item: str
-    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
 
 
 class NoisyIntCount(NamedTuple):
-    """A released count of an item that is an integer; `stddev` is that of the noise alone."""
+    """The same for an item that is an integer."""
+
+    item: int
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """An estimate of the true number of an item named by a string, made of a noisy `bounded_count`.
+
+    `noise_stddev` is the standard deviation of the noise in the estimate, and `low` to `high` hold 95 % of that noise. They do
+    not speak of what the estimate assumes.
+    """
+
+    item: str
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    noise_stddev: float
+    low: float
+    high: float
+    bounded_count: float
+
+
+class IntEstimate(NamedTuple):
+    """The same for an item that is an integer."""
 
     item: int
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
+    low: float
+    high: float
+    bounded_count: float
 
 
 beam.coders.registry.register_coder(NoisyCount, beam.coders.RowCoder)
 beam.coders.registry.register_coder(NoisyIntCount, beam.coders.RowCoder)
+beam.coders.registry.register_coder(Estimate, beam.coders.RowCoder)
+beam.coders.registry.register_coder(IntEstimate, beam.coders.RowCoder)
 
 
 def count_row(item_type: type) -> type:
-    """The type of a count's row."""
+    """The type of a noisy count's row."""
     return NoisyIntCount if item_type is int else NoisyCount
+
+
+def estimate_row(item_type: type) -> type:
+    """The type of an estimate's row."""
+    return IntEstimate if item_type is int else Estimate
 
 
 class NamedItem(NamedTuple):
@@ -107,7 +147,7 @@ class SampledCount(NamedTuple):
 
     item: str
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
     sampled: int
 
 
@@ -116,7 +156,7 @@ class SampledIntCount(NamedTuple):
 
     item: int
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
     sampled: int
 
 
@@ -142,7 +182,7 @@ class RangeCount(NamedTuple):
     low: float
     high: float
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
 
 
 class RangeTimeCount(NamedTuple):
@@ -151,7 +191,7 @@ class RangeTimeCount(NamedTuple):
     low: str
     high: str
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
 
 
 for _row in (SampledCount, SampledIntCount, QuantileValue, QuantileTime, RangeCount, RangeTimeCount):
@@ -167,11 +207,11 @@ class ItemsWithCount(NamedTuple):
 
 
 class ShapeProperty(NamedTuple):
-    """A number that says something of a whole shape; `stddev` is that of the noise alone."""
+    """A number that says something of a whole shape; `noise_stddev` is that of the noise alone."""
 
     property: str
     value: float
-    stddev: float
+    noise_stddev: float
 
 
 beam.coders.registry.register_coder(ItemsWithCount, beam.coders.RowCoder)

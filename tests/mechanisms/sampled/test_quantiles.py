@@ -130,7 +130,7 @@ class TestHierarchy:
         counts = tree.range_counts(ranges)
         true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
         assert np.abs(values(counts, "count") - true).mean() / n < 0.0012
-        assert values(counts, "stddev").max() / n < 0.002
+        assert values(counts, "noise_stddev").max() / n < 0.002
         with pytest.raises(ParameterError, match="ends of a range"):
             tree.range_counts([(0, math.nan)])
 
@@ -167,7 +167,9 @@ class TestHierarchy:
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             tree = hierarchy.tree(hierarchy.run(batches, make_release()))
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
-            assert tree.range_counts([(0, 1)]).to_pylist() == [{"low": 0.0, "high": 1.0, "count": 0.0, "stddev": 0.0}]
+            assert tree.range_counts([(0, 1)]).to_pylist() == [
+                {"low": 0.0, "high": 1.0, "count": 0.0, "noise_stddev": 0.0}
+            ]
             assert tree.quantiles([]).num_rows == 0 and tree.range_counts([]).num_rows == 0
 
     def test_guarantee_and_parameters(self, make_release):

@@ -90,11 +90,11 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     if bound == "auto":
         assert report["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
         assert chosen <= 19
-        assert float(rows[0]["count"]) < times["i1"] / 2
+        assert float(rows[0]["bounded_count"]) < times["i1"] / 2
     else:
         for row in rows:
-            assert abs(float(row["count"]) - users[row["item"]]) < 15 * float(row["stddev"])
-        assert times["i1"] - users["i1"] > 20 * float(rows[0]["stddev"])
+            assert abs(float(row["bounded_count"]) - users[row["item"]]) < 15 * float(row["noise_stddev"])
+        assert times["i1"] - users["i1"] > 20 * float(rows[0]["noise_stddev"])
 
 
 def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):

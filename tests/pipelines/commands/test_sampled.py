@@ -84,7 +84,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
-    assert list(wanted[0]) == ["item", "count", "stddev", "sampled"]
+    assert list(wanted[0]) == ["item", "count", "noise_stddev", "sampled"]
     report = report_of(out)
     assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (2, 1e-4)
     assert report["parameters"].items() >= {"max_items": 2, "threshold": made.plan.threshold}.items()

@@ -154,7 +154,7 @@ def start(warehouse, overwrite):
     """No table, or one of an old output with a column more."""
     warehouse.tables.clear()
     if overwrite:
-        rows = pa.table({"item": ["old"], "count": [1.0], "stddev": [1.0]})
+        rows = pa.table({"item": ["old"], "count": [1.0], "noise_stddev": [1.0]})
         warehouse.add("counts", rows, description=OLD_REPORT, labels={"headcount-run": "old", "team": "a"})
     found = target(overwrite=overwrite)
     return found, write(found)

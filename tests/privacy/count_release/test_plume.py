@@ -90,7 +90,7 @@ def test_named_items_that_nobody_counts_for_get_the_noise_of_all(make_release):
     named = pa.array([f"named {k}" for k in range(20_000)])
     rows = noisy_counts([], plan.plan, make_release(), "Mine", named=named)
     assert rows.column("item").to_pylist() == sorted(named.to_pylist())
-    counts = np.asarray(rows.column("count")) / math.sqrt(9 / (2 * 0.5))
+    counts = np.asarray(rows.column("bounded_count")) / math.sqrt(9 / (2 * 0.5))
     assert abs(counts.var() - 1) < 5 * math.sqrt(2 / 20_000) and abs((3 * counts).var() - 1) > 5
     assert noisy_counts([], plan.plan, make_release(), "Mine").num_rows == 0  # what leaving them out would give
 
@@ -113,8 +113,8 @@ def test_a_user_counts_for_other_items_than_it_named_with(make_release):
     )
     assert one.num_rows == all_of_them.num_rows == 5
     # Stddevs of 1 and sqrt(5), and of 57 for the sample of one: beyond ten of them in 1e-22 of all cases.
-    assert np.abs(np.asarray(all_of_them.column("count")) - 20_000).max() < 30
-    assert np.abs(np.asarray(one.column("count")) - 4_000).max() < 600
+    assert np.abs(np.asarray(all_of_them.column("bounded_count")) - 20_000).max() < 30
+    assert np.abs(np.asarray(one.column("bounded_count")) - 4_000).max() < 600
 
 
 def test_rows_repeated_by_one_user_count_once(make_release):
