@@ -38,8 +38,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
-    from headcount.mechanisms.histogram.auto import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
+    from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
@@ -85,7 +85,7 @@ _ROOMS = {
     "count_release.top_items": "top_items",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",
-    "histogram.auto": "private_histogram",
+    "histogram.factory": "private_histogram",
     "histogram.debiased": "debiased_count",
     "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",

@@ -14,7 +14,8 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided, histogram
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
+from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, noisy_bounded
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded

@@ -2,30 +2,30 @@
 
 A release that chooses something first, and adds Gaussian noise in several stages, has three kinds of parts:
 
-* **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma. Adaptively composed they are one Gaussian
-  with mu^2 = sum of (d / sigma)^2 (Dong, Roth, Su, "Gaussian differential privacy", 2022).
-* **Choices** of bounded range c: log-probabilities of neighbours differ by amounts within an interval of length c, as those of
-  `choice.exponential` do. Their divergence at e^s is at most (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c (Dong, Durfee, Rogers,
-  "Optimal differential privacy composition for exponential mechanisms", 2020).
+* **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma. Adaptively composed they are one
+  Gaussian with mu^2 = sum of (d / sigma)^2 (Dong, Roth, Su, "Gaussian differential privacy", 2022).
+* **Choices** of bounded range c: log-probabilities of neighbours differ by amounts within an interval of length c, as those
+  of `choice.exponential` do. Their divergence at e^s is at most (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c (Dong, Durfee,
+  Rogers, "Optimal differential privacy composition for exponential mechanisms", 2020).
 * **Pure parts**, such as Laplace noise: e-differentially private, with no more said.
 
 * **Hiding**: thresholds that show a user's own items with a probability of at most delta'. Such a part is private but for an
   event of that probability, whatever else is released (`partitions.rounds` has that argument), so delta' is added.
 
-Guarantee: `composed_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend on
-what the ones before have released.
+Guarantee: `composed_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend
+on what the ones before have released.
 
 Proof. A convex falling function of e^s between (1 - e^s)^+ and 1 is the divergence of some pair of laws, and a part whose
 divergences stay below it is dominated by that pair. Products of dominating pairs dominate every adaptive composition (Zhu,
-Dong, Wang, "Optimal accounting of differential privacy via characteristic function", 2022). So each part is replaced by its pair,
-with these privacy losses L under the first law:
+Dong, Wang, "Optimal accounting of differential privacy via characteristic function", 2022). So each part is replaced by its
+pair, with these privacy losses L under the first law:
 
     choice of range c     P[L <= s] = (e^((s-c)/2) - e^-c) / (1 - e^-c) on [-c, c]
     pure part e           L = e with probability 1 / (1 + e^-e), and -e else
 
-and the divergence of the whole is the mean of delta_rest(epsilon - sum of L), with delta_rest that of the Gaussian. Losses are
-rounded up to a lattice, which can only raise it. Where what follows the choices is one of several alternatives, delta_rest is the
-largest of theirs.
+and the divergence of the whole is the mean of delta_rest(epsilon - sum of L), with delta_rest that of the Gaussian. Losses
+are rounded up to a lattice, which can only raise it. Where what follows the choices is one of several alternatives,
+delta_rest is the largest of theirs.
 
 The formulas are those of continuous noise, like those of `gaussian`: `thresholds.TOTAL_SHARE` keeps back what the grid takes.
 """

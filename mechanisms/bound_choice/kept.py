@@ -1,27 +1,27 @@
 """How much of a user counts, where the items are public and what the bound leaves out is estimated afterwards.
 
-Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of items
-by which these counts are calibrated (`histogram.estimates`):
+Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
+items by which these counts are calibrated (`histogram.estimates`):
 
     (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - kept / 4
     B: the totals, scaled down to a norm of B.                                         loss = weight * B - kept
 
-where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part of
-the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What a norm
-of B leaves out is lost, and counts in full; the weight is the expected error of one total at B = 1.
+where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part
+of the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What
+a norm of B leaves out is lost, and counts in full; the weight is the expected error of one total at B = 1.
 
-The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept 8 R
-at most, a public limit, since one user could else decide alone.
+The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
+8 R at most, a public limit, since one user could else decide alone.
 
 Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. One
-user more adds between 0 and S to each kept sum, where S is 8 R, R (l1) or B, whatever its rows are. So each loss falls by at most
-S/4, or S, and none rises: the one-sided form. Replacing a user is the difference of two such moves. `items` is the number of
-items that were made public before; it is 0 where no counts are asked for, and then (R, c) is not drawn.
-"""
+user more adds between 0 and S to each kept sum, where S is 8 R, R (l1) or B, whatever its rows are. So each loss falls by at
+most S/4, or S, and none rises: the one-sided form. Replacing a user is the difference of two such moves. `items` is the
+number of items that were made public before; it is 0 where no counts are asked for, and then (R, c) is not drawn."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -38,8 +38,11 @@ from headcount.mechanisms.randomness.lanes import Lanes
 # No part of any proof: what is looked at, and what an event is worth that the bound leaves out.
 BOUNDS = tuple(lead * 2**power for power in range(13) for lead in (2, 3) if lead * 2**power > 3) + (1, 2, 3)
 CAPS = (1, 3, 10, 100, 1000)
-NORMS = tuple(sorted({round(10 ** (step / 5)) for step in range(36)}))
+NORMS = tuple(sorted({round(10 ** (step / 4)) for step in range(29)}))
 MISPLACED = Fraction(1, 4)
+
+# Nor this: how often a choice may miss what `gem_exponents` promises of it. A norm that is far too large makes totals useless.
+_MISSED = 0.005
 
 #: What a user keeps at most in the table for l2, as a multiple of R.
 MOST_KEPT = 8
@@ -145,7 +148,8 @@ class KeptChoice:
         self, losses: list[Fraction], sensitivities: list[Fraction], budget: Budget | None
     ) -> list[Fraction]:
         assert budget is not None
-        return gem_exponents(losses, sensitivities, budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE)
+        tau = math.ceil(2 / budget.epsilon * math.log(len(losses) / _MISSED))
+        return gem_exponents(losses, sensitivities, budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE, tau)
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
         """The private choice."""

@@ -69,25 +69,6 @@ def _batch(item: Names, numbers: dict[str, np.ndarray]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"item": item, **columns})
 
 
-def estimates_batch(
-    item: Names, estimate: np.ndarray, noise_stddev: np.ndarray, width: float, bounded: np.ndarray
-) -> pa.RecordBatch:
-    """Released estimates as a batch item, count, noise_stddev, low, high, bounded_count.
-
-    `low` and `high` are `width` standard deviations from the estimate, rounded outwards to whole counts, and not below 0.
-    """
-    half = width * noise_stddev
-    columns = {
-        "item": item,
-        "count": pa.array(np.rint(estimate)),
-        "noise_stddev": pa.array(noise_stddev),
-        "low": pa.array(np.maximum(0.0, np.floor(estimate - half))),
-        "high": pa.array(np.ceil(estimate + half)),
-        "bounded_count": pa.array(bounded),
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
 def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, bytes]]:
     """Cuts released rows into output files by a hash of the item: public, and the same for any sharding."""
     home = shard_of(hash64(counts.column("item")), output_files)

@@ -1,8 +1,8 @@
 """Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
 
 A release takes one of two ways, and which one is a private choice itself. On the Gaussian way names, counts and totals have
-Gaussian noise, and share its precision mu^2. On the pure way one step of Laplace noise names and counts at once (or counts, where
-the items are public), and the totals have Laplace noise too: better where users have an item or two.
+Gaussian noise, and share its precision mu^2. On the pure way one step of Laplace noise names and counts at once (or counts,
+where the items are public), and the totals have Laplace noise too: better where users have an item or two.
 
 Guarantee: both ways together with all choices are (epsilon, delta)-differentially private, by `accounting.composition`. With
 Laplace noise alone delta is what the threshold takes, or 0.
@@ -35,7 +35,7 @@ _PURE_SHARE = 0.995
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """The parts of a budget. A range of None stands for what is not chosen, a mu of 0 or pure part of 0 for what is not there."""
+    """The parts of a budget. None stands for what is not chosen, and a mu or pure part of 0 for what is not there."""
 
     budget: Budget
     names_choice: Budget | None
@@ -74,8 +74,7 @@ class Account:
             mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
             ways.append(Parts((*second, *last), mu, (), self.hiding))
         if self.pure:
-            parts = tuple(part for part in (self.pure_counts, self.pure_totals) if part > 0)
-            ways.append(Parts(last, 0.0, parts, self.pure_hiding))
+            ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
         whole = composed_delta(self.budget.epsilon, first, *ways)
         return whole / thresholds.TOTAL_SHARE if self.gaussian else whole
 
@@ -96,14 +95,15 @@ def make_account(
     spent = sum(_epsilons(names, None if named else counts, totals))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
     pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
-    empty = Account(budget, names, counts, totals, 0.0, 0.0, 0.0, 0.0, rest - pure_totals, pure_totals, 0.0)
+    pure_counts = rest - pure_totals
     pure_hiding = _PURE_HIDING * budget.delta if named and pure else 0.0
+    choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
     if not gaussian:
-        return dataclasses.replace(empty, pure_hiding=pure_hiding)
+        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures)
     hiding = _HIDING * budget.delta if named else 0.0
     first = _epsilons(names if named else counts)
     after = Parts(_epsilons(counts if named else None, totals), hiding=hiding)
-    other = Parts(_epsilons(totals), pure=tuple(p for p in (rest - pure_totals, pure_totals) if p > 0), hiding=pure_hiding)
+    other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
@@ -111,10 +111,12 @@ def make_account(
     if not calibrated:
         shares = (shares[0], 1 - shares[0], 0.0)
     mus = [mu * share**0.5 * (1 - 1e-12) for share in shares]
-    return dataclasses.replace(
-        empty, names_mu=mus[0], counts_mu=mus[1], totals_mu=mus[2], hiding=hiding, pure_hiding=pure_hiding
-    )
+    return Account(*choices, mus[0], mus[1], mus[2], hiding, *pures)
 
 
 def _epsilons(*choices: Budget | None) -> tuple[float, ...]:
     return tuple(choice.epsilon for choice in choices if choice is not None)
+
+
+def _positive(*parts: float) -> tuple[float, ...]:
+    return tuple(part for part in parts if part > 0)

@@ -3,21 +3,20 @@
 A bound throws events away, so that counts of what is left lie below the truth. Here three stages share the work:
 
 1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known.
-2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every named
-   item gets noise. Nothing is hidden any more, so there is no threshold.
-3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a norm
-   of B, are summed and get noise. They say how much of each group the counts have left out.
+2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every
+   named item gets noise. Nothing is hidden any more, so there is no threshold.
+3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a
+   norm of B, are summed and get noise. They say how much of each group the counts have left out.
 
-How items are named, (R, c) and B are chosen privately (`stages`). Where users have an item or two, one step of Laplace noise may
-name and count at once: that is one of the ways that can be chosen.
+How items are named, (R, c) and B are chosen privately (`stages`). Where users have an item or two, one step of Laplace noise
+may name and count at once: that is one of the ways that can be chosen.
 
-Guarantee: user-level (epsilon, delta)-differential privacy for the relation. The stages are adaptive: each reads the users' rows
-and what the stages before it have released, and nothing else. `account` composes all of them, with all choices. Estimates and
-their intervals are post-processing.
+Guarantee: user-level (epsilon, delta)-differential privacy for the relation. The stages are adaptive: each reads the users'
+rows and what the stages before it have released, and nothing else. `account` composes all of them, with all choices.
+Estimates and their intervals are post-processing.
 
-What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates of
-the true numbers, under the assumption that `groups` states.
-"""
+What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates
+of the true numbers, under the assumption that `groups` states."""
 
 from __future__ import annotations
 
@@ -39,15 +38,12 @@ from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, step_subkeys
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import noisy_counts
-from headcount.mechanisms.counting.released import counts_batch, estimates_batch
+from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
 from headcount.mechanisms.randomness.keys import Release
-
-# Half the width of an interval that holds 95 % of the noise, in its standard deviations.
-_GAUSSIAN_WIDTH, _LAPLACE_WIDTH = 1.96, 2.12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +79,8 @@ class Grouped(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many groups there are."""
-        return int(self.group.max()) + 1 if len(self.group) else 0
+        """How many groups there are: one without items, too."""
+        return int(self.group.max(initial=0)) + 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +117,7 @@ class EstimatesMechanism:
         kept, asked = stages.given() if stages.bound is not None else None, stages.kept_choice
         if asked is not None:
             one_step = named is not None and named.strategy == "laplace"
-            table = asked.items_table(0 if one_step else len(items))
+            table = asked.items_table(0 if one_step else max(1, len(items)))
             chosen = choose_of(shard, asked, release, f"{label}/ChooseBounds", table)
             kept = chosen if kept is None else kept._replace(totals_bound=chosen.totals_bound)
         assert kept is not None
@@ -129,22 +125,22 @@ class EstimatesMechanism:
         if plan.counts is not None:
             counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None
+        if plan.totals is None:
+            return counts, Estimated(plan, 0, None)
         grouped = group_items(counts, plan)
-        totals = np.zeros(0)
-        if plan.totals is not None:
-            groups = pa.array(np.arange(grouped.number))
-            summed = None if shard is None else group_rows(shard, grouped, stages.once)
-            noisy = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
-            totals = np.asarray(noisy.column("count"))
+        groups = pa.array(np.arange(grouped.number))
+        summed = None if shard is None else group_rows(shard, grouped, stages.once)
+        totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
         return estimate(grouped, totals, plan)
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
     """Noisy counts, sorted by item, with the groups that they fall into."""
-    noisy, stddev = np.asarray(counts.column("count")), np.asarray(counts.column("stddev"))
+    noisy, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
     noise = float(stddev[0]) if len(stddev) else 0.0
     group = np.zeros(len(noisy), dtype=np.int64)
-    if plan.totals is not None and len(noisy):
+    if len(noisy):
+        assert plan.totals is not None
         group = cut_groups(noisy, noise, plan.totals.stddev)
     return Grouped(counts.column("item"), noisy, noise, group)
 
@@ -160,11 +156,11 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
     group = grouped.group[place[shard.item]]
     user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())
-    key = user * max(1, grouped.number) + group
+    key = user * grouped.number + group
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     key = key[order][starts]
-    user, group = np.divmod(key, max(1, grouped.number))
+    user, group = np.divmod(key, grouped.number)
     return Shard(
         shard.users,
         pa.array(np.arange(grouped.number)),
@@ -174,15 +170,18 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     )
 
 
-def estimate(grouped: Grouped, totals: np.ndarray, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
+def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
     """The released rows of grouped items and the noisy totals of their groups."""
-    if plan.totals is None:
-        return counts_batch(grouped.items, grouped.counts, grouped.noise), Estimated(plan, 0, None)
+    assert plan.totals is not None
     made = calibrate(
-        grouped.counts, grouped.group, totals, grouped.noise, plan.totals.stddev, sampled=plan.counts is None
+        grouped.counts,
+        grouped.group,
+        np.asarray(totals.column("bounded_count")),
+        grouped.noise,
+        plan.totals.stddev,
+        sampled=plan.counts is None,
     )
-    width = _GAUSSIAN_WIDTH if plan.totals.kind == "gaussian" else _LAPLACE_WIDTH
-    rows = estimates_batch(grouped.items, made.estimate, made.noise_stddev, width, grouped.counts)
+    rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts)
     return rows, Estimated(plan, grouped.number, made.left_out)
 
 

@@ -1,8 +1,8 @@
 """Estimates from noisy counts of what a bound has left, and noisy totals of what there was: groups, and the scale of each.
 
-Items are sorted by their noisy counts and cut into groups. The total of a group, which a bound has hardly touched, says by how
-much the counts of its items are too low. All of this is post-processing of what is released: it costs nothing, and any function
-would do.
+Items are sorted by their noisy counts and cut into groups. The total of a group, which a bound has hardly touched, says by
+how much the counts of its items are too low. All of this is post-processing of what is released: it costs nothing, and any
+function would do.
 
 What it assumes: events that the bound has left out spread over items of similar size like those that it has kept.
 """
@@ -65,15 +65,16 @@ def calibrate(
     goal = sums + _beyond(totals - sums, total_noise)
     positive = np.where(sums > 0, sums, 1.0)
     scale = np.where(sums > 0, goal / positive, 1.0)
-    mean = positive / size
+    mean = positive / np.maximum(size, 1)
     rank = np.argsort(mean, kind="stable")
     local = np.exp(np.interp(np.log(np.maximum(counts, 1e-9)), np.log(mean[rank]), np.log(scale[rank])))
     raw = local * np.maximum(counts, 0.0)
     reached = np.bincount(group, raw, minlength=len(totals))
-    again = np.where(reached > 0, goal / np.where(reached > 0, reached, 1.0), 1.0)
+    again = np.where(goal > 0, goal / np.where(reached > 0, reached, 1.0), 1.0)
     estimate, slope = raw * again[group], local * again[group]
+    told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
     share = estimate / np.maximum(goal, 1e-9)[group]
-    variance = (slope * noise) ** 2 + (share * total_noise) ** 2
+    variance = (slope * noise) ** 2 + (share * told[group]) ** 2
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
         variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
     kept, all_ = float(sums.sum()), float(goal.sum())

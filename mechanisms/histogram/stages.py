@@ -23,13 +23,10 @@ from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import Round, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
-
-#: The most items of a user for which names and counts may come from one step of Laplace noise.
-ONE_STEP_ITEMS = (1, 2)
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
@@ -94,13 +91,16 @@ class Stages:
         """The choice of how items are named."""
         account = self.account
         assert account.names_choice is not None
-        sigma, rate = math.sqrt(self.relation.users) / account.names_mu, -math.log1p(-account.hiding)
+        rate = -math.log1p(-account.hiding)
         found = []
         for items in MAX_ITEMS:
-            if account.pure and items in ONE_STEP_ITEMS:
-                (only,) = rounds_of(self._pure_names(), "laplace", items, SIPS_ROUNDS, self.relation)
-                assert only.plan.threshold_in_counts is not None
-                found.append(StrategyCandidate("laplace", items, math.ceil(only.plan.threshold_in_counts * 2**10)))
+            if account.pure and items == 1:
+                threshold_in_counts = self._one_step().plan.threshold_in_counts
+                assert threshold_in_counts is not None
+                found.append(StrategyCandidate("laplace", items, math.ceil(threshold_in_counts * 2**10)))
+            if not account.gaussian:
+                continue
+            sigma = math.sqrt(self.relation.users) / account.names_mu
             threshold = math.ceil(gaussian_hiding_threshold(items, "l2", sigma, rate) * 2**10)
             found.append(StrategyCandidate("weighted-gaussian", items, threshold))
             if items > 1:
@@ -128,20 +128,23 @@ class Stages:
     def rounds(self, named: ChosenStrategy) -> tuple[Round, ...]:
         """The rounds that name items, for what was chosen."""
         if named.strategy == "laplace":
-            return rounds_of(self._pure_names(), "laplace", named.max_items, SIPS_ROUNDS, self.relation)
+            return (self._one_step(),)
         account = self.account
         return zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
 
     def plan(self, named: ChosenStrategy | None, kept: KeptBound) -> StagePlan:
         """All numbers, for what was chosen."""
-        account, steps = self.account, []
+        account = self.account
+        steps: list[MechanismStep] = []
+        counts_steps: tuple[Step, ...] = ()
+        totals_steps: tuple[Step, ...] = ()
         if named is not None:
             pure = named.strategy == "laplace"
             cost = self._pure_names() if pure else self._cost(account.names_mu, account.hiding)
             steps += selection_steps(named.strategy, cost, self.rounds(named))
         else:
             pure = kept.noise == "laplace"
-        counts, counts_steps = None, ()
+        counts = None
         if named is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
             counts = self._noise(counts_steps, account.counts_mu, account.pure_counts, pure)
@@ -149,7 +152,7 @@ class Stages:
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
                 MechanismStep.of_plan("noise of the counts", counts),
             ]
-        totals, totals_steps = None, ()
+        totals = None
         if account.totals_choice is not None:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
@@ -167,7 +170,9 @@ class Stages:
         account = self.account
         names = {"names_choice": "choice of how items are named", "counts_choice": "choice of the counts' bound"}
         names["totals_choice"] = "choice of the totals' bound"
-        found = [MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})]
+        found = [
+            MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})
+        ]
         for field, name in names.items():
             part = getattr(account, field)
             if part is not None:
@@ -177,7 +182,10 @@ class Stages:
             what += " and totals" if account.totals_choice is not None else ""
             steps = (
                 MechanismStep(
-                    f"noise of {what}", account.budget.epsilon, account.budget.delta, {"calibrated for": "what is chosen"}
+                    f"noise of {what}",
+                    account.budget.epsilon,
+                    account.budget.delta,
+                    {"calibrated for": "what is chosen"},
                 ),
             )
         return Guarantee(account.budget.epsilon, account.budget.delta, self.relation, (*found, *steps))
@@ -223,6 +231,10 @@ class Stages:
         """What one Gaussian part would cost alone."""
         delta = self.account.budget.delta
         return Budget(gaussian_epsilon(mu, delta - hiding), delta)
+
+    def _one_step(self) -> Round:
+        """Names and counts at once: of one event of each user, or of one item where users are counted."""
+        return one_step_round(self._pure_names(), self.relation, "count" if self.once else "events")
 
     def _pure_names(self) -> Budget:
         return Budget(self.account.pure_counts, self.account.pure_hiding)

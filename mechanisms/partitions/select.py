@@ -59,7 +59,7 @@ def counts_in_rounds(
     shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> pa.RecordBatch:
     """The same with the noisy sums by which the items were named: the guarantee holds for them, too."""
-    named = []
+    named: list[pa.RecordBatch] = []
     key = release.key_source.fetch()
     for number, each in enumerate(rounds, 1):
         batches = []
@@ -118,6 +118,7 @@ def in_items(number: int) -> str:
 
 _WEIGHTS_IN_WORDS = {
     "count": "each counting one",
+    "events": "one event",
     "l2": "each weighing 1/sqrt of their number",
     "l1": "each weighing 1 by their number",
 }

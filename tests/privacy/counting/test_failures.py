@@ -37,8 +37,9 @@ from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram, histogram
+from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
