@@ -44,6 +44,7 @@ from headcount.transforms.core.rows import RankedItem as RankedItem
 from headcount.transforms.core.rows import SampledCount as SampledCount
 from headcount.transforms.core.rows import SampledIntCount as SampledIntCount
 from headcount.transforms.core.rows import ShapeProperty as ShapeProperty
+from headcount.transforms.count_release import Plume as Plume
 from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
 from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
@@ -52,7 +53,6 @@ from headcount.transforms.histogram import Histogram as Histogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.pan_private import PanPrivateCounts as PanPrivateCounts
 from headcount.transforms.partitions import SelectPartitions as SelectPartitions
-from headcount.transforms.plume import Plume as Plume
 from headcount.transforms.quantiles import Quantile as Quantile
 from headcount.transforms.quantiles import Quantiles as Quantiles
 from headcount.transforms.sampled import HeavyHitters as HeavyHitters

@@ -64,6 +64,11 @@ def estimates_batch(
     return _batch(item, numbers)
 
 
+def empty_estimates(item: pa.DataType) -> pa.RecordBatch:
+    """No estimates of items of this type."""
+    return estimates_batch(pa.array([], item), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
 def _batch(item: Names, numbers: dict[str, np.ndarray]) -> pa.RecordBatch:
     columns = {name: pa.array(column, pa.float64()) for name, column in numbers.items()}
     return pa.RecordBatch.from_pydict({"item": item, **columns})

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +69,8 @@ class Estimated:
         return {**self.plan.sections(), **told}
 
 
-class Grouped(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Grouped:
     """Named items, sorted, with their noisy counts and their groups; public."""
 
     items: Names
@@ -92,6 +93,11 @@ class EstimatesMechanism:
     item_type: type
     name = NAME
 
+    @property
+    def calibrated(self) -> bool:
+        """Whether rows are estimates; else they are noisy counts of what the bound has left."""
+        return self.stages.account.totals_choice is not None
+
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         return self.stages.guarantee()
@@ -108,20 +114,17 @@ class EstimatesMechanism:
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_shard(batches)
-        named, counts, items = None, None, self.domain
+        names, counts, items = None, None, self.domain
         if items is None:
-            named = choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames")
-            counts = counts_in_rounds(shard, stages.rounds(named), release, f"{label}/NamedItems", self.item_type)
+            names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
+            counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = counts.column("item")
         shard = None if shard is None else shard.with_items(items)
-        kept, asked = stages.given() if stages.bound is not None else None, stages.kept_choice
-        if asked is not None:
-            one_step = named is not None and named.strategy == "laplace"
-            table = asked.items_table(0 if one_step else max(1, len(items)))
-            chosen = choose_of(shard, asked, release, f"{label}/ChooseBounds", table)
-            kept = chosen if kept is None else kept._replace(totals_bound=chosen.totals_bound)
-        assert kept is not None
-        plan = stages.plan(named, kept)
+        chosen, choice = None, stages.kept_choice
+        if choice is not None:
+            public = stages.public_table(names, len(items))
+            chosen = choose_of(shard, choice, release, f"{label}/ChooseBounds", public)
+        plan = stages.plan(names, chosen)
         if plan.counts is not None:
             counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None

@@ -155,8 +155,7 @@ def estimates(
         pure=pure,
     )
     stages = Stages(account, relation, given, cap, of == "users")
-    made = EstimatesMechanism(stages, names, item_type)
-    for end in () if stages.kept_choice is None else stages.kept_choice.ends():
-        if end.bound or given is not None:  # refuses what cannot be calibrated
-            stages.plan(None, end if given is None else stages.given()._replace(totals_bound=end.totals_bound))
-    return made
+    if account.counts_choice is not None or given is not None:  # refuses what cannot be calibrated
+        for end in (None,) if stages.kept_choice is None else stages.kept_choice.ends():
+            stages.plan(None, end)
+    return EstimatesMechanism(stages, names, item_type)

@@ -32,6 +32,19 @@ _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by i
 
 
 @dataclasses.dataclass(frozen=True)
+class NamesPlan:
+    """How items are named, as was chosen, and the rounds for it."""
+
+    named: ChosenStrategy
+    rounds: tuple[Round, ...]
+
+    @property
+    def counts_too(self) -> bool:
+        """Whether the noisy sums by which items were named are their counts."""
+        return self.named.strategy == "laplace"
+
+
+@dataclasses.dataclass(frozen=True)
 class StagePlan:
     """What was chosen, and what follows from it: the noise of counts and totals, and the whole guarantee. All is public.
 
@@ -125,27 +138,39 @@ class Stages:
             self.once,
         )
 
-    def rounds(self, named: ChosenStrategy) -> tuple[Round, ...]:
+    def names_plan(self, named: ChosenStrategy) -> NamesPlan:
         """The rounds that name items, for what was chosen."""
         if named.strategy == "laplace":
-            return (self._one_step(),)
+            return NamesPlan(named, (self._one_step(),))
         account = self.account
-        return zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
+        rounds = zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
+        return NamesPlan(named, rounds)
 
-    def plan(self, named: ChosenStrategy | None, kept: KeptBound) -> StagePlan:
-        """All numbers, for what was chosen."""
+    def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
+        """The public part of the table from which bounds are chosen, for so many items: whether they are to be counted."""
+        assert self.kept_choice is not None
+        return self.kept_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
+
+    def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> StagePlan:
+        """All numbers, for what was chosen: `chosen` has what is not given."""
+        if self.bound is None:
+            assert chosen is not None
+            kept = chosen
+        else:
+            noise = "gaussian" if self.account.gaussian else "laplace"
+            kept = KeptBound(self.bound, self.max_per_item or 0, noise, 0 if chosen is None else chosen.totals_bound)
         account = self.account
         steps: list[MechanismStep] = []
         counts_steps: tuple[Step, ...] = ()
         totals_steps: tuple[Step, ...] = ()
-        if named is not None:
-            pure = named.strategy == "laplace"
+        if names is not None:
+            pure = names.counts_too
             cost = self._pure_names() if pure else self._cost(account.names_mu, account.hiding)
-            steps += selection_steps(named.strategy, cost, self.rounds(named))
+            steps += selection_steps(names.named.strategy, cost, names.rounds)
         else:
             pure = kept.noise == "laplace"
         counts = None
-        if named is None or not pure:
+        if names is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
             counts = self._noise(counts_steps, account.counts_mu, account.pure_counts, pure)
             steps += [
@@ -157,13 +182,8 @@ class Stages:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
+        named = None if names is None else names.named
         return StagePlan(named, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
-
-    def given(self) -> KeptBound:
-        """What is given in place of a choice."""
-        assert self.bound is not None
-        noise = "gaussian" if self.account.gaussian else "laplace"
-        return KeptBound(self.bound, self.max_per_item or 0, noise, 0)
 
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen."""

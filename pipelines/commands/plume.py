@@ -12,7 +12,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.plume import Plume
+from headcount.transforms.count_release import Plume
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -100,6 +100,13 @@ class Noise(beam.PTransform):
             named = self._named | "ZeroSums" >> beam.FlatMap(_zero_sums, self._shards).with_output_types(
                 tuple[int, bytes]
             )
+            # Grouped before they meet: Beam's local runner holds a Flatten back until all readers of what it is made from are
+            # done, and a later stage that reads the same users would wait for this one for ever.
+            sums = (
+                sums
+                | "GroupSums" >> beam.GroupByKey()
+                | "SumsOfShard" >> beam.FlatMapTuple(_chunks_of_shard).with_output_types(tuple[int, bytes])
+            )
             sums = (sums, named) | "WithNamed" >> beam.Flatten()
         merged = (
             sums
@@ -184,3 +191,7 @@ def _plan(decided: NoisePlan | Planned) -> NoisePlan:
 def _zero_sums(file: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
     _, named = file
     return zero_sums(named.column("item"), shards)
+
+
+def _chunks_of_shard(shard: int, chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    return ((shard, chunk) for chunk in chunks)
