@@ -18,6 +18,7 @@ from headcount.mechanisms.count_release.frames import make_frame, sum_users, top
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
@@ -26,7 +27,7 @@ from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import RankedIntItem, RankedItem, count_row
+from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import item_shards
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
@@ -90,7 +91,7 @@ class PrivateCountRelease(_FromFrame):
         strict_target: keep to small relative errors, whatever they cost (default: False).
         start_epsilon: what the first items cost (default: 0.0005, a threshold of some 60,000 users). It should give a threshold
             above the largest count; too low a value costs little.
-        relation, release, item_type, shards, output_files: as for `Histogram`.
+        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
     mechanism: CountRelease
@@ -105,6 +106,8 @@ class PrivateCountRelease(_FromFrame):
         noise_reduction: bool = False,
         strict_target: bool = False,
         start_epsilon: float = FIRST_EPSILON,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -123,6 +126,7 @@ class PrivateCountRelease(_FromFrame):
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return None
@@ -131,7 +135,8 @@ class PrivateCountRelease(_FromFrame):
         item_type = self.mechanism.item_type
         empty = empty_counts(arrow_type(item_type))
         files, decisions = self._released(rows, empty)
-        counts = self._shown(sorted_by_item(files), count_row(item_type))
+        good = sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
+        counts = self._shown(good, count_row(item_type))
         if not self._decides:
             return counts
         return self._result(counts, one_beyond_barrier(decisions, Released, "DecisionBarrier", "Decision"))

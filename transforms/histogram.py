@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting.evidence import check_bounded
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, noisy_bounded
@@ -55,6 +56,9 @@ class Histogram(PrivateTransform):
         bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`.
         bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). More finds a
             better bound, and leaves less for the counts.
+        max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count (default:
+            None, none for that). Costs nothing.
+        suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.
         relation: what a neighbouring input is: "add-remove" one user (default), or "replace" one, which takes more noise.
         release: key and id of all randomness (default: None, a fresh key, for runners on this machine only).
         item_type: str (default) or int.
@@ -75,6 +79,8 @@ class Histogram(PrivateTransform):
         objective: str = "error",
         bound_method: str = "auto",
         bound_share: float | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -94,6 +100,7 @@ class Histogram(PrivateTransform):
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
@@ -117,7 +124,7 @@ class Histogram(PrivateTransform):
 
     def _noise(self, plan: NoisePlan | beam.PCollection[Decided], release: Release) -> Noise:
         h = self.mechanism
-        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files)
+        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files, quality=self._quality)
 
 
 class NoisyCounts(PrivateTransform):

@@ -14,6 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform
@@ -42,8 +43,7 @@ class Plume(PrivateTransform):
         max_counted_items: the named items of one user that are counted (default: None, as many). "auto" chooses it.
         alpha: the share of rho that naming takes (default: 0.5). More names more items, with worse counts.
         selection: how items are named: "gaussian" (default), "weighted-gaussian" or "sips", which names the most.
-        relative_error: r, to leave out noisy counts below (2 + r) / r standard deviations (default: None, all are given).
-        relation, release, item_type, shards, output_files: as for `Histogram`.
+        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
     mechanism: PlumeRelease
@@ -56,7 +56,8 @@ class Plume(PrivateTransform):
         max_counted_items: int | Literal["auto"] | None = None,
         alpha: float = 0.5,
         selection: str = "gaussian",
-        relative_error: float | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -69,11 +70,11 @@ class Plume(PrivateTransform):
             max_counted_items=max_counted_items,
             alpha=alpha,
             selection=selection,
-            relative_error=relative_error,
             relation=Relation.parse(relation),
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bounds are" if self.mechanism.choice is None else None
@@ -107,7 +108,8 @@ class Plume(PrivateTransform):
         return (
             packed
             | "Counted" >> beam.ParDo(counted, known, beam.pvalue.AsList(named)).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._output_files, named)
+            | "NoisyCounts"
+            >> Noise(noise, None, item_type, release, shards, self._output_files, named, quality=self._quality)
         )
 
 

@@ -56,7 +56,9 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     status, said, err = run("histogram", "--input", events, *SHAPE, "--output", out)
     assert (status, err) == (0, [])
     report = json.loads((out / "report.json").read_text())
-    assert said == f"wrote {out} (release {report['release_id']})\n"
+    wrote, words, *lines = said.splitlines()
+    assert wrote == f"wrote {out} (release {report['release_id']})"
+    assert words.startswith(f"{report['rows']} items came out") and "".join(lines).count("i1 ") == 1
     assert sorted(path.name for path in out.iterdir()) == ["counts-00000-of-00001.parquet", "report.json"]
     assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
     found = rows(out)
@@ -68,8 +70,11 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     )
 
 
+_OF_ROWS = {"rows", "shown", "files"}  # what a report says of the released rows, and of nothing else
+
+
 def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
-    """It is the same for other input, shards and key: all that is in it was known before."""
+    """It is the same for other input, shards and key: all that is in it was known before, but for the released rows."""
     small = tmp_path / "small.parquet"
     pq.write_table(pq.read_table(events).slice(0, 10), small)
     common = ["--release-id", "r", "--format", "jsonl", "--output-files", "3"]
@@ -79,7 +84,9 @@ def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
         words = ["--output", tmp_path / name, "--shards", shards, "--key-file", source]
         assert run("histogram", "--input", path, *SHAPE, *common, *words)[0] == 0
     a, b = tmp_path / "a", tmp_path / "b"
-    assert (a / "report.json").read_bytes() == (b / "report.json").read_bytes()
+    reports = [json.loads((out / "report.json").read_text()) for out in (a, b)]
+    texts = [json.dumps({name: report[name] for name in report if name not in _OF_ROWS}) for report in reports]
+    assert texts[0] == texts[1] and all(_OF_ROWS <= set(report) for report in reports)
     assert sorted(os.listdir(a)) == sorted(os.listdir(b))
     text = (a / "report.json").read_text()
     assert not any(word in text for word in (events, str(tmp_path), key, "shards", "20000", "20_000"))
@@ -123,7 +130,7 @@ def test_a_public_domain_of_integers(run, events, tmp_path):
     assert run("histogram", "--input", events, *words)[0] == 0
     assert [row["item"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert (report["guarantee"]["delta"], report["parameters"]["noise"]) == (0.0, "laplace")
+    assert (report["details"]["guarantee"]["delta"], report["details"]["parameters"]["noise"]) == (0.0, "laplace")
 
 
 def test_empty_input_and_nothing_released_look_alike(run, tmp_path):
