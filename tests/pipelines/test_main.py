@@ -1,5 +1,6 @@
 """The command line from end to end: exit statuses, one line for what is refused, and an output or none."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -90,6 +91,28 @@ def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
     assert sorted(os.listdir(a)) == sorted(os.listdir(b))
     text = (a / "report.json").read_text()
     assert not any(word in text for word in (events, str(tmp_path), key, "shards", "20000", "20_000"))
+
+
+def test_words_for_the_report_move_no_noise_and_left_out_rows_are_told(run, events, key, tmp_path):
+    common = ["histogram", "--input", events, *SHAPE, "--key-file", key, "--release-id", "r1"]
+    assert run(*common, "--output", tmp_path / "a")[0] == 0
+    more = ["--label", "all shops", "--period", "week 3", "--suppress-below", "100", "--output", tmp_path / "b"]
+    status, said, err = run(*common, *more)
+    every, found = rows(tmp_path / "a"), rows(tmp_path / "b")
+    assert (status, err) == (0, []) and found == [row for row in every if row["bounded_count"] >= 100]
+    without = len(every) - len(found)
+    assert without > 1 and f"\n{without} rows left out because their count is below 100\n" in said
+    report = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert (report["label"], report["period"], report["rows"]) == ("all shops", "week 3", len(found))
+    assert report["left_out"] == [{"rows": without, "because": "their count is below 100"}]
+    (file,) = report["files"]
+    assert file["sha256"] == hashlib.sha256((tmp_path / "b" / file["name"]).read_bytes()).hexdigest()
+    status, said, err = run(*common, "--suppress-below", "100000000", "--output", tmp_path / "c")
+    assert (status, err) == (0, []) and "no row came out: all were left out" in said
+    refused(
+        run(*common, "--max-relative-error", "0", "--output", tmp_path / "d"),
+        "--max-relative-error must be a number above 0",
+    )
 
 
 def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
