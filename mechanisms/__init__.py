@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.count_release.plume import plume as plume
     from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
     from headcount.mechanisms.count_release.top_items import top_items as top_items
+    from headcount.mechanisms.counting.quality import Quality as Quality
     from headcount.mechanisms.distribution.learn import learn_distribution as learn_distribution
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
@@ -83,6 +84,7 @@ _ROOMS = {
     "count_release.plume": "plume",
     "count_release.release": "private_count_release",
     "count_release.top_items": "top_items",
+    "counting.quality": "Quality",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",
     "histogram.factory": "private_histogram",

@@ -23,6 +23,7 @@ from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, pl
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.randomness.keys import Release
@@ -33,7 +34,7 @@ from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.noise import Noise, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import RankedIntItem, RankedItem, count_row
+from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.partitions import NamedItems, PackShards
 
@@ -98,7 +99,7 @@ class PrivateCountRelease(_FromFrame):
         strict_target: keep to small relative errors, whatever they cost (default: False).
         start_epsilon: what the first items cost (default: 0.0005, a threshold of some 60,000 users). It should give a threshold
             above the largest count; too low a value costs little.
-        relation, release, item_type, shards, output_files: as for `Histogram`.
+        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
     mechanism: CountRelease
@@ -113,6 +114,8 @@ class PrivateCountRelease(_FromFrame):
         noise_reduction: bool = False,
         strict_target: bool = False,
         start_epsilon: float = FIRST_EPSILON,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -121,7 +124,6 @@ class PrivateCountRelease(_FromFrame):
     ) -> None:
         made = count_release(
             budget,
-            relative_error=relative_error,
             k_bar=k_bar,
             max_per_item=max_per_item,
             noise_reduction=noise_reduction,
@@ -131,6 +133,7 @@ class PrivateCountRelease(_FromFrame):
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return None
@@ -139,7 +142,8 @@ class PrivateCountRelease(_FromFrame):
         item_type = self.mechanism.item_type
         empty = empty_counts(arrow_type(item_type))
         files, decisions = self._released(rows, empty)
-        counts = self._shown(sorted_by_item(files), count_row(item_type))
+        good = sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
+        counts = self._shown(good, count_row(item_type))
         if not self._decides:
             return counts
         return self._result(counts, one_beyond_barrier(decisions, Released, "DecisionBarrier", "Decision"))
@@ -236,8 +240,7 @@ class Plume(PrivateTransform):
         max_counted_items: the named items of one user that are counted (default: None, as many). "auto" chooses it.
         alpha: the share of rho that naming takes (default: 0.5). More names more items, with worse counts.
         selection: how items are named: "gaussian" (default), "weighted-gaussian" or "sips", which names the most.
-        relative_error: r, to leave out noisy counts below (2 + r) / r standard deviations (default: None, all are given).
-        relation, release, item_type, shards, output_files: as for `Histogram`.
+        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
     mechanism: PlumeRelease
@@ -250,7 +253,8 @@ class Plume(PrivateTransform):
         max_counted_items: int | Literal["auto"] | None = None,
         alpha: float = 0.5,
         selection: str = "gaussian",
-        relative_error: float | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -263,11 +267,11 @@ class Plume(PrivateTransform):
             max_counted_items=max_counted_items,
             alpha=alpha,
             selection=selection,
-            relative_error=relative_error,
             relation=Relation.parse(relation),
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bounds are" if self.mechanism.choice is None else None
@@ -302,7 +306,8 @@ class Plume(PrivateTransform):
         return (
             packed
             | "Counted" >> beam.ParDo(counted, known, all_named).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(noise, None, item_type, release, shards, self._output_files, named)
+            | "NoisyCounts"
+            >> Noise(noise, None, item_type, release, shards, self._output_files, named, quality=self._quality)
         )
 
 

@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting.evidence import check_bounded
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -26,7 +27,7 @@ from headcount.transforms.core.contributions import ContributionBatch, as_contri
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import Noise
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import count_row, estimate_row
+from headcount.transforms.core.rows import KeepGood, count_row, estimate_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import estimated
 
@@ -65,6 +66,9 @@ class Histogram(PrivateTransform):
             items as can be. Only for one stage without a domain.
         bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`. Only for one stage.
         bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). Only for one stage.
+        max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count (default:
+            None, none for that). Costs nothing.
+        suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.
         relation: what a neighbouring input is: "add-remove" one user (default), or "replace" one, which takes more noise.
         release: key and id of all randomness (default: None, a fresh key, for runners on this machine only).
         item_type: str (default) or int.
@@ -88,6 +92,8 @@ class Histogram(PrivateTransform):
         objective: str | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -110,6 +116,7 @@ class Histogram(PrivateTransform):
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
@@ -124,7 +131,8 @@ class Histogram(PrivateTransform):
             files = self._output_files or item_shards(self._shards)
             made = estimated(contributions, h, release, self._shards, files)
             row = estimate_row if h.calibrated else count_row
-            return self._result(self._shown(made.counts, row(h.item_type)), made.decision)
+            good = made.counts | "KeepGood" >> KeepGood(self._quality)
+            return self._result(self._shown(good, row(h.item_type)), made.decision)
         if isinstance(h, HistogramMechanism):
             bounded = contributions | "Bounded" >> Bounded(h.steps, release, self._shards)
             return bounded | "NoisyCounts" >> self._noise(h, h.plan, release)
@@ -142,7 +150,7 @@ class Histogram(PrivateTransform):
         plan: NoisePlan | beam.PCollection[Decided],
         release: Release,
     ) -> Noise:
-        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files)
+        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files, quality=self._quality)
 
 
 class NoisyCounts(PrivateTransform):

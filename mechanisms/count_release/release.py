@@ -90,6 +90,10 @@ class Released:
         }
         return {"ledger": [level._asdict() for level in self.levels], "spent": totals}
 
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs, at the last level."""
+        return {"users_needed": math.ceil(self.levels[-1].threshold)} if self.levels else {}
+
 
 class Outcome(NamedTuple):
     """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, and what they cost."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type, only_domain, public_domain
@@ -49,6 +50,10 @@ class Decided:
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         return self.chosen.sections()
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs."""
+        return users_needed([self.plan])
 
 
 @dataclasses.dataclass(frozen=True)

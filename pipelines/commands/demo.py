@@ -51,9 +51,9 @@ def demo(args: argparse.Namespace) -> None:
     elapsed = time.monotonic() - started
     assert outcome.report is not None  # the job ran in this process
     print()
-    print(table(_largest(outcome.rows()), _truth(log), outcome.report["chosen"]["bound"]))
+    print(table(_largest(outcome.rows()), _truth(log), outcome.report["details"]["chosen"]["bound"]))
     print()
-    print("\n".join(outcome.report["guarantee"]["words"]))
+    print("\n".join(outcome.report["details"]["guarantee"]["words"]))
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of epsilon that choosing the bound takes (default: 0.1, or 0.05 with --objective items)",
     )
     add_choice(group)
+    options.add_quality(parser)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -72,6 +74,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
         objective=args.objective or "error",
         bound_method=args.bound_method,
         bound_share=args.bound_share,
+        **options.quality(args),
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -88,8 +91,10 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
         "bound_method": args.bound_method if chosen else None,
         "bound_share": args.bound_share,
         "public_domain": args.domain is not None,
+        **options.quality(args),
     }
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
+    told = users_needed([made.plan]) if isinstance(made, HistogramMechanism) else {}
+    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
 
 
 def explain(args: argparse.Namespace, transform: Histogram) -> str:

@@ -127,7 +127,10 @@ def make_plan(args: argparse.Namespace, transform: DebiasedCount, item_type: typ
         "largest_mean": transform.mechanism.largest_mean,
         "noise": transform.mechanism.noise.kind,
     }
-    return Plan(transform, transform.guarantee(), parameters)
+    told = {
+        "assumption": "count assumes that the number of events of each user on an item is Poisson, the same for all users"
+    }
+    return Plan(transform, transform.guarantee(), parameters, told=told)
 
 
 def explain(args: argparse.Namespace, transform: DebiasedCount) -> str:

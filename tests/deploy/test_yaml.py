@@ -341,7 +341,11 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
         (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, COUNTS),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
-        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, COUNTS),
+        (
+            yaml_provider.Plume,
+            {"rho": 1, "delta": "1e-6", "max_items": 3, "max_relative_error": "5e-1", "suppress_below": 2},
+            COUNTS,
+        ),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
         (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "noise_stddev", "sampled"}),
         (

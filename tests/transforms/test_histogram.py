@@ -14,6 +14,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bounding.steps import RandClipStep, bound_shard, provenance
+from headcount.mechanisms.counting.quality import Quality, left_out
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.transforms import (
@@ -165,6 +166,21 @@ def test_noisy_counts_over_a_domain_releases_the_domain_and_nothing_else(collect
         return pipeline | beam.Create(rows) | clip | noise
 
     assert sorted(row.item for row in collect(build)) == ["absent", "known"]
+
+
+def test_rows_of_poor_quality_are_left_out_of_the_same_release(collect, make_release):
+    rows, release = _rows(), make_release()
+    limits = {"max_relative_error": 0.05, "suppress_below": 500}
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        given = pipeline | beam.Create(rows)
+        return given | "It" >> Histogram(BUDGET, bound=10, release=release, output_files=1, **limits)
+
+    ((_, found),) = collect(build)
+    whole = unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release, "It")
+    wanted = Quality(**limits).keep(whole)
+    assert found.equals(wanted) and 0 < found.num_rows < whole.num_rows
+    assert left_out(found) == left_out(wanted)
 
 
 def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):

@@ -15,6 +15,7 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
+from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
@@ -22,7 +23,7 @@ from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
-from headcount.transforms.core.rows import ToRows, count_row
+from headcount.transforms.core.rows import KeepGood, ToRows, count_row
 from headcount.transforms.core.user_shards import item_shards
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
@@ -73,6 +74,7 @@ class Noise(beam.PTransform):
         output_files: int | None,
         named: beam.PCollection | None = None,
         drawn_as: str | None = None,
+        quality: Quality = EVERY_ROW,
     ) -> None:
         super().__init__()
         self._plan, self._domain, self._item_type = plan, domain, item_type
@@ -80,6 +82,7 @@ class Noise(beam.PTransform):
         self._shards = item_shards(shards)
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
+        self._quality = quality
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
@@ -120,7 +123,7 @@ class Noise(beam.PTransform):
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        counts = sorted_by_item(beyond_barrier(released, empty, output_files))
+        counts = sorted_by_item(beyond_barrier(released, empty, output_files)) | "KeepGood" >> KeepGood(self._quality)
         if self._output_files is not None:
             return counts
         return counts | "ToRows" >> ToRows(count_row(self._item_type))

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.counting.quality import Quality
+
 
 class ToRows(beam.PTransform):
     """(file, record batch) -> rows of this type, whose fields are columns of the batch."""
@@ -21,6 +23,24 @@ class ToRows(beam.PTransform):
 def _rows(file: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
     _, batch = file
     return map(row, *(batch.column(name).to_pylist() for name in row._fields))
+
+
+class KeepGood(beam.PTransform):
+    """(file, released rows with a count) -> those that are good enough; all, where no limit is given."""
+
+    def __init__(self, quality: Quality) -> None:
+        super().__init__()
+        self._quality = quality
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        if not self._quality.limits:
+            return batches
+        return batches | "Keep" >> beam.Map(_kept, self._quality).with_output_types(tuple[int, pa.RecordBatch])
+
+
+def _kept(file: tuple[int, pa.RecordBatch], quality: Quality) -> tuple[int, pa.RecordBatch]:
+    number, batch = file
+    return number, quality.keep(batch)
 
 
 class NoisyCount(NamedTuple):

@@ -43,12 +43,14 @@ def run(command, place, out, *flags):
 def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
     report = run("histogram", place, tmp_path / "a", *SHAPE)
     said = capsys.readouterr().out
-    assert f"chosen: a bound of {report['chosen']['bound']}" in said
-    choice, bounding, noise = report["guarantee"]["mechanisms"]
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 1e-6)
+    assert f"chosen: a bound of {report['details']['chosen']['bound']}" in said
+    choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (1, 1e-6)
     assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.1, 0.9, 1e-6)
-    assert re.match(rf"{report['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"])
-    assert report["parameters"]["bound"] == "auto"
+    assert re.match(
+        rf"{report['details']['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"]
+    )
+    assert report["details"]["parameters"]["bound"] == "auto"
     again = run("histogram", place, tmp_path / "b", *SHAPE, "--shards", 9, "--direct_runner_bundle_repeat=2")
     assert again == report
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
@@ -57,17 +59,17 @@ def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
 def test_share_method_and_objective_are_passed_on(place, tmp_path):
     flags = ["--objective", "items", "--noise", "laplace", "--max-per-item", 1]
     report = run("histogram", place, tmp_path / "items", *SHAPE, *flags)
-    assert report["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
-    assert report["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
-    assert report["chosen"]["noise"] == "laplace" and report["chosen"].get("max_per_item", 1) == 1
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
+    assert report["details"]["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
+    assert report["details"]["chosen"]["noise"] == "laplace" and report["details"]["chosen"].get("max_per_item", 1) == 1
     report = run("histogram", place, tmp_path / "gem", *SHAPE, "--bound-method", "gem", "--bound-share", 0.25)
-    assert report["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
-    assert [step["epsilon"] for step in report["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
+    assert [step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
 
 
 def test_a_public_domain_without_a_bound(place, tmp_path):
     report = run("histogram", place, tmp_path / "out", *SHAPE, "--noise", "gaussian", "--domain", place / "domain.txt")
-    assert report["chosen"]["noise"] == "gaussian"
+    assert report["details"]["chosen"]["noise"] == "gaussian"
     assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 20
 
 
@@ -76,10 +78,10 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     """No user has more than 19 of the items, and so at most an l2 norm of 5: a bound that is given loses nothing."""
     flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", bound]
     report = run("histogram", place, tmp_path / "out", *SHAPE, *flags)
-    assert report["parameters"]["max_per_item"] == 1 and report["parameters"]["public_domain"]
+    assert report["details"]["parameters"]["max_per_item"] == 1 and report["details"]["parameters"]["public_domain"]
     norm = {"laplace": "l1", "gaussian": "l2"}[noise]
-    chosen = report["chosen"]["bound"] if bound == "auto" else bound
-    (bounding,) = [step for step in report["guarantee"]["mechanisms"] if step["name"] == "bounding"]
+    chosen = report["details"]["chosen"]["bound"] if bound == "auto" else bound
+    (bounding,) = [step for step in report["details"]["guarantee"]["mechanisms"] if step["name"] == "bounding"]
     assert bounding["details"]["a user adds at most"] == f"an {norm} norm of {chosen}" + " and 1 on one item"
     events = pq.read_table(place / "events.parquet").to_pylist()
     users, times = Counter(), Counter(row["what"] for row in events)
@@ -88,7 +90,7 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     rows = list(csv.DictReader((tmp_path / "out" / FILE).open()))
     assert len(rows) == 19
     if bound == "auto":
-        assert report["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
+        assert report["details"]["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
         assert chosen <= 19
         assert float(rows[0]["bounded_count"]) < times["i1"] / 2
     else:
@@ -100,9 +102,9 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
 def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):
     shape = [*SHAPE[:4], "--epsilon", "1", "--for-epsilon", "1", "--domain", place / "domain.txt"]
     report = run("choose-bound", place, tmp_path / "out", *shape, "--max-per-item", 1)
-    assert report["chosen"]["max_per_item"] == report["parameters"]["max_per_item"] == 1
-    assert report["chosen"]["bound"] <= 19
-    assert report["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
+    assert report["details"]["chosen"]["max_per_item"] == report["details"]["parameters"]["max_per_item"] == 1
+    assert report["details"]["chosen"]["bound"] <= 19
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
 
 
 @pytest.mark.parametrize(
@@ -141,9 +143,9 @@ def test_a_guess_of_the_users_is_handed_on(place):
 def test_the_bound_alone(place, tmp_path, capsys):
     shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
     report = run("choose-bound", place, tmp_path / "out", *shape, "--output-files", 2)
-    chosen = report["chosen"]
+    chosen = report["details"]["chosen"]
     assert f"chosen: a bound of {chosen['bound']}" in capsys.readouterr().out
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (0.1, 0)
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (0.1, 0)
     header, row = (tmp_path / "out" / "bound-00000-of-00002.csv").read_text().splitlines()
     assert header.replace('"', "") == "bound,max_per_item,noise"
     assert row.replace('"', "") == f"{chosen['bound']},{chosen.get('max_per_item', 0)},{chosen['noise']}"

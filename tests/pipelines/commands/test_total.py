@@ -40,7 +40,11 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     key, out = tmp_path / "key", tmp_path / "out"
     write_fixed_key(key)
     words = ["--input", events, "--key-file", key, "--release-id", "r1", "--output", out]
-    assert run(*SHAPE, *words) == (0, f"wrote {out} (release r1)\n", [])
+    status, said, err = run(*SHAPE, *words)
+    assert (status, err) == (0, []) and said.startswith(f"wrote {out} (release r1)\n")
+    assert said.splitlines()[-1].startswith(
+        "count assumes that the number of events of each user on an item is Poisson"
+    )
     table = pq.read_table(events)
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
     expected = (
@@ -50,10 +54,10 @@ def test_a_count_from_one_command_is_that_of_the_pure_function(run, events, tmp_
     teas = table.num_rows - 5000
     assert expected[0]["count"] == pytest.approx(teas, rel=0.05)
     report = json.loads((out / "report.json").read_text())
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 0)
-    shares = {step["name"]: step["epsilon"] for step in report["guarantee"]["mechanisms"]}
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (1, 0)
+    shares = {step["name"]: step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"]}
     assert shares == {"bounding": 0, "noise": 0.9, "number of users": 0.1, "debiasing": 0}
-    assert {"max_per_item": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report[
+    assert {"max_per_item": 2, "items": 1, "largest_mean": 4, "noise": "laplace"}.items() <= report["details"][
         "parameters"
     ].items()
     assert "5000" not in (out / "report.json").read_text(), "the number of users is private"
@@ -80,8 +84,8 @@ def test_several_integers_replaced_users_and_gaussian_noise(run, events, tmp_pat
     found = rows(tmp_path / "out")
     assert [row["item"] for row in found] == [-7, 3, 12]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert (report["parameters"]["noise"], report["parameters"]["users"]) == ("gaussian", 5000)
-    assert report["guarantee"]["delta"] == 1e-6
+    assert (report["details"]["parameters"]["noise"], report["details"]["parameters"]["users"]) == ("gaussian", 5000)
+    assert report["details"]["guarantee"]["delta"] == 1e-6
 
 
 def test_explain_reads_nothing(run):
