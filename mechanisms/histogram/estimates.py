@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.domain import only_domain
 from headcount.mechanisms.batches.names import Names
@@ -44,6 +45,12 @@ from headcount.mechanisms.histogram.groups import calibrate, cut_groups
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
 from headcount.mechanisms.randomness.keys import Release
+
+#: What a reader of estimates must know of them.
+ASSUMPTION = (
+    "count assumes that events which the bound left out spread over items of similar size like those kept; low to high covers "
+    "the noise, and not that assumption"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +72,15 @@ class Estimated:
 
     def sections(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
-        told = {} if self.left_out is None else {"left_out": round(self.left_out, 3), "groups": self.groups}
-        return {**self.plan.sections(), **told}
+        return {**self.plan.sections(), **({"groups": self.groups} if self.groups else {})}
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader asks first: the users that an item needs, and what the bound left out."""
+        names = self.plan.names
+        told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
+        if self.left_out is not None:
+            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+        return told
 
 
 @dataclasses.dataclass(frozen=True)

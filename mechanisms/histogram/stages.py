@@ -51,7 +51,7 @@ class StagePlan:
     `counts` is None where names and counts come from one step, `totals` where nothing is calibrated.
     """
 
-    named: ChosenStrategy | None
+    names: NamesPlan | None
     kept: KeptBound
     counts_steps: tuple[Step, ...]
     counts: NoisePlan | None
@@ -62,8 +62,9 @@ class StagePlan:
     def words(self) -> str:
         """What was chosen, in one line."""
         parts = []
-        if self.named is not None:
-            parts.append(f"{self.named.strategy} with at most {in_items(self.named.max_items)} of each user")
+        if self.names is not None:
+            named = self.names.named
+            parts.append(f"{named.strategy} with at most {in_items(named.max_items)} of each user")
         if self.counts is not None:
             cap = f", at most {self.kept.max_per_item:,} on one item" if self.kept.max_per_item else ""
             parts.append(f"a norm of {self.kept.bound:,}{cap}, with {self.counts.kind} noise")
@@ -73,7 +74,7 @@ class StagePlan:
 
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
-        named = {} if self.named is None else {"strategy": self.named.strategy, "max_items": self.named.max_items}
+        named = {} if self.names is None else self.names.named._asdict()
         return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
 
 
@@ -182,8 +183,7 @@ class Stages:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
-        named = None if names is None else names.named
-        return StagePlan(named, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
+        return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
 
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen."""
@@ -209,6 +209,29 @@ class Stages:
                 ),
             )
         return Guarantee(account.budget.epsilon, account.budget.delta, self.relation, (*found, *steps))
+
+    def expected_words(self) -> list[str]:
+        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        account, lines = self.account, []
+        if account.names_choice is not None:
+            # A user of one item weighs 1: what follows needs no more than the lowest threshold.
+            least = min(candidate.threshold for candidate in self.names_choice.candidates if candidate.items == 1)
+            lines.append(
+                f"an item needs about {least / 2**10:,.0f} users to be shown, if each has one item, and more if not"
+            )
+        for kind, mu, pure in (("gaussian", account.counts_mu, 0.0), ("laplace", 0.0, account.pure_counts)):
+            if mu > 0 or pure > 0:
+                unit = self._stddev(mu, pure)
+                norms = (self.bound,) if self.bound is not None else (1, 10, 100)
+                sizes = ", ".join(f"{unit * norm:,.4g} at {norm:,}" for norm in norms)
+                lines.append(
+                    f"{kind} noise of a count, before it is calibrated: a standard deviation of {sizes} as the bound"
+                )
+        return lines
+
+    def _stddev(self, mu: float, pure: float) -> float:
+        """The standard deviation of the noise at a norm of 1."""
+        return math.sqrt(self.relation.users) / mu if mu > 0 else math.sqrt(2) * self.relation.users / pure
 
     def _candidates(self) -> tuple[KeptCandidate, ...]:
         account = self.account

@@ -17,26 +17,26 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         "--objective",
         choices=OBJECTIVES,
         help="what the bound is chosen for: error, counts close to the truth in total, or items, as many of them as can "
-        "be (default: error)",
+        "be (default: error; not for estimates)",
     )
     group.add_argument(
         "--bound-method",
         choices=("auto", *METHODS),
         default="auto",
-        help="how it is chosen (default: %(default)s, which is joint, or with --domain the one that its size favours)",
+        help="how it is chosen, if not for estimates (default: %(default)s, which is joint, or with --domain the one that its "
+        "size favours)",
     )
     group.add_argument(
         "--max-per-item",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="c",
-        help="events of one user that count at most on one item; 1 counts users in place of events (default: chosen with the "
-        "bound, or none)",
+        help="events of one user that count at most on one item (default: chosen with the bound, or none)",
     )
     group.add_argument(
         "--noise",
         choices=("auto", "laplace", "gaussian"),
         default="auto",
-        help="auto takes the better one, and laplace with --domain (default: %(default)s)",
+        help="auto takes the better one (default: %(default)s)",
     )
     group.add_argument(
         "--domain",
