@@ -38,6 +38,12 @@ class NamesPlan:
     named: ChosenStrategy
     rounds: tuple[Round, ...]
 
+    def words(self) -> str:
+        """How items are named, in one line."""
+        if self.counts_too:
+            return f"names and counts at once, of one {'item' if self.rounds[0].weights == 'count' else 'event'} of each user"
+        return f"names by {self.named.strategy}, with at most {in_items(self.named.max_items)} of each user"
+
     @property
     def counts_too(self) -> bool:
         """Whether the noisy sums by which items were named are their counts."""
@@ -63,8 +69,7 @@ class StagePlan:
         """What was chosen, in one line."""
         parts = []
         if self.names is not None:
-            named = self.names.named
-            parts.append(f"{named.strategy} with at most {in_items(named.max_items)} of each user")
+            parts.append(self.names.words())
         if self.counts is not None:
             cap = f", at most {self.kept.max_per_item:,} on one item" if self.kept.max_per_item else ""
             parts.append(f"a norm of {self.kept.bound:,}{cap}, with {self.counts.kind} noise")
@@ -183,10 +188,13 @@ class Stages:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
-        return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
+        return StagePlan(
+            names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps, counted=counts is not None)
+        )
 
-    def guarantee(self, *steps: MechanismStep) -> Guarantee:
-        """The whole promise, with these parts, or before anything is chosen."""
+    def guarantee(self, *steps: MechanismStep, counted: bool = True) -> Guarantee:
+        """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
+        bound of the counts was chosen."""
         account = self.account
         names = {"names_choice": "choice of how items are named", "counts_choice": "choice of the counts' bound"}
         names["totals_choice"] = "choice of the totals' bound"
@@ -195,7 +203,7 @@ class Stages:
         ]
         for field, name in names.items():
             part = getattr(account, field)
-            if part is not None:
+            if part is not None and (counted or field != "counts_choice"):
                 found.append(MechanismStep(name, part.epsilon, 0.0, {}))
         if not steps:
             what = "counts" if account.names_choice is None else "names and counts"

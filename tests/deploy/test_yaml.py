@@ -89,7 +89,7 @@ def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_
     release = make_release("yaml")
     _run_example(_variables(log, tmp_path / "counts.csv", release))
     table = pq.read_table(log)
-    histogram = transforms.Histogram(Budget(1, 1e-8), bound=10, release=release)
+    histogram = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10, release=release)
     expected = collect(lambda pipeline: pipeline | beam.Create(table.to_batches()) | "Count" >> _Inside(histogram))
     rows = _rows(tmp_path, "counts.csv")
     assert sorted(rows) == sorted(map(tuple, expected))
@@ -188,9 +188,9 @@ def test_wrong_domains_are_refused(domain, message):
 
 def test_what_is_left_out_or_null_is_the_transforms_own_default():
     step = yaml_provider.Histogram(**PROMISE, max_per_item=None, noise=None)
-    assert step.guarantee() == transforms.Histogram(Budget(1, 1e-6), bound=3).guarantee()
+    assert step.guarantee() == transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3).guarantee()
     other = yaml_provider.Histogram(**PROMISE, max_per_item=1, relation="replace")
-    expected = transforms.Histogram(Budget(1, 1e-6), bound=3, max_per_item=1, relation="replace")
+    expected = transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3, max_per_item=1, relation="replace")
     assert other.guarantee() == expected.guarantee()
     users = yaml_provider.Histogram(epsilon=1, bound=3, domain=["a", "b"], max_per_item=1)
     assert users.guarantee().words().count("an l1 norm of 3 and 1 on one item") == 1
@@ -275,7 +275,7 @@ def _explain(*argv: str) -> None:
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     variables = _variables(log, tmp_path / "out").replace("jinja_variables", "jinja-variables")
     _explain(str(FOLDER / "example.yaml"), variables)
-    words = transforms.Histogram(Budget(1, 1e-8), bound=10).guarantee().words()
+    words = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10).guarantee().words()
     assert capsys.readouterr().out == f"Count\n{words}\n"
     assert list(tmp_path.glob("out*")) == [], "nothing ran"
     config = PROMISE | {"key_env": "HEADCOUNT_TEST_KEY_OF_THE_WORKERS"}

@@ -59,7 +59,7 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release()
-    transform = lambda: Histogram(BUDGET, bound=10, release=release, shards=3)  # noqa: E731
+    transform = lambda: Histogram(BUDGET, method="one-stage", bound=10, release=release, shards=3)  # noqa: E731
     expected = _tuples(unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release))
     assert len(expected) > 10
     users, items = (list(column) for column in zip(*rows, strict=True))
@@ -102,7 +102,16 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
             pipeline
             | beam.Create(rows)
             | "Mine"
-            >> Histogram(BUDGET, domain=domain, bound=10, noise=noise, release=release, shards=5, max_per_item=cap)
+            >> Histogram(
+                BUDGET,
+                method="one-stage",
+                domain=domain,
+                bound=10,
+                noise=noise,
+                release=release,
+                shards=5,
+                max_per_item=cap,
+            )
         )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
@@ -110,13 +119,13 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
 
 def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
     def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | Histogram(BUDGET, bound=10, output_files=2)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, method="one-stage", bound=10, output_files=2)
 
     partitions = dict(collect(unbounded))
     assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())
 
     def bounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | Histogram(BUDGET, domain=["a", "b"], bound=10)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, method="one-stage", domain=["a", "b"], bound=10)
 
     assert sorted(row.item for row in collect(bounded)) == ["a", "b"]
 
@@ -128,7 +137,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
         return (
             pipeline
             | beam.Create(rows)
-            | Histogram(BUDGET, bound=6, release=make_release(), item_type=int)
+            | Histogram(BUDGET, method="one-stage", bound=6, release=make_release(), item_type=int)
             | beam.Map(lambda row: (row.item, row.bounded_count, type(row).__name__))
         )
 
@@ -174,7 +183,9 @@ def test_rows_of_poor_quality_are_left_out_of_the_same_release(collect, make_rel
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
-        return given | "It" >> Histogram(BUDGET, bound=10, release=release, output_files=1, **limits)
+        return given | "It" >> Histogram(
+            BUDGET, method="one-stage", bound=10, release=release, output_files=1, **limits
+        )
 
     ((_, found),) = collect(build)
     whole = unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release, "It")
@@ -188,8 +199,8 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
-        one = given | "One" >> Histogram(BUDGET, bound=10, release=release)
-        two = given | "Two" >> Histogram(BUDGET, bound=10, release=release)
+        one = given | "One" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
+        two = given | "Two" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
         return (
             one | "Tag1" >> beam.Map(lambda row: (1, *row)),
             two | "Tag2" >> beam.Map(lambda row: (2, *row)),
@@ -319,12 +330,12 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
     assert "flatten first" in _message(collect, bounded_apart_then_limited)
 
     def mixed_users(pipeline):
-        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | Histogram(BUDGET, bound=10)
+        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | Histogram(BUDGET, method="one-stage", bound=10)
 
     assert "one kind" in _message(collect, mixed_users)
 
     def other_type(pipeline):
-        return pipeline | beam.Create(rows) | Histogram(BUDGET, bound=10, item_type=int)
+        return pipeline | beam.Create(rows) | Histogram(BUDGET, method="one-stage", bound=10, item_type=int)
 
     assert "items are of type string, not int64" in _message(collect, other_type)
 
@@ -342,19 +353,19 @@ def test_windowed_and_unbounded_inputs_are_refused():
     pipeline = beam.Pipeline(runner="FnApiRunner")
     windowed = pipeline | beam.Create([("u", "i")]) | beam.WindowInto(FixedWindows(60))
     with pytest.raises(ParameterError, match="windowed"):
-        windowed | Histogram(BUDGET, bound=10)
+        windowed | Histogram(BUDGET, method="one-stage", bound=10)
     rows = pipeline | "More" >> beam.Create([("u", "i")])
     early = trigger.AfterWatermark(early=trigger.AfterCount(1))
     mode = trigger.AccumulationMode.ACCUMULATING
     panes = lambda: beam.WindowInto(GlobalWindows(), trigger=early, accumulation_mode=mode)  # noqa: E731
     with pytest.raises(ParameterError, match="trigger"):
-        rows | "Panes" >> panes() | "Once" >> Histogram(BUDGET, bound=10)
+        rows | "Panes" >> panes() | "Once" >> Histogram(BUDGET, method="one-stage", bound=10)
     with pytest.raises(ParameterError, match="trigger"):
         rows | RandClip(10) | "Late" >> panes() | NoisyCounts(BUDGET, Bound(l0=10, l1=10, linf=10))
     stream = pipeline | "Other" >> beam.Create([("u", "i")])
     stream.is_bounded = False
     with pytest.raises(ParameterError, match="unbounded"):
-        stream | "Again" >> Histogram(BUDGET, bound=10)
+        stream | "Again" >> Histogram(BUDGET, method="one-stage", bound=10)
 
 
 def test_a_remote_runner_without_a_key_source_is_refused():
@@ -362,22 +373,22 @@ def test_a_remote_runner_without_a_key_source_is_refused():
 
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
     with pytest.raises(ParameterError, match="--key-env or --key-file"):
-        pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET, bound=10)
+        pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET, method="one-stage", bound=10)
 
 
 def test_guarantee_is_stated_before_anything_runs():
-    transform = Histogram(BUDGET, bound=10, max_per_item=2, relation="replace")
+    transform = Histogram(BUDGET, method="one-stage", bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
     assert "replacing one user" in guarantee.words() and transform.mechanism.plan.threshold is not None
-    pure = Histogram(Budget(1, 1e-6), domain=["a"], bound=3).guarantee()
+    pure = Histogram(Budget(1, 1e-6), method="one-stage", domain=["a"], bound=3).guarantee()
     assert pure.delta == 0  # Laplace noise on a public domain needs no delta
 
 
 @pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
 def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_of_the_bound(noise, norm):
     def made(cap: int | None) -> Histogram:
-        return Histogram(BUDGET, domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
+        return Histogram(BUDGET, method="one-stage", domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
 
     assert made(1).mechanism.plan.bound.linf == 1 and made(None).mechanism.plan.bound.linf == 3
     assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()

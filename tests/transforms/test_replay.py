@@ -31,7 +31,7 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        histogram = Histogram(BUDGET, bound=BOUND, release=release, shards=shards, output_files=1)
+        histogram = Histogram(BUDGET, method="one-stage", bound=BOUND, release=release, shards=shards, output_files=1)
         return pipeline | beam.Create(batches) | Contributions() | "Histogram" >> histogram
 
     ((_, counts),) = collect(build, *options)
