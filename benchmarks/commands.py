@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, int, float]] = {
     "partitions": (f"partitions {BUDGET} --strategy weighted-gaussian --max-items 10", 10, 2),
     "sips": (f"partitions {BUDGET} --strategy sips --max-items 10", 10, 4),
     "partitions, auto": (f"partitions {BUDGET}", 10, 4),
-    "sampled": (f"sampled {BUDGET}", 1, 1.2),
+    "sampled": (f"sampled {BUDGET} --max-items 1", 1, 1.2),
     "shape": ("shape --epsilon 1 --domain-size 1000000", 1, 1.3),
     "plume": (f"plume {BUDGET} --max-items 10", 10, 4),
 }

@@ -3,9 +3,9 @@
     python benchmarks/estimates.py --data words=FILE --data authors=FILE --releases 20
 
 Each FILE is Parquet with the columns user, item and count; the demo's log and synthetic laws of very different shape are always
-measured (`--law` names the ones to take). Every release is the shipped mechanism as a whole, with a key of its own. l1 is the
-error over all items as a share of all events, where an item that is not shown counts as zero; the median and the 90 % quantile of
-the relative error are those of the items shown. Saved is 1 - l1.
+measured (`--law` names the ones to take). Every release is the shipped mechanism as a whole, under an id of its own. l1 is the
+error over all items as a share of all events, where an item that is not shown counts as zero. The median and the 90 % quantile
+of the relative error are those of the items shown. Saved is 1 - l1.
 
 In hindsight: the way of naming that names most, then the bounds of counts and totals with the lowest l1, each tried with the
 noise of the default but without a choice, which no private release may do.
@@ -154,7 +154,12 @@ def measure(name: str, batch: pa.RecordBatch, args: argparse.Namespace, releases
     passed &= (most is None or got.l1 <= most) and (least is None or got.items >= least)
     passed &= median is None or got.median <= median
     print(f"{'PASS' if passed else 'FAIL':>26}  saves {ratio:.3f} of the best in hindsight", flush=True)
-    return lines | {"hindsight": words, "hindsight l1": f"{best.l1:.4g}", "ratio": f"{ratio:.4f}", "passed": str(passed)}
+    return lines | {
+        "hindsight": words,
+        "hindsight l1": f"{best.l1:.4g}",
+        "ratio": f"{ratio:.4f}",
+        "passed": str(passed),
+    }
 
 
 def main() -> None:

@@ -53,10 +53,10 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.randomness.noise import discrete_gaussian as discrete_gaussian
     from headcount.mechanisms.randomness.noise import discrete_laplace as discrete_laplace
     from headcount.mechanisms.randomness.system import SystemLanes as SystemLanes
+    from headcount.mechanisms.sampled.auto import heavy_hitters as heavy_hitters
+    from headcount.mechanisms.sampled.auto import sampled_histogram as sampled_histogram
     from headcount.mechanisms.sampled.cohorts import draw_cohort as draw_cohort
     from headcount.mechanisms.sampled.cohorts import known_cohort as known_cohort
-    from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters as heavy_hitters
-    from headcount.mechanisms.sampled.histogram import sampled_histogram as sampled_histogram
     from headcount.mechanisms.sampled.quantiles import quantile_hierarchy as quantile_hierarchy
     from headcount.mechanisms.sampled.quantiles import quantile_search as quantile_search
     from headcount.mechanisms.shape.auto import shape_histogram as shape_histogram
@@ -95,9 +95,8 @@ _ROOMS = {
     "randomness.keys": "KeyEnvironment KeyFile KeySecret Release ephemeral_key write_key_file",
     "randomness.noise": "discrete_gaussian discrete_laplace",
     "randomness.system": "SystemLanes",
+    "sampled.auto": "heavy_hitters sampled_histogram",
     "sampled.cohorts": "draw_cohort known_cohort",
-    "sampled.heavy_hitters": "heavy_hitters",
-    "sampled.histogram": "sampled_histogram",
     "sampled.quantiles": "quantile_hierarchy quantile_search",
     "shape.auto": "shape_histogram",
     "shape.estimators": "CoverageQuestion DistinctQuestion EntropyQuestion SupportQuestion",

@@ -17,7 +17,7 @@ FLOORS = ("accounting", "randomness", "batches", "bounding", "choice", "counting
 FAMILIES = {
     "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),
-    "sampled": set(),
+    "sampled": {"bound_choice"},
     "shape": set(),
     "count_release": {"partitions", "bound_choice"},
     "distribution": set(),

@@ -17,11 +17,20 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.heavy_hitters import CountedHitters, heavy_hitters
-from headcount.mechanisms.sampled.histogram import CHOICES, SampledHistogramMechanism, SampleKey, sampled_histogram
+from headcount.mechanisms.sampled.auto import (
+    CHOSEN,
+    AutoSampled,
+    DecidedSample,
+    MaxItems,
+    heavy_hitters,
+    sampled_histogram,
+)
+from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
+from headcount.mechanisms.sampled.histogram import CHOICES, SampledHistogramMechanism, SampleKey
 from headcount.mechanisms.sampled.plan import Objective
 from headcount.mechanisms.sampled.quantiles import (
     Hierarchy,
@@ -29,14 +38,16 @@ from headcount.mechanisms.sampled.quantiles import (
 )
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import as_contributions
+from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import (
     KeepGood,
     SampledCount,
     SampledIntCount,
 )
-from headcount.transforms.core.sampling import NumberOfUsers, Sampled, check_sample, sample_name
-from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.sampling import BoundAsSampled, NumberOfUsers, Sampled, check_sample, sample_name
+from headcount.transforms.core.user_shards import UserShards, item_shards
 
 
 class _Sampling(PrivateTransform):
@@ -44,7 +55,7 @@ class _Sampling(PrivateTransform):
 
     def __init__(
         self,
-        mechanism: SampledHistogramMechanism | QuantileSearch | Hierarchy,
+        mechanism: SampledHistogramMechanism | AutoSampled | QuantileSearch | Hierarchy,
         *,
         release: Release | None,
         shards: int | None,
@@ -56,48 +67,76 @@ class _Sampling(PrivateTransform):
 
 
 class _Items(_Sampling):
-    """Contributions, bounding and sampling of one histogram."""
+    """Contributions, the choice of the items per user unless they are given, bounding and sampling of one histogram."""
 
-    mechanism: SampledHistogramMechanism
+    mechanism: SampledHistogramMechanism | AutoSampled
     _quality = EVERY_ROW
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def _given(self) -> str | None:
+        return None if isinstance(self.mechanism, AutoSampled) else "the number of items per user is"
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, _ = self._drawn(rows)
-        plan = self.mechanism
-        key = SampleKey(plan, release, sample_name(rows, self._sample))
+        made = self.mechanism
+        key = SampleKey(made, release, sample_name(rows, self._sample))
         contributions = as_contributions(rows)
-        counts = (
-            contributions
-            | "Bounded" >> Bounded(plan.steps, key.choices, self._shards, CHOICES)  # each (user, item) pair once
-            | "Sampled" >> Sampled(plan, key, self._shards, self._output_files or item_shards(self._shards))
-        )
-        if isinstance(plan, CountedHitters):  # this works on released numbers only
-            users = contributions | "Users" >> NumberOfUsers(plan.users, key, self._shards)
-            counts = counts | "Report" >> beam.Map(_reported, plan, beam.pvalue.AsSingleton(users)).with_output_types(
-                tuple[int, pa.RecordBatch]
-            )
-        counts = counts | "KeepGood" >> KeepGood(self._quality)
-        return self._shown(counts, SampledIntCount if plan.item_type is int else SampledCount)
+        files = self._output_files or item_shards(self._shards)
+        if isinstance(made, SampledHistogramMechanism):
+            bounded = contributions | "Bounded" >> Bounded(made.steps, key.choices, self._shards, CHOICES)
+            shown = bounded | "Sampled" >> Sampled(made, key, self._shards, files)
+            return self._reported(contributions, shown, made, key)
+        shards = contributions | "UserShards" >> UserShards(self._shards)
+        choice = choose(shards, made.choice, key.choices, self._shards, CHOSEN)
+        decided = choice.chosen | "Calibrate" >> beam.Map(made.decided).with_output_types(DecidedSample)
+        sample = decided | "Sample" >> beam.Map(_sample).with_output_types(SampledHistogramMechanism)
+        bounded = choice.shards | "Bounded" >> BoundAsSampled(sample, key, self._shards)
+        shown = bounded | "Sampled" >> Sampled(made, key, self._shards, files, sample)
+        return self._result(self._reported(contributions, shown, sample, key), decided)
+
+    def _reported(
+        self,
+        contributions: beam.PCollection,
+        shown: beam.PCollection,
+        sample: SampledHistogramMechanism | beam.PCollection,
+        key: SampleKey,
+    ) -> beam.PCollection:
+        """What is reported of what the sample shows, with the number of users where it is counted: all of it is released."""
+        made, number = self.mechanism, None
+        if isinstance(made, AutoSampled | CountedHitters) and isinstance(made.users, NoisePlan):
+            counted = contributions | "Users" >> NumberOfUsers(made.users, key, self._shards)
+            number = beam.pvalue.AsSingleton(counted)
+        drawn = beam.pvalue.AsSingleton(sample) if isinstance(sample, beam.PCollection) else sample
+        reported = shown | "Report" >> beam.Map(_report, drawn, number).with_output_types(tuple[int, pa.RecordBatch])
+        good = reported | "KeepGood" >> KeepGood(self._quality)
+        return self._shown(good, SampledIntCount if made.item_type is int else SampledCount)
 
 
-def _reported(file: tuple[int, pa.RecordBatch], plan: CountedHitters, users: int) -> tuple[int, pa.RecordBatch]:
-    number, rows = file
-    return number, plan.reported(rows, users)
+def _sample(decided: DecidedSample) -> SampledHistogramMechanism:
+    return decided.sample
+
+
+def _report(
+    file: tuple[int, pa.RecordBatch], sample: SampledHistogramMechanism, users: int | None
+) -> tuple[int, pa.RecordBatch]:
+    number, shown = file
+    return number, sample.reported(shown, users)
 
 
 class SampledHistogram(_Items):
     """How many users have each item, for items that are not known before, from a sample and without noise (the paper).
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts once for each of at most
-    `max_items` of its items, a uniform choice, with a coin of its own for each; an item is shown if as many users as the
-    threshold were sampled, or more. An item that nobody has cannot appear.
+    `max_items` of its distinct items, a uniform choice, however many rows it has on each, with a coin of its own for each item.
+    An item is shown if as many users as the threshold were sampled, or more. An item that nobody has cannot appear. How many
+    items count is chosen privately, within the budget, unless it is given.
 
     The result is `SampledCount` rows (`SampledIntCount` with `item_type=int`), sorted by item in each output file. Rows or
-    `Contributions` go in.
+    `Contributions` go in. `with_decision()` gives the `DecidedSample` beside, where the items per user are chosen.
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
-        max_items: the items of one user that count (default: 1). More show items of users who have many, at a lower rate.
+        max_items: the distinct items of one user that count (default: "auto", chosen privately by a tenth of epsilon, so that
+            most users count in all). With fewer than users have, counts are too low; more take a lower rate.
         objective: rate and threshold are chosen so that an item of few users is shown with probability 0.95 ("w95", default)
             or 0.5 ("w50"), which shows smaller items now and then.
         sample: a name for the input's column, which all that read one sample share (default: None, the step that made the
@@ -109,7 +148,7 @@ class SampledHistogram(_Items):
         self,
         budget: Budget,
         *,
-        max_items: int = 1,
+        max_items: MaxItems = "auto",
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
@@ -131,8 +170,8 @@ class HeavyHitters(_Items):
     """The items that a share `phi` of all `users` have, with the estimates of their users (the paper).
 
     Guarantee and result are those of `SampledHistogram` with the same budget, `max_items`, objective and relation: of the
-    same sample less is shown. On the same collection and with the same `release`, both, and any number of shares,
-    together cost no more than one of them.
+    same sample less is shown, and estimates and intervals take that into account. On the same collection and with the same
+    `release`, both, and any number of shares, together cost no more than one of them.
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
@@ -151,7 +190,7 @@ class HeavyHitters(_Items):
         *,
         users: int | None = None,
         users_share: float | None = None,
-        max_items: int = 1,
+        max_items: MaxItems = "auto",
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,

@@ -79,8 +79,8 @@ class VolumeChoice:
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """The sum of (H - t)^+, since min(H, t) = H - (H - t)^+."""
-        above = score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, _above)
-        return [self.kappa.denominator * score for score in above]
+        scores = score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, above)
+        return [self.kappa.denominator * score for score in scores]
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent)."""
@@ -119,8 +119,8 @@ class VolumeChoice:
         }
 
 
-def _above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
-    """The sum of (H - t)^+, in units of 2**-30."""
+def above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
+    """The sum of (H - t)^+ over items, in units of 2**-30, for H = whole + fraction * 2**-30 and the threshold t."""
     over = whole >= candidate.threshold
     counts = int((whole[over] - candidate.threshold).sum())
     return (counts << FRACTION_BITS) + int(fraction[over].sum())

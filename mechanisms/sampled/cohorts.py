@@ -47,7 +47,8 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
-from headcount.mechanisms.sampled.histogram import sample_steps, sampled_batch
+from headcount.mechanisms.sampled.estimates import with_estimates
+from headcount.mechanisms.sampled.histogram import nothing_shown, sample_steps, shown_rows
 from headcount.mechanisms.sampled.plan import SamplePlan, least_threshold
 
 LEAST_SLACK = 10
@@ -90,7 +91,7 @@ class Cohort:
         return Guarantee(self._budget.epsilon, self._budget.delta, self.plan.relation, steps)
 
     def count(self, batches: Iterable[pa.RecordBatch], item_type: type = str) -> pa.RecordBatch:
-        """The released rows item, count, noise_stddev, sampled of the members' answers, sorted by item: once.
+        """The released rows item, count, noise_stddev, low, high, sampled of the members' answers, sorted by item: once.
 
         The answers are contribution batches whose users are the numbers of members. `count` estimates how many of all users
         have the item.
@@ -100,18 +101,18 @@ class Cohort:
                 "this cohort has answered already, and its coins are thrown: a second question needs a cohort of its own, "
                 "drawn with another release id, and a budget of its own"
             )
-        empty = sampled_batch(pa.array([], arrow_type(item_type)), np.zeros(0, dtype=np.int64), self.plan)
+        rows = nothing_shown(item_type)
         batches = [self._of_members(batch) for batch in batches]
         bounded = bounded_batches(batches, one_each(1), self._release, f"{self._label}/Answers")
         chunks = [chunk for batch in bounded for _, chunk in sum_items(batch, 1)]
         self._counted = True
-        if not chunks:
-            return empty
-        items, sums = add_sums(chunks)
-        if items.type != arrow_type(item_type):
-            raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
-        shown = np.flatnonzero(sums >= self.threshold)
-        return sorted_counts([to_ipc(sampled_batch(items.take(pa.array(shown)), sums[shown], self.plan))])
+        if chunks:
+            items, sums = add_sums(chunks)
+            if items.type != arrow_type(item_type):
+                raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
+            shown = np.flatnonzero(sums >= self.threshold)
+            rows = sorted_counts([to_ipc(shown_rows(items.take(pa.array(shown)), sums[shown]))])
+        return with_estimates(rows, self.plan.rate, self.threshold)
 
     def _of_members(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         user = batch.column("user")

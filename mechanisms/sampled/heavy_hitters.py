@@ -20,25 +20,23 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget
+from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import promise_of
-from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.estimates import with_estimates
 from headcount.mechanisms.sampled.histogram import (
-    MOST_USERS,
     ONE_SAMPLE,
     SampledHistogramMechanism,
     SampleKey,
     sample_steps,
-    sampled_histogram,
 )
-from headcount.mechanisms.sampled.plan import Objective
+
+HITTERS = "HeavyHitters"
 
 #: The labels under which all users are brought together and counted, from the sample's own key: so the number is one release
 #: with the sample, however many results are read off both.
@@ -61,57 +59,39 @@ class CountedHitters(SampledHistogramMechanism):
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, noise_stddev, sampled, sorted by item, of contributions; `label` names the sample."""
-        batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
+        """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`
+        names the sample."""
+        batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE)
+        return self.reported(self.shown(batches, release, label), self.number(batches, key.choices))
+
+    def number(self, batches: Iterable[pa.RecordBatch], key: Release) -> int:
+        """The noisy number of users of contribution batches."""
         everybody = bounded_batches(map(one_row_per_user, batches), EVERYBODY_STEPS, key, BOUNDED_USERS)
-        users = number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
-        return self.reported(super().run(batches, release, label), users)
+        return number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))
 
-    def reported(self, rows: pa.RecordBatch, users: int) -> pa.RecordBatch:
+    def reported(self, shown: pa.RecordBatch, users: int | None = None) -> pa.RecordBatch:
         """The released rows of the items that the share of so many users have, who may be noisy. Post-processing."""
-        least = _least(self.phi, self.plan.rate, max(users, 0))
-        return rows.filter(pa.array(np.asarray(rows.column("sampled")) >= least))
+        assert users is not None
+        least = max(self.least, _least(self.phi, self.plan.rate, max(users, 0)))
+        kept = shown.filter(pa.array(np.asarray(shown.column("sampled")) >= least))
+        return with_estimates(kept, self.plan.rate, least)
 
 
-def heavy_hitters(
-    budget: Budget,
-    phi: float,
-    *,
-    users: int | None = None,
-    max_items: int = 1,
-    objective: Objective = "w95",
-    relation: Relation = Relation.ADD_REMOVE,
-    item_type: type = str,
-    users_share: float | None = None,
+def hitters_of(
+    sample: SampledHistogramMechanism, phi: Fraction, users: int | NoisePlan, epsilon: float
 ) -> SampledHistogramMechanism:
-    """The items that a share `phi` of all `users` have, by their sampled number: a higher threshold on the sample that
-    `sampled_histogram` has for the same budget, items, objective and relation.
+    """The items of a sample that a share `phi` of all users have: who are so many, as is public, or are counted with this
+    noise, where all of it costs `epsilon`."""
+    if isinstance(users, NoisePlan):
+        fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample)}
+        return CountedHitters(**fields | {"name": HITTERS}, phi=phi, users=users, epsilon=epsilon)
+    least = max(sample.plan.threshold, _least(phi, sample.plan.rate, users))
+    return dataclasses.replace(sample, name=HITTERS, least=least)
 
-    So they and any number of shares together are one release, if release and sample are the same. `users` is public, or None:
-    then users are counted, by `users_share` of epsilon (default: a tenth), and the sample is that of the rest of the budget.
-    The exact number of the data's users is not public.
-    """
-    share = check_share("phi", phi, "share")
-    if users is not None:
-        users = check_whole("users", users, 1, MOST_USERS)
-        if users_share is not None:
-            raise ParameterError(f"users_share is of no use where users is given, got {users_share!r}: leave one out")
-        histogram = sampled_histogram(
-            budget, max_items=max_items, objective=objective, relation=relation, item_type=item_type
-        )
-        least = max(histogram.plan.threshold, _least(share, histogram.plan.rate, users))
-        return dataclasses.replace(histogram, name="HeavyHitters", least=least)
-    if Relation.parse(relation) is Relation.REPLACE:
-        raise ParameterError(
-            "replacing a user leaves the number of users as it is, so that it must be public: give users, the number of all "
-            "users"
-        )
-    own = check_share("users_share", USERS_SHARE if users_share is None else users_share, "share")
-    counted, rest = budget.split(own.numerator, own.denominator - own.numerator, delta=(0, 1))
-    noise = calibrate_public_domain(counted, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
-    made = sampled_histogram(rest, max_items=max_items, objective=objective, relation=relation, item_type=item_type)
-    fields = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    return CountedHitters(**fields | {"name": "HeavyHitters"}, phi=share, users=noise, epsilon=budget.epsilon)
+
+def users_noise(budget: Budget) -> NoisePlan:
+    """The noise by which users are counted."""
+    return calibrate_public_domain(budget, promise_of(EVERYBODY_STEPS, Bound(), ""), Relation.ADD_REMOVE, "laplace")
 
 
 def _least(share: Fraction, rate: Fraction, users: int) -> int:

@@ -3,9 +3,10 @@
 Guarantee: the released rows are (epsilon, delta)-differentially private for the plan's relation, per user. Each user counts
 with at most `max_items` of its distinct items, a uniform choice, once each. An item's users are sampled with
 independent coins of probability p, and the item is shown iff theta of them or more were: what is shown is the true number
-of sampled users, so that nobody's item cannot appear. Coins are drawn per item and user; with one coin for all of a user's
-items the guarantee would fail (delta above 5e-4 where 5e-9 is claimed, for ten items). Only the sum of an item's coins
-matters, Bin(count, p), and that is what is drawn.
+of sampled users, so that nobody's item cannot appear, and an estimate of all users that follows from it (`estimates`).
+
+Coins are drawn per item and user; with one coin for all of a user's items the guarantee would fail (delta above 5e-4 where
+5e-9 is claimed, for ten items). Only the sum of an item's coins matters, Bin(count, p), and that is what is drawn.
 
 Nothing else may be published: neither the number of sampled users in all, nor that of hidden items, nor the number of users,
 each of which would give a sampled user away with a probability of about p.
@@ -21,6 +22,7 @@ pipeline with the same key, id and name of the sample gives exactly its rows.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -49,8 +51,10 @@ from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, subkey
+from headcount.mechanisms.sampled.estimates import with_estimates
 from headcount.mechanisms.sampled.plan import Objective, SamplePlan, calibrate_sample
 
+HISTOGRAM = "SampledHistogram"
 MOST_USERS = 10**18
 
 
@@ -136,39 +140,47 @@ class SampledHistogramMechanism:
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, noise_stddev, sampled, sorted by item, of contributions; `label` names the sample."""
+        """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`
+        names the sample."""
+        return self.reported(self.shown(batches, release, label))
+
+    def told(self) -> dict[str, int]:
+        """About how many users an item needs to be shown."""
+        return {"users_needed": max(self.plan.w50, math.ceil(self.least / self.plan.rate))}
+
+    def shown(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The rows item, sampled, sorted by item, that `reported` is made of: as public as they are."""
         key = SampleKey(self, release, label or ONE_SAMPLE)
         checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
         return self.sampled_counts(chunks, map(Origin.of, checked), key.fetch())
+
+    def reported(self, shown: pa.RecordBatch, users: int | None = None) -> pa.RecordBatch:
+        """What is reported of rows item, sampled, with the estimates of all users; who are so many, where that is needed."""
+        return with_estimates(shown, self.plan.rate, self.least)
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """The subkey of the sample of that name. What is reported of it is no part of it."""
         return sample_subkey(key, release_id, sample, self.plan, {"items": self.max_items})
 
     def sampled_counts(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
-        """All sums of the histogram as released rows, sorted by item."""
+        """All sums of the histogram as rows item, sampled of what is shown, sorted by item."""
         histogram, digest = merge_sums(chunks, key, self.item_type) if chunks else (None, 0)
         evidence = Evidence.of([digest], origins)
         evidence.check(self.bound)
         if histogram is None:
-            return sampled_batch(pa.array([], arrow_type(self.item_type)), np.zeros(0, dtype=np.int64), self.plan)
+            return nothing_shown(self.item_type)
         return sorted_counts([to_ipc(sample_sums(histogram, self.plan, self.least, key, evidence))])
 
 
-def sampled_histogram(
-    budget: Budget,
-    *,
-    max_items: int = 1,
-    objective: Objective = "w95",
-    relation: Relation = Relation.ADD_REMOVE,
-    item_type: type = str,
+def sampled_items(
+    budget: Budget, max_items: int, objective: Objective, relation: Relation, item_type: type
 ) -> SampledHistogramMechanism:
-    """The number of users of each item, for items that come from the data, without noise."""
+    """The number of users of each item, of whom each counts for at most `max_items`."""
     arrow_type(item_type)
     items = check_bound("max_items", max_items)
     plan = calibrate_sample(budget, objective, relation, items)
-    return SampledHistogramMechanism("SampledHistogram", plan, items, plan.threshold, item_type)
+    return SampledHistogramMechanism(HISTOGRAM, plan, items, plan.threshold, item_type)
 
 
 def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[MechanismStep, ...]:
@@ -184,7 +196,7 @@ def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[M
 def sample_sums(
     histogram: pa.RecordBatch, plan: SamplePlan, least: int, sample_subkey: bytes, evidence: Evidence
 ) -> pa.RecordBatch:
-    """The released rows item, count, noise_stddev, sampled of one item shard, which `merge_sums` has made.
+    """The rows item, sampled of what is shown of one item shard, which `merge_sums` has made.
 
     A row's lane depends on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
     same sample, and a changed input changes every item's.
@@ -193,11 +205,14 @@ def sample_sums(
     lanes = Lanes(block_key(sample_subkey, evidence.digest.to_bytes(16, "little")), ids)
     sampled = binomial(lanes, np.asarray(histogram.column("sum")), plan.rate)
     shown = np.flatnonzero(sampled >= least)
-    return sampled_batch(histogram.column("item").take(pa.array(shown)), sampled[shown], plan)
+    return shown_rows(histogram.column("item").take(pa.array(shown)), sampled[shown])
 
 
-def sampled_batch(item: Names, sampled: np.ndarray, plan: SamplePlan) -> pa.RecordBatch:
-    """Released rows: the item, the estimate of its users and that estimate's standard deviation, its sampled users."""
-    count = sampled * float(1 / plan.rate)
-    columns = {"item": item, "count": pa.array(count), "noise_stddev": pa.array(plan.stddev(count))}
-    return pa.RecordBatch.from_pydict({**columns, "sampled": pa.array(sampled)})
+def shown_rows(item: Names, sampled: np.ndarray) -> pa.RecordBatch:
+    """Items that are shown, and their sampled users."""
+    return pa.RecordBatch.from_pydict({"item": item, "sampled": pa.array(sampled)})
+
+
+def nothing_shown(item_type: type) -> pa.RecordBatch:
+    """Such rows of no item."""
+    return shown_rows(pa.array([], arrow_type(item_type)), np.zeros(0, dtype=np.int64))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -83,14 +84,18 @@ class SamplePlan:
 def _count_found(rate: Any, threshold: Any, chance: float) -> np.ndarray:
     """Elementwise the least number of users of whom so many are sampled with at least this probability."""
     rate, threshold = np.broadcast_arrays(np.asarray(rate, float), np.asarray(threshold, np.int64))
-    low = threshold - 1
     high = np.ceil(2 * threshold / rate).astype(np.int64)
-    while (short := chance_shown(high, threshold, rate) < chance).any():
+    return least_count(threshold - 1, high, lambda users: chance_shown(users, threshold, rate) >= chance)
+
+
+def least_count(low: np.ndarray, high: np.ndarray, found: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Elementwise the least number above `low` that is `found`, as are all above it; `high` is where to look first."""
+    while (short := ~found(high)).any():
         low, high = np.where(short, high, low), np.where(short, 2 * high, high)
     while (high - low > 1).any():
         middle = (low + high) // 2
-        found = chance_shown(middle, threshold, rate) >= chance
-        low, high = np.where(found, low, middle), np.where(found, middle, high)
+        enough = found(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high
 
 

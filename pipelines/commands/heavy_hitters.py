@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.auto import AutoSampled
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines import numbers, options
@@ -69,28 +71,23 @@ def make_transform(
 def make_plan(args: argparse.Namespace, transform: HeavyHitters, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     own = {"phi": args.phi, "users": args.users, "users_share": args.users_share}
-    own |= sampled.parameters(args, transform)
-    shared = options.shared_parameters(args, item_type)
-    return Plan(
-        transform, transform.guarantee(), shared | own, note=make_note(args, transform), told=sampled.told(transform)
-    )
+    return sampled.plan_of(args, transform, item_type, own, make_note(args, transform))
 
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    note, plan = options.chosen_items(args.max_items), transform.mechanism.plan
-    if isinstance(transform.mechanism, CountedHitters):
-        return (
-            f"{note}\nusers are counted with noise of standard deviation {transform.mechanism.users.stddev:,.4g}; items of "
-            f"fewer than {plan.w95:,} users may stay hidden, whatever their share"
+    lines, made = [sampled.whose_items(args)], transform.mechanism
+    if isinstance(made, AutoSampled | CountedHitters) and isinstance(made.users, NoisePlan):
+        lines.append(f"users are counted with noise of standard deviation {made.users.stddev:,.4g}")
+    if isinstance(made, AutoSampled):
+        fewest = min(made.choice.w50.values())
+        lines.append(f"items of fewer than {fewest:,} users stay hidden for the most part, whatever their share")
+    elif args.users is None or args.phi * args.users < made.plan.w95:
+        lines.append(
+            f"items of fewer than {made.plan.w95:,} users may stay hidden, whatever their share: one of {made.plan.w50:,} is "
+            f"shown with a chance of 50 %, and one of {made.plan.w95:,} with 95 %"
         )
-    wanted = args.phi * args.users
-    if wanted >= plan.w95:
-        return note
-    return (
-        f"{note}\nitems of phi * users = {wanted:,.0f} users may stay hidden: at this promise one of {plan.w50:,} users is "
-        f"shown with a chance of 50 %, and one of {plan.w95:,} with 95 %"
-    )
+    return "\n".join(lines)
 
 
 def explain(args: argparse.Namespace, transform: HeavyHitters) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.sampled.auto import AutoSampled
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
@@ -16,6 +17,7 @@ from headcount.pipelines.jobs.run import Plan
 from headcount.transforms.sampled import HeavyHitters, SampledHistogram
 
 _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speaks of
+_SOME_ITEMS = (1, 10, 100, 300)  # and of items per user, where that is chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +33,11 @@ def add_max_items(group: argparse._ArgumentGroup) -> None:
     """What all commands that sample users by item have."""
     group.add_argument(
         "--max-items",
-        type=numbers.whole_number(most=MAX_BOUND),
-        default=1,
+        type=numbers.whole_number_or("auto", most=MAX_BOUND),
+        default="auto",
         metavar="N",
-        help="for how many of its items one user counts at most, a uniform choice (default: %(default)s)",
+        help="for how many of its distinct items one user counts at most, a uniform choice; auto chooses the number privately, "
+        "by a tenth of epsilon (default: %(default)s)",
     )
     group.add_argument(
         "--objective",
@@ -75,50 +78,86 @@ def make_transform(
 
 
 def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
-    """The public parameters of a sample by item."""
+    """The public parameters of a sample by item; if the items per user are chosen, its plan is, too."""
+    own: dict[str, str | int | float] = {"max_items": args.max_items, "objective": args.objective}
+    if isinstance(transform.mechanism, AutoSampled):
+        return own
     plan = transform.mechanism.plan
-    return {
-        "max_items": args.max_items,
-        "objective": args.objective,
-        "rate": float(plan.rate),
-        "threshold": plan.threshold,
-    }
+    return own | {"rate": float(plan.rate), "threshold": plan.threshold}
 
 
 def make_plan(args: argparse.Namespace, transform: SampledHistogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    public = options.shared_parameters(args, item_type) | parameters(args, transform) | options.quality(args)
-    note = options.chosen_items(args.max_items)
-    return Plan(transform, transform.guarantee(), public, note=note, told=told(transform))
+    return plan_of(args, transform, item_type, options.quality(args), whose_items(args))
 
 
-def told(transform: SampledHistogram | HeavyHitters) -> dict[str, int]:
-    """About how many users an item needs to be shown."""
+def plan_of(
+    args: argparse.Namespace,
+    transform: SampledHistogram | HeavyHitters,
+    item_type: type,
+    own: dict[str, str | int | float],
+    note: str,
+) -> Plan:
+    """The plan of a job that samples by item, with parameters of its own."""
+    given = options.shared_parameters(args, item_type) | own | parameters(args, transform)
     made = transform.mechanism
-    return {"users_needed": max(made.plan.w50, math.ceil(made.least / made.plan.rate))}
+    if isinstance(made, AutoSampled):
+        return Plan(transform.with_decision(), transform.guarantee(), given, note=note)
+    return Plan(transform, transform.guarantee(), given, note=note, told=made.told())
+
+
+def whose_items(args: argparse.Namespace) -> str:
+    """What a reader must know of the counts: who counts for what, and what the interval is of."""
+    if args.max_items == "auto":
+        counts = "for each of its distinct items, up to the number that was chosen"
+    elif args.max_items == 1:
+        counts = "for one of its distinct items"
+    else:
+        counts = f"for each of at most {args.max_items:,} of its distinct items"
+    return (
+        f"each user counts once {counts}, however many rows it has on it; which ones, if it has more, is drawn at random, and "
+        "their counts are too low by that (see --max-items)\n"
+        "count estimates the users for whom an item counts, given that it is shown; low to high has their number in 95 % of "
+        "cases or more"
+    )
 
 
 def explain(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    made = transform.mechanism
-    plan, items = made.plan, made.max_items
-    noisy = laplace_w50(options.make_budget(args), plan.relation, items)
-    lines = [
-        made.guarantee().words(),
-        "",
-        f"sampled with a rate of {float(plan.rate):.4g}, shown from {made.least} sampled users on: an item of {plan.w50:,}"
-        f" users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %",
-        f"for comparison: with Laplace noise and a threshold, at the same promise, an item of {noisy:,} users is shown with a"
-        " chance of 50 %, and counts have noise",
-    ]
+    lines = [transform.guarantee().words(), ""]
+    if isinstance(transform.mechanism, AutoSampled):
+        lines += [
+            f"if {'one item' if items == 1 else f'{items:,} items'} of each user may count, an item of about {users:,} users "
+            "is shown with a chance of 50 %"
+            for items, users in transform.mechanism.choice.w50.items()
+            if items in _SOME_ITEMS
+        ]
+    else:
+        lines += _expected(args, transform.mechanism)
+    return "\n".join([*lines, note or whose_items(args)])
+
+
+def _expected(args: argparse.Namespace, made: SampledHistogramMechanism) -> list[str]:
+    """How many users an item needs, and how exact their number is, in words."""
+    plan = made.plan
+    noisy = laplace_w50(options.make_budget(args), plan.relation, made.max_items)
     if made.least > plan.threshold:
-        lines[2] = (
+        shown = (
             f"sampled with a rate of {float(plan.rate):.4g}, reported from {made.least:,} sampled users on, that is from about"
             f" {made.least / float(plan.rate):,.0f} users; the promise would allow {plan.threshold}"
         )
+    else:
+        shown = (
+            f"sampled with a rate of {float(plan.rate):.4g}, shown from {made.least} sampled users on: an item of {plan.w50:,}"
+            f" users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
+        )
     errors = [f"{float(plan.stddev(users)):,.0f} at {users:,} users" for users in _TYPICAL if users >= plan.w50]
-    lines.append(f"standard deviation of an estimate: {', '.join(errors)}" if errors else "only large items are shown")
-    return "\n".join([*lines, note or options.chosen_items(items)])
+    return [
+        shown,
+        f"for comparison: with Laplace noise and a threshold, at the same promise, an item of {noisy:,} users is shown with a"
+        " chance of 50 %, and counts have noise",
+        f"standard deviation of an estimate: {', '.join(errors)}" if errors else "only large items are shown",
+    ]
 
 
 COMMAND = JobCommand(

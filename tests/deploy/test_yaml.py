@@ -347,16 +347,20 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
             COUNTS,
         ),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
-        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "noise_stddev", "sampled"}),
+        (
+            yaml_provider.SampledHistogram,
+            {"epsilon": 1, "delta": "1e-6"},
+            {"item", "count", "noise_stddev", "low", "high", "sampled"},
+        ),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users": 2000},
-            {"item", "count", "noise_stddev", "sampled"},
+            {"item", "count", "noise_stddev", "low", "high", "sampled"},
         ),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users_share": 0.2, "sample": "drinks"},
-            {"item", "count", "noise_stddev", "sampled"},
+            {"item", "count", "noise_stddev", "low", "high", "sampled"},
         ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
         (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "noise_stddev"}),

@@ -20,8 +20,7 @@ from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_hi
 from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import sampled_histogram
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.mechanisms.shape.auto import shape_histogram
 from headcount.mechanisms.shape.estimators import EntropyQuestion
@@ -42,9 +41,11 @@ MADE: dict[str, Mechanism] = {
     "count release": count_release(BUDGET),
     "top items": top_items(BUDGET, 3),
     "plume": plume(Zcdp(0.5, 1e-6), max_items=5),
-    "sampled": sampled_histogram(BUDGET),
-    "heavy hitters": heavy_hitters(BUDGET, 0.1, users=100),
-    "heavy hitters, counted": heavy_hitters(BUDGET, 0.1),
+    "sampled": sampled_histogram(BUDGET, max_items=1),
+    "sampled, auto": sampled_histogram(BUDGET),
+    "heavy hitters": heavy_hitters(BUDGET, 0.1, users=100, max_items=1),
+    "heavy hitters, counted": heavy_hitters(BUDGET, 0.1, max_items=1),
+    "heavy hitters, auto": heavy_hitters(BUDGET, 0.1),
     "quantile": quantile_search(BUDGET, 0.5, 0, 1),
     "quantiles": quantile_hierarchy(BUDGET, 0, 1),
     "shape": shape_histogram(PURE, domain_size=100),

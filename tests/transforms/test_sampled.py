@@ -14,9 +14,8 @@ import pytest
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.axis import Axis
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import (
@@ -69,7 +68,11 @@ def _of_values(collect, rows: list, transform: beam.PTransform, *options: str) -
 
 
 WAYS = {
-    "one item": (lambda **g: SampledHistogram(BUDGET, **g), lambda **g: sampled_histogram(BUDGET, **g), {}),
+    "one item": (
+        lambda **g: SampledHistogram(BUDGET, **g),
+        lambda **g: sampled_histogram(BUDGET, **g),
+        {"max_items": 1},
+    ),
     "three items, replaced": (
         lambda **g: SampledHistogram(BUDGET, **g),
         lambda **g: sampled_histogram(BUDGET, **g),
@@ -78,14 +81,25 @@ WAYS = {
     "integers": (
         lambda **g: SampledHistogram(BUDGET, **g),
         lambda **g: sampled_histogram(BUDGET, **g),
-        {"item_type": int},
+        {"item_type": int, "max_items": 1},
     ),
     "heavy hitters": (
         lambda **g: HeavyHitters(BUDGET, 0.05, users=2000, **g),
         lambda **g: heavy_hitters(BUDGET, 0.05, users=2000, **g),
-        {},
+        {"max_items": 1},
     ),
     "heavy hitters, users counted": (
+        lambda **g: HeavyHitters(BUDGET, 0.05, **g),
+        lambda **g: heavy_hitters(BUDGET, 0.05, **g),
+        {"users_share": 0.02, "max_items": 1},
+    ),
+    "items chosen": (lambda **g: SampledHistogram(BUDGET, **g), lambda **g: sampled_histogram(BUDGET, **g), {}),
+    "items chosen, replaced": (
+        lambda **g: HeavyHitters(BUDGET, 0.05, users=2000, **g),
+        lambda **g: heavy_hitters(BUDGET, 0.05, users=2000, **g),
+        {"relation": "replace"},
+    ),
+    "items chosen, users counted": (
         lambda **g: HeavyHitters(BUDGET, 0.05, **g),
         lambda **g: heavy_hitters(BUDGET, 0.05, **g),
         {"users_share": 0.02},
@@ -151,6 +165,32 @@ def test_steps_on_one_collection_read_one_sample_and_those_on_others_do_not(coll
         other = found[name]
         assert sum(base[item] == other.get(item) for item in base) < len(base) / 2, name
     assert found["named again"] == found["named"]
+
+
+def test_a_choice_is_the_same_for_any_shards_and_repeats_and_is_given_beside(collect, make_release):
+    """Two steps on one collection, the one with repeated bundles: one choice, and one sample."""
+    table, release = _table(), make_release()
+    expected = sampled_histogram(BUDGET).run([_items(table)], release, "Mine").to_pylist()
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        rows = pipeline | beam.Create(table.to_batches(1777)) | Contributions()
+        given = {"release": release, "sample": "Mine"}
+        both = rows | "Mine" >> SampledHistogram(BUDGET, shards=7, **given).with_decision()
+        hitters = rows | "Other" >> HeavyHitters(BUDGET, 0.01, users=2000, shards=2, **given)
+        tagged = {"all": both.counts, "decision": both.decision, "hitters": hitters}
+        return (
+            tuple(each | f"Tag{name}" >> beam.Map(lambda row, n=name: (n, row)) for name, each in tagged.items())
+            | beam.Flatten()
+        )
+
+    found: dict[str, list] = {}
+    for name, row in collect(build, "--direct_runner_bundle_repeat=1"):
+        found.setdefault(name, []).append(row)
+    assert [row._asdict() for row in sorted(found["all"])] == expected
+    (decided,) = found["decision"]
+    assert decided.sample.max_items == 10 and decided.guarantee.epsilon == 2  # users have 8 items on average
+    sampled = {row.item: row.sampled for row in found["all"]}
+    assert 5 < len(found["hitters"]) and all(sampled[row.item] == row.sampled for row in found["hitters"])
 
 
 def test_nothing_comes_of_nothing(collect, make_release):
@@ -290,7 +330,7 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = pipeline | beam.Create([(f"u{k}", f"i{k % 3}") for k in range(3000)] * 2)
-        return rows | LimitItems(3, release=release) | SampledHistogram(BUDGET, release=release)
+        return rows | LimitItems(3, release=release) | SampledHistogram(BUDGET, max_items=1, release=release)
 
     found = collect(build)
     assert sorted(row.item for row in found) == ["i0", "i1", "i2"]
@@ -305,12 +345,16 @@ def test_guarantees_and_what_is_refused():
         == quantile_hierarchy(BUDGET, 0, 1, levels=5, relation=transform.mechanism.plan.relation).guarantee()
     )
     assert "levels of a user, each with its own coin 5" in transform.guarantee().words()
-    assert SampledHistogram(BUDGET, max_items=3).guarantee().epsilon == 2
-    assert HeavyHitters(BUDGET, Fraction(1, 10), users=10**6).mechanism.least > 10**4
+    assert (
+        SampledHistogram(BUDGET, max_items=3).guarantee().epsilon == SampledHistogram(BUDGET).guarantee().epsilon == 2
+    )
+    assert HeavyHitters(BUDGET, Fraction(1, 10), users=10**6, max_items=1).mechanism.least > 10**4
     date = datetime.date(2024, 1, 1)
     for make, said in (
         (lambda: SampledHistogram(BUDGET, output_files=0), "output_files must be an integer from 1 to 10000, got 0"),
         (lambda: SampledHistogram(BUDGET, shards=0), "shards must be"),
+        (lambda: SampledHistogram(BUDGET, max_items="all"), "max_items must be"),
+        (lambda: SampledHistogram(BUDGET, max_items=2).with_decision(), "the number of items per user is given"),
         (lambda: SampledHistogram(BUDGET, sample=""), "sample must be a name, as a text that is not empty, got ''"),
         (lambda: SampledHistogram(Budget(1)), "needs a delta"),
         (lambda: Quantile(BUDGET, 0.5, 0, date), "lo and hi must both be numbers, dates or times"),
@@ -343,7 +387,7 @@ def test_a_wrong_bound_is_refused(collect, make_release, monkeypatch, mutation):
     from headcount.mechanisms.sampled import histogram as module
 
     steps = (LimitItemsStep(1),) if mutation == "bounded by nothing" else (LimitItemsStep(1), LimitPerItemStep(2))
-    transform = SampledHistogram(BUDGET, release=make_release())
+    transform = SampledHistogram(BUDGET, max_items=1, release=make_release())
     bound = transform.mechanism.bound
     monkeypatch.setattr(module.SampledHistogramMechanism, "steps", steps)
     monkeypatch.setattr(module.SampledHistogramMechanism, "bound", bound)

@@ -163,20 +163,28 @@ beam.coders.registry.register_coder(RankedIntItem, beam.coders.RowCoder)
 
 
 class SampledCount(NamedTuple):
-    """An item named by a string: the estimate of its users, the estimate's standard deviation, and its sampled users."""
+    """An item named by a string, and the estimate of its users, from so many `sampled` ones.
+
+    `low` to `high` has the number of users for whom the item counts in 95 % of cases or more, and `noise_stddev` is a standard
+    deviation; both are of the sampling alone.
+    """
 
     item: str
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
     noise_stddev: float
+    low: float
+    high: float
     sampled: int
 
 
 class SampledIntCount(NamedTuple):
-    """An item that is an integer: the estimate of its users, the estimate's standard deviation, and its sampled users."""
+    """The same for an item that is an integer."""
 
     item: int
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
     noise_stddev: float
+    low: float
+    high: float
     sampled: int
 
 

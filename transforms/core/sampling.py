@@ -6,19 +6,27 @@ import json
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.shards import unpack_shard
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.released import by_file
 from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.sampled.auto import AutoSampled
 from headcount.mechanisms.sampled.heavy_hitters import BOUNDED_USERS, NOISY_USERS
-from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, SampleKey, sample_sums, sampled_batch
+from headcount.mechanisms.sampled.histogram import (
+    CHOICES,
+    Drawn,
+    SampledHistogramMechanism,
+    SampleKey,
+    nothing_shown,
+    sample_sums,
+)
 from headcount.mechanisms.sampled.quantiles import Hierarchy
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
@@ -50,38 +58,56 @@ def check_sample(named: object) -> str | None:
 
 
 class Sampled(beam.PTransform):
-    """Bounded batches -> (file, released rows item, count, noise_stddev, sampled), sorted, beyond a barrier.
+    """Bounded batches -> (file, rows item, sampled of what is shown), sorted, beyond a barrier.
 
-    Items are those of the histogram, or the nodes of a tree over its leaves.
+    Items are those of the histogram, or the nodes of a tree over its leaves. A histogram that the job decides on is one element
+    `decided`, and `plan` then says what it is chosen from.
     """
 
     def __init__(
-        self, plan: SampledHistogramMechanism | Hierarchy, key: SampleKey, shards: int, output_files: int
+        self,
+        plan: SampledHistogramMechanism | Hierarchy | AutoSampled,
+        key: SampleKey,
+        shards: int,
+        output_files: int,
+        decided: beam.PCollection[SampledHistogramMechanism] | None = None,
     ) -> None:
         super().__init__()
-        self._plan, self._key, self._output_files = plan, key, output_files
+        self._plan, self._key, self._output_files, self._decided = plan, key, output_files, decided
         self._shards = item_shards(shards)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        histogram = self._plan.histogram if isinstance(self._plan, Hierarchy) else self._plan
+        item_type = int if isinstance(self._plan, Hierarchy) else self._plan.item_type
+        drawn = self._plan if self._decided is None else beam.pvalue.AsSingleton(self._decided)
         summed = sum_by_item(bounded, self._shards, summing(self._plan))
         merged = (
             summed.sums  # (item shard, packed sums)
             | "GroupByItemShard" >> beam.GroupByKey()
             | "Merge"
-            >> beam.ParDo(_Merge(self._key, histogram.item_type))
+            >> beam.ParDo(_Merge(self._key, item_type), drawn)
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
         sampled = merged.histogram | "Sample" >> beam.ParDo(
-            _Sample(self._key, histogram, self._output_files),
+            _Sample(self._key, self._output_files),
+            drawn,
             beam.pvalue.AsList(merged.digests),
             beam.pvalue.AsList(summed.origins),
         ).with_output_types(tuple[int, bytes])
-        empty = sampled_batch(
-            pa.array([], arrow_type(histogram.item_type)), np.zeros(0, dtype=np.int64), histogram.plan
-        )
-        return sorted_by_item(beyond_barrier(sampled, empty, self._output_files))
+        return sorted_by_item(beyond_barrier(sampled, nothing_shown(item_type), self._output_files))
+
+
+class BoundAsSampled(beam.PTransform):
+    """Packed shards of users, bounded as the sample that was decided on bounds them."""
+
+    def __init__(self, decided: beam.PCollection[SampledHistogramMechanism], key: SampleKey, shards: int) -> None:
+        super().__init__()
+        self._decided, self._key, self._shards = decided, key, shards
+
+    def expand(self, packed: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
+        bound = _Bound(self._key, full_label(packed), self._shards)
+        decided = beam.pvalue.AsSingleton(self._decided)
+        return packed | "Bound" >> beam.ParDo(bound, decided).with_output_types(ContributionBatch)
 
 
 class NumberOfUsers(beam.PTransform):
@@ -106,35 +132,66 @@ def _number(file: int, counts: pa.RecordBatch) -> int:
     return number_of_users(counts)
 
 
-def summing(plan: SampledHistogramMechanism | Hierarchy) -> Summing:
+def summing(plan: SampledHistogramMechanism | Hierarchy | AutoSampled) -> Summing:
     """How sums are made of bounded batches: by item, or by every node above a leaf."""
     return plan.sum_nodes if isinstance(plan, Hierarchy) else sum_items
 
 
-class _Merge(beam.DoFn):
+class _Keyed(beam.DoFn):
+    """Fetches the key on the worker; the sample's subkey follows from what is drawn."""
+
+    def __init__(self, key: SampleKey) -> None:
+        self._where = key
+
+    def setup(self) -> None:
+        self._key = self._where.release.key_source.fetch()
+
+    def subkey(self, drawn: Drawn) -> bytes:
+        """The subkey of the sample that is drawn."""
+        return drawn.subkey(self._key, self._where.release.id, self._where.sample)
+
+
+class _Bound(_Keyed):
+    def __init__(self, key: SampleKey, label: str, shards: int) -> None:
+        super().__init__(key)
+        self._label, self._shards = label, shards
+
+    def process(self, packed: tuple[int, bytes], drawn: SampledHistogramMechanism) -> Iterator[pa.RecordBatch]:
+        number, shard = packed
+        release_id = self._where.release.id
+        subkeys = step_subkeys(self.subkey(drawn), release_id, CHOICES, drawn.steps)
+        # The choice is part of where the batch comes from: shards that were bounded differently never meet in one sample.
+        origin = provenance(f"{self._label} at {drawn.max_items}", release_id, self._shards)
+        yield bound_shard(unpack_shard(shard), drawn.steps, subkeys, origin).to_batch(number)
+
+
+class _Merge(_Keyed):
     """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
 
     def __init__(self, key: SampleKey, item_type: type) -> None:
-        self._key, self._item_type = key, item_type
+        super().__init__(key)
+        self._item_type = item_type
 
-    def setup(self) -> None:
-        self._subkey = self._key.fetch()
-
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
-        histogram, digest = merge_sums(group[1], self._subkey, self._item_type)
+    def process(self, group: tuple[int, Iterable[bytes]], drawn: Drawn) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        histogram, digest = merge_sums(group[1], self.subkey(drawn), self._item_type)
         yield beam.pvalue.TaggedOutput("digests", digest)
         yield to_ipc(histogram)
 
 
-class _Sample(beam.DoFn):
-    def __init__(self, key: SampleKey, histogram: SampledHistogramMechanism, output_files: int) -> None:
-        self._key, self._histogram, self._output_files = key, histogram, output_files
+class _Sample(_Keyed):
+    def __init__(self, key: SampleKey, output_files: int) -> None:
+        super().__init__(key)
+        self._output_files = output_files
 
-    def setup(self) -> None:
-        self._subkey = self._key.fetch()
-
-    def process(self, sums: bytes, digests: list[int], origins: list[Origin]) -> Iterator[tuple[int, bytes]]:
+    def process(
+        self,
+        sums: bytes,
+        drawn: SampledHistogramMechanism | Hierarchy,
+        digests: list[int],
+        origins: list[Origin],
+    ) -> Iterator[tuple[int, bytes]]:
+        histogram = drawn.histogram if isinstance(drawn, Hierarchy) else drawn
         evidence = Evidence.of(digests, origins)
-        evidence.check(self._histogram.bound)
-        plan, least = self._histogram.plan, self._histogram.least
-        yield from by_file(sample_sums(from_ipc(sums), plan, least, self._subkey, evidence), self._output_files)
+        evidence.check(histogram.bound)
+        shown = sample_sums(from_ipc(sums), histogram.plan, histogram.least, self.subkey(drawn), evidence)
+        yield from by_file(shown, self._output_files)

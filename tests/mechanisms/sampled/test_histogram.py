@@ -15,8 +15,9 @@ from headcount.mechanisms.counting.evidence import Origin
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.sums import sum_items
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sampled_histogram
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
+from headcount.mechanisms.sampled.estimates import with_estimates
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import SamplePlan
 
 BUDGET = Budget(1, 1e-6)
@@ -37,19 +38,18 @@ SIZES = [500] * 40
 
 
 def test_rows_are_estimates_of_distinct_users_with_their_standard_deviation(make_release):
-    histogram = sampled_histogram(BUDGET)
+    histogram = sampled_histogram(BUDGET, max_items=1)
     rows = histogram.run([crowd([10_000, 2000, 3])], make_release())
-    assert rows.schema.names == ["item", "count", "noise_stddev", "sampled"]
+    assert rows.schema.names == ["item", "count", "noise_stddev", "low", "high", "sampled"]
     assert rows.column("item").to_pylist() == ["i0", "i1"]
-    p = float(histogram.plan.rate)
-    count, sampled = np.asarray(rows.column("count")), np.asarray(rows.column("sampled"))
-    assert np.allclose(count, sampled / p)
-    assert np.allclose(np.asarray(rows.column("noise_stddev")), np.sqrt(count * (1 - p) / p))
-    assert (np.abs(count - [10_000, 2000]) < 6 * np.asarray(rows.column("noise_stddev"))).all()
+    wanted = with_estimates(rows.select(["item", "sampled"]), histogram.plan.rate, histogram.plan.threshold)
+    assert rows.equals(wanted)
+    count, stddev = np.asarray(rows.column("count")), np.asarray(rows.column("noise_stddev"))
+    assert (np.abs(count - [10_000, 2000]) < 6 * stddev).all()
 
 
 def test_any_order_and_batching_gives_the_same_rows(make_release):
-    histogram, batch = sampled_histogram(BUDGET), crowd(SIZES)
+    histogram, batch = sampled_histogram(BUDGET, max_items=1), crowd(SIZES)
     whole = histogram.run([batch], make_release())
     shuffled = batch.take(pa.array(np.random.default_rng(0).permutation(batch.num_rows)))
     parts = [shuffled.slice(start, 7001) for start in range(0, shuffled.num_rows, 7001)]
@@ -58,7 +58,7 @@ def test_any_order_and_batching_gives_the_same_rows(make_release):
 
 def test_the_sample_depends_on_what_defines_it_and_the_whole_input(make_release):
     """40 items of 500 users: two independent samples agree on more than 15 of them with probability below 1e-9."""
-    histogram, batch = sampled_histogram(BUDGET), crowd(SIZES)
+    histogram, batch = sampled_histogram(BUDGET, max_items=1), crowd(SIZES)
     base = found(histogram.run([batch], make_release(), "A"))
     rate = dataclasses.replace(histogram.plan, rate=histogram.plan.rate - Fraction(1, 2**32))
     threshold = dataclasses.replace(histogram.plan, threshold=histogram.plan.threshold - 1)
@@ -83,14 +83,17 @@ def test_what_is_shown_and_promised_is_no_part_of_the_sample(make_release):
     threshold: all show the same sampled users, also where users choose one of their items."""
     items = [f"i{k % 7}" for k in range(4000)]
     batch = contribution_batch(pa.array([f"u{k // 2}" for k in range(4000)]), pa.array(items))
-    histogram = sampled_histogram(BUDGET)
+    histogram = sampled_histogram(BUDGET, max_items=1)
     base = found(histogram.run([batch], make_release()))
     assert len(base) == 7
     for phi, users in ((0.13, 2000), (0.14, 2000), (0.0001, 17)):
-        hitters = heavy_hitters(BUDGET, phi, users=users)
+        hitters = heavy_hitters(BUDGET, phi, users=users, max_items=1)
         shown = found(hitters.run([batch], make_release()))
         assert shown == {item: sampled for item, sampled in base.items() if sampled >= hitters.least}
-    assert {len(found(heavy_hitters(BUDGET, phi, users=2000).run([batch], make_release()))) for phi in (0.01, 0.5)} == {
+    assert {
+        len(found(heavy_hitters(BUDGET, phi, users=2000, max_items=1).run([batch], make_release())))
+        for phi in (0.01, 0.5)
+    } == {
         0,
         7,
     }
@@ -110,13 +113,13 @@ def test_a_user_counts_with_few_items_and_once_each(make_release):
 
 def test_nothing_in_gives_nothing_out(make_release):
     for item_type, kind in ((str, pa.string()), (int, pa.int64())):
-        rows = sampled_histogram(BUDGET, item_type=item_type).run([], make_release())
+        rows = sampled_histogram(BUDGET, item_type=item_type, max_items=1).run([], make_release())
         assert rows.num_rows == 0 and rows.schema.field("item").type == kind
-        assert rows.schema.names == ["item", "count", "noise_stddev", "sampled"]
+        assert rows.schema.names == ["item", "count", "noise_stddev", "low", "high", "sampled"]
 
 
 def test_what_was_bounded_otherwise_is_refused(make_release):
-    release, histogram = make_release(), sampled_histogram(BUDGET)
+    release, histogram = make_release(), sampled_histogram(BUDGET, max_items=1)
     bounded = [bounded_batches([crowd([50])], histogram.steps, release, label)[0] for label in ("One", "Two")]
     chunks = [chunk for batch in bounded for _, chunk in sum_items(batch, 1)]
     with pytest.raises(InputError, match="may count twice"):
@@ -128,7 +131,7 @@ def test_what_was_bounded_otherwise_is_refused(make_release):
 
 
 def test_guarantee_says_rate_threshold_and_what_is_found():
-    histogram = sampled_histogram(Budget(1, 1e-8))
+    histogram = sampled_histogram(Budget(1, 1e-8), max_items=1)
     words, told = histogram.guarantee().words(), json.dumps(histogram.guarantee().as_dict())
     assert "(epsilon = 1, delta = 1e-08)" in words and "rate 0.28824267, threshold 23" in words
     assert "with 0.95 from 104" in words and '"threshold": 23' in told
@@ -136,24 +139,27 @@ def test_guarantee_says_rate_threshold_and_what_is_found():
 
 def test_heavy_hitters_are_a_higher_threshold_on_public_users(make_release):
     """phi p n of 0.01 x 0.35 x 100,000, rounded up; items far above and far below are told apart."""
-    hitters = heavy_hitters(BUDGET, 0.01, users=100_000)
-    assert hitters.least == -(-hitters.plan.rate * 1000 // 1) and hitters.plan == sampled_histogram(BUDGET).plan
+    hitters = heavy_hitters(BUDGET, 0.01, users=100_000, max_items=1)
+    assert (
+        hitters.least == -(-hitters.plan.rate * 1000 // 1)
+        and hitters.plan == sampled_histogram(BUDGET, max_items=1).plan
+    )
     assert "at least" in hitters.guarantee().words()
     assert set(found(hitters.run([crowd([2000, 1500, 500, 100])], make_release()))) == {"i0", "i1"}
-    assert heavy_hitters(BUDGET, 0.01, users=100).least == hitters.plan.threshold
+    assert heavy_hitters(BUDGET, 0.01, users=100, max_items=1).least == hitters.plan.threshold
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: heavy_hitters(BUDGET, 0, users=100),
-        lambda: heavy_hitters(BUDGET, 1.5, users=100),
-        lambda: heavy_hitters(BUDGET, 0.1, users=0),
-        lambda: heavy_hitters(BUDGET, 0.1, users=2.5),
+        lambda: heavy_hitters(BUDGET, 0, users=100, max_items=1),
+        lambda: heavy_hitters(BUDGET, 1.5, users=100, max_items=1),
+        lambda: heavy_hitters(BUDGET, 0.1, users=0, max_items=1),
+        lambda: heavy_hitters(BUDGET, 0.1, users=2.5, max_items=1),
         lambda: sampled_histogram(BUDGET, max_items=0),
-        lambda: sampled_histogram(BUDGET, item_type=float),
-        lambda: dataclasses.replace(sampled_histogram(BUDGET), least=1),
-        lambda: dataclasses.replace(sampled_histogram(BUDGET), max_items=2),
+        lambda: sampled_histogram(BUDGET, item_type=float, max_items=1),
+        lambda: dataclasses.replace(sampled_histogram(BUDGET, max_items=1), least=1),
+        lambda: dataclasses.replace(sampled_histogram(BUDGET, max_items=1), max_items=2),
     ],
 )
 def test_wrong_parameters_are_named(call):

@@ -20,9 +20,8 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.sampled import plan as sampled_plan
 from headcount.mechanisms.sampled import quantiles
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.divergence import sampled_delta
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, quantile_hierarchy, quantile_search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from fractions import Fraction
 
 import fastavro
 import numpy as np
@@ -16,9 +17,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.keys import KeyFile, Release
+from headcount.mechanisms.sampled import plan as sampling_plan
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import sampled_histogram
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
@@ -76,16 +77,15 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]
     status, said, err = run(*words, *job(place, out))
-    note, wrote, words_of_rows, *_ = said.splitlines()
+    *note, wrote, words_of_rows = said.splitlines()[:4]
     assert (status, wrote, err) == (0, f"wrote {out} (release r1)", [])
-    assert (
-        note.startswith("each user counts once for each of at most 2 of its items") and note == report_of(out)["note"]
-    )
+    assert note[0].startswith("each user counts once for each of at most 2 of its distinct items, however many rows")
+    assert "\n".join(note) == report_of(out)["note"]
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
     assert words_of_rows == f"{len(wanted)} items came out; the 10 largest:"
-    assert list(wanted[0]) == ["item", "count", "noise_stddev", "sampled"]
+    assert list(wanted[0]) == ["item", "count", "noise_stddev", "low", "high", "sampled"]
     report = report_of(out)
     assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
     assert report["details"]["parameters"].items() >= {"max_items": 2, "threshold": made.plan.threshold}.items()
@@ -103,7 +103,7 @@ def test_the_report_holds_what_may_be_published_alone(run, place, tmp_path):
     for events in (place / "events.parquet", nothing):
         out = tmp_path / f"out-{len(reports)}"
         key = ["--key-file", place / "key", "--release-id", "r1", "--output", out]
-        assert run("sampled", *SHAPE, *PROMISE, "--input", events, *key)[0] == 0
+        assert run("sampled", *SHAPE, *PROMISE, "--max-items", "1", "--input", events, *key)[0] == 0
         reports.append({name: part for name, part in report_of(out).items() if name not in ("rows", "shown", "files")})
     assert reports[0] == reports[1]
     assert rows(tmp_path / "out-1") == [[]]
@@ -112,8 +112,9 @@ def test_the_report_holds_what_may_be_published_alone(run, place, tmp_path):
 def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["heavy-hitters", "--user", "who", "--item", "number", *PROMISE, "--phi", "0.06", "--users", "3000"]
+    words += ["--max-items", "1"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
-    made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int)
+    made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int, max_items=1)
     wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
     assert found == wanted and 1 < len(wanted) < 12
@@ -121,22 +122,23 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     assert "may stay hidden" not in report_of(out)["note"]
     words[words.index("0.06")] = "0.001"
     assert run(*words, *job(place, tmp_path / "few"))[0] == 0
-    assert "items of phi * users = 3 users may stay hidden" in report_of(tmp_path / "few")["note"]
-    every = sampled_histogram(BUDGET, item_type=int).run(
+    assert "users may stay hidden, whatever their share: one of" in report_of(tmp_path / "few")["note"]
+    every = sampled_histogram(BUDGET, item_type=int, max_items=1).run(
         [contributions(place, "number")], release(place), sample("number")
     )
     assert rows(tmp_path / "few") == [
         every.to_pylist()
     ]  # at another share, of the same sample as `headcount sampled` has
-    assert [row for row in every.to_pylist() if row["sampled"] >= made.least] == wanted
+    sampled = {row["item"]: row["sampled"] for row in wanted}
+    assert {row["item"]: row["sampled"] for row in every.to_pylist() if row["sampled"] >= made.least} == sampled
 
 
 def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
     """3000 users, counted with a standard deviation of 7: the same items as for the public number, of the rest's sample."""
     out = tmp_path / "out"
-    words = ["heavy-hitters", *SHAPE, *PROMISE, "--phi", "0.06"]
+    words = ["heavy-hitters", *SHAPE, *PROMISE, "--phi", "0.06", "--max-items", "1"]
     assert run(*words, *job(place, out))[0] == 0
-    made = heavy_hitters(BUDGET, 0.06)
+    made = heavy_hitters(BUDGET, 0.06, max_items=1)
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and 1 < len(wanted) < 12
     report = report_of(out)
@@ -148,10 +150,36 @@ def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
     assert status == 0 and "number of users: epsilon = 1" in said and "standard deviation 1.35" in said
 
 
+def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_path, monkeypatch):
+    """Of 3000 users with 5 items on average, by the fixed key."""
+    monkeypatch.setattr(sampling_plan, "_search_walk", lambda *arguments: (Fraction(1, 3), 8))  # which takes seconds
+    sampling_plan.calibrate_sample.cache_clear()
+    for words, made in (
+        (["sampled"], sampled_histogram(BUDGET)),
+        (["heavy-hitters", "--phi", "0.06"], heavy_hitters(BUDGET, 0.06)),
+    ):
+        out = tmp_path / words[0]
+        status, said, err = run(*words, *SHAPE, *PROMISE, *job(place, out))
+        first, whose, *_ = said.splitlines()
+        report = report_of(out)
+        items = report["details"]["chosen"]["max_items"]
+        assert (status, err) == (0, []) and items in (5, 10)
+        assert first == report["decision"] == f"chosen: each user counts for at most {items} of its distinct items"
+        assert "up to the number that was chosen" in whose and "too low" in whose
+        wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+        assert rows(out) == [wanted] and len(wanted) > 5
+        assert report["parameters"]["max_items"] == "auto" and "rate" not in report["parameters"]
+        steps = report["guarantee"]["mechanisms"]
+        assert (steps[0]["name"], steps[0]["epsilon"]) == ("choice of the items per user", 0.2)
+        assert sum(step["epsilon"] for step in steps) == pytest.approx(2)
+    sampling_plan.calibrate_sample.cache_clear()
+
+
 @pytest.mark.parametrize(
     "command",
     [
         "sampled",
+        "sampled --max-items 1",
         "heavy-hitters --phi 0.06 --users 3000",
         "quantiles --lo 0 --hi 1 --quantile 0.5",
         "quantiles --lo 0 --hi 1 --quantile 0.5 --method search",
@@ -272,12 +300,17 @@ def test_values_that_are_missing_or_wrong(run, place, tmp_path, form):
 def test_explain_reads_nothing(run):
     promise = ["--epsilon", "1", "--delta", "1e-8", "--explain", "--input", "nowhere.parquet"]
     expected = {
-        ("sampled",): [
+        ("sampled",): ["epsilon = 0.9", "if 100 items of each user may count, an item of about 250 users is shown"],
+        ("heavy-hitters", "--phi", "0.01"): ["epsilon = 0.8", "counted with noise", "items of fewer than"],
+        ("sampled", "--max-items", "1"): [
             "rate 0.28824267, threshold 23",
             "79 users is shown with a chance of 50 %, one of 104 with 95 %",
         ],
         ("sampled", "--max-items", "10", "--objective", "w50"): ["109 users is shown", "an item of 202 users"],
-        ("heavy-hitters", "--phi", "0.01", "--users", "1000000"): ["reported from 2,883 sampled users", "10,002 users"],
+        ("heavy-hitters", "--phi", "0.01", "--users", "1000000", "--max-items", "1"): [
+            "reported from 2,883 sampled users",
+            "10,002 users",
+        ],
         ("quantiles", "--lo", "0", "--hi", "9", "--quantile", "0.5"): ["1,024 equal parts", "levels of a user", "202"],
         ("quantiles", "--lo", "0", "--hi", "9", "--quantile", "0.5", "--method", "search", "--rounds", "5"): [
             "halved 5 times, down to one of 32 equal parts",
@@ -289,7 +322,8 @@ def test_explain_reads_nothing(run):
         assert (status, err) == (0, []) and "epsilon = 1, delta = 1e-08" in out
         for part in parts:
             assert part in out, words
-    assert "with Laplace noise and a threshold, at the same promise, an item of 20 users" in run("sampled", *promise)[1]
+    one = run("sampled", "--max-items", "1", *promise)[1]
+    assert "with Laplace noise and a threshold, at the same promise, an item of 20 users" in one
 
 
 QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]

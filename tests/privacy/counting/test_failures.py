@@ -43,8 +43,7 @@ from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import sampled_histogram
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.shape.anonymized import anonymized_histogram
 from headcount.mechanisms.shape.hashed import hashed_histogram
 from headcount.pipelines.main import main
@@ -127,7 +126,8 @@ MECHANISMS = {
     "partitions, weighted": select_partitions(BUDGET, strategy="weighted-gaussian", max_items=3),
     "plume": plume(Zcdp(1, 1e-3)),
     "sampled": sampled_histogram(BUDGET, max_items=2),
-    "heavy-hitters": heavy_hitters(BUDGET, 0.1, users=100),
+    "heavy-hitters": heavy_hitters(BUDGET, 0.1, users=100, max_items=1),
+    "sampled, auto": sampled_histogram(BUDGET),
     "shape": anonymized_histogram(BUDGET, domain_size=20),
     "shape, hashed": hashed_histogram(BUDGET, users=200, buckets=2000),
     "distribution": learn_distribution(BUDGET, DOMAIN, samples_per_user=3),

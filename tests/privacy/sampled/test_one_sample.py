@@ -22,9 +22,9 @@ from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.randomness.subkeys import subkey
+from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.divergence import sampled_delta
-from headcount.mechanisms.sampled.heavy_hitters import heavy_hitters
-from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sample_sums, sampled_histogram
+from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sample_sums
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan
 from headcount.mechanisms.sampled.quantiles import Hierarchy
@@ -32,7 +32,11 @@ from headcount.mechanisms.sampled.tree import SampledTree
 
 BUDGET = Budget(1, 1e-8)
 KEY = bytes(range(32))
-MADE = (sampled_histogram(BUDGET), heavy_hitters(BUDGET, 0.001, users=4000), heavy_hitters(BUDGET, 0.042, users=4000))
+MADE = (
+    sampled_histogram(BUDGET, max_items=1),
+    heavy_hitters(BUDGET, 0.001, users=4000, max_items=1),
+    heavy_hitters(BUDGET, 0.042, users=4000, max_items=1),
+)
 
 
 def _with_label(monkeypatch) -> None:
@@ -91,7 +95,7 @@ def _agree(make_release) -> bool:
 def test_two_outputs_are_one_release_and_with_a_label_in_the_subkey_they_are_two(make_release, monkeypatch):
     """Exact joint laws at (1, 1e-8). Of one sample, any two outputs have the delta of one. Of two samples, that the same
     threshold shows twice, they have twice as much, and four times as much (3.7) has to be accounted for."""
-    plan = sampled_histogram(BUDGET).plan
+    plan = sampled_histogram(BUDGET, max_items=1).plan
     assert [made.least for made in MADE] == [23, 23, 49]
     for leasts in ((23, 23), (23, 24), (23, 49)):
         assert 0.999e-8 < _joint_delta(plan, leasts, _agree(make_release)) <= 1e-8

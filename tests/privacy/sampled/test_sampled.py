@@ -24,6 +24,7 @@ from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled.divergence import sampled_delta
+from headcount.mechanisms.sampled.estimates import with_estimates
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism, sample_sums
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, paper_parameters
@@ -191,7 +192,7 @@ def test_items_with_enough_users_are_found_and_those_of_nobody_are_not():
     nobody's item is never shown.
     At the paper's rate 1 % are missed."""
     plan = _plan(Fraction(2514, 10_000), 20)
-    rows = _sampled(np.full(100_000, 1000), plan)
+    rows = with_estimates(_sampled(np.full(100_000, 1000), plan), plan.rate, plan.threshold)
     assert rows.num_rows == 100_000
     count, stddev = np.asarray(rows.column("count")), np.asarray(rows.column("noise_stddev"))
     assert np.count_nonzero(np.abs(count - 1000) > 5 * stddev) < 6

@@ -1,0 +1,128 @@
+"""How many items of a user count in a sample, chosen privately.
+
+Few items leave counts far below the number of users who have an item: with one of twenty, at a twentieth of it, so that no item
+has the share of users that is asked for. Many raise the number of users that an item needs to be shown, though not by much.
+So the choice is for the users who count, over all items that are shown. With K items per user, let w be the number of users of
+an item with which it is shown half of the time, and H the number of an item's users who are expected to keep it. The loss is
+
+    minus the sum over items of max(0, H - w/2).
+
+(From w/2 on: an item that is hidden for sure gives nothing, and one that is shown for sure loses w/2 of its users, as a price
+of raising w. The number of items shown would take K = 1 wherever all are shown anyway.)
+
+Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. A user of d distinct items keeps
+each with probability min(1, K/d), which is what it adds to H, rounded down (`expected_sums`): together at most K. Slopes in H
+lie in [-1, 0], so one user more lowers each loss by at most K, and raises none: the one-sided form. Replacing a user is the
+difference of two such moves. Whatever w is, it is public.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.candidates import Candidate, score_items
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
+from headcount.mechanisms.bound_choice.volume import above
+from headcount.mechanisms.choice.exponential import gem_exponents, select
+from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.sampled.plan import Objective, calibrate_sample
+
+# No part of any proof: the numbers of items per user that are looked at, and how often one may be chosen that is far too large,
+# which shows little.
+MAX_ITEMS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300)
+_MISSED = 0.002
+
+
+@dataclasses.dataclass(frozen=True)
+class ItemsChoice:
+    """The items per user of a sample with `release_budget`, at the cost of `budget`, as the chosen `bound`: no noise goes with
+    it."""
+
+    budget: Budget
+    release_budget: Budget
+    relation: Relation
+    objective: Objective = "w95"
+
+    name = "items"
+    by_item = True
+    draws = 1
+
+    @property
+    def ladder(self) -> Ladder:
+        """The numbers of items that are looked at, ascending."""
+        return Ladder(tuple(sorted({candidate.bound for candidate in self.candidates})))
+
+    @cached_property
+    def w50(self) -> Mapping[int, int]:
+        """For each number of items, about how many users an item needs to be shown half of the time."""
+        return about_w50(self.release_budget, self.relation, self.objective)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What can be chosen; the threshold of the loss is half of the users."""
+        return tuple(Candidate(items, None, "", -(-users // 2), 0) for items, users in self.w50.items())
+
+    @property
+    def entries(self) -> int:
+        """The length of the table: one for each candidate."""
+        return len(self.candidates)
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """Zeros: users add to the table by their items alone."""
+        return [0] * self.entries
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """What the users of a shard add to their items, by item shard: each distinct item counts one."""
+        distinct = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
+        return split_sums(distinct, self.ladder, shards)
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """Minus the loss of each candidate over the items of one shard, in units of 2**-30."""
+        return score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, above)
+
+    def exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent)."""
+        losses = [Fraction(-score, 1 << FRACTION_BITS) for score in table]
+        one_sided = self.relation is Relation.ADD_REMOVE
+        sensitivities, epsilon = [candidate.bound for candidate in self.candidates], self.budget.epsilon_fraction
+        tau = math.ceil(2 / epsilon * Fraction(math.log(self.entries / _MISSED)))
+        return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
+        """The private choice."""
+        return self.candidates[select(self.exponents(table), lanes)].chosen()
+
+    def ends(self) -> tuple[ChosenBound, ChosenBound]:
+        """The fewest and the most items that can be chosen."""
+        return self.candidates[0].chosen(), self.candidates[-1].chosen()
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        return {"candidates": [dataclasses.astuple(candidate) for candidate in self.candidates]}
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        return {"items per user": f"{MAX_ITEMS[0]} to {MAX_ITEMS[-1]}", "candidates": self.entries}
+
+
+def about_w50(budget: Budget, relation: Relation, objective: Objective) -> dict[int, int]:
+    """For each of `MAX_ITEMS`, the number of users from which on an item is shown more often than not: within a tenth or so.
+
+    The exact ones take seconds each. They rise as a power of the number of items, from a number on that grows with epsilon and
+    with the logarithm of delta; fitted to budgets from (0.1, 1e-8) to (4, 1e-8) and from (1, 1e-4) to (1, 1e-12).
+    """
+    one = calibrate_sample(budget, objective).w50
+    some = 0.26 * math.log(1 / budget.delta) * math.exp(0.6 * min(budget.epsilon, 100.0))
+    users = 1.6 if relation is Relation.REPLACE else 1.0
+    return {items: round(one * (1 + users * (items - 1) / some) ** 0.42) for items in MAX_ITEMS}
