@@ -127,7 +127,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     )
     assert sorted(row["item"] for row in rows) == [1, 2, 3]
     counts = {row["item"]: (row["bounded_count"], row["noise_stddev"]) for row in rows}
-    for item, count, stddev in expected:
+    for item, count, stddev, *_ in expected:
         assert counts[item] == pytest.approx((count, stddev), rel=1e-9)  # JSON is written with ten digits
 
 
