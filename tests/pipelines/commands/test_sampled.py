@@ -168,8 +168,8 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         assert "up to the number that was chosen" in whose and "too low" in whose
         wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
         assert rows(out) == [wanted] and len(wanted) > 5
-        assert report["details"]["parameters"]["max_items"] == "auto" and "rate" not in report["parameters"]
-        steps = report["guarantee"]["mechanisms"]
+        assert report["details"]["parameters"]["max_items"] == "auto" and "rate" not in report["details"]["parameters"]
+        steps = report["details"]["guarantee"]["mechanisms"]
         assert (steps[0]["name"], steps[0]["epsilon"]) == ("choice of the items per user", 0.2)
         assert sum(step["epsilon"] for step in steps) == pytest.approx(2)
     sampling_plan.calibrate_sample.cache_clear()
