@@ -11,8 +11,9 @@ deeper is private, and may move any day.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headcount.mechanisms.lazy import lazy_face
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_face.py holds both lists together
     from headcount.mechanisms.accounting.bound import Bound as Bound
@@ -104,21 +105,8 @@ _ROOMS = {
     "shape.properties": "central_property shape_properties",
     "shape.shuffled": "shuffled",
 }
-_HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 # Names that are another one at home: here, that would be the family's own package.
 _AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), _AT_HOME.get(name, name))
-    globals()[name] = found  # asked for once
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS, _AT_HOME)

@@ -49,7 +49,7 @@ def own(name: str) -> list[str]:
 def test_every_transform_is_somewhere():
     every = {
         name
-        for name, value in vars(transforms).items()
+        for name, value in ((name, getattr(transforms, name)) for name in transforms.__all__)
         if inspect.isclass(value) and issubclass(value, beam.PTransform)
     }
     assert every - SHAPE == COMMANDS.keys() | PARTS

@@ -28,7 +28,7 @@ BUDGET = Budget(1, 1e-6)
 PARTS = {"Contributions", "RandClip", "ClipNorm", "LimitItems", "LimitPerItem", "PropertiesOfShape"}
 PUBLIC = {
     name: value
-    for name, value in vars(transforms).items()
+    for name, value in ((name, getattr(transforms, name)) for name in transforms.__all__)
     if inspect.isclass(value) and issubclass(value, beam.PTransform)
 }
 BY_POSITION = ("budget", "bound", "domain", "items", "k", "lo", "hi", "phi", "q", "quantiles", "release_budget")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-import types
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import apache_beam as beam
@@ -13,11 +15,27 @@ from headcount import mechanisms, transforms
 from headcount.transforms.core.coders import RecordBatchCoder
 
 
-def test_all_is_what_is_imported_by_name():
+def test_type_checkers_see_the_same_names():
     tree = ast.parse(Path(transforms.__file__).read_text())
-    imported = {alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    named = {name for name in imported if name and not isinstance(getattr(transforms, name), types.ModuleType)}
-    assert transforms.__all__ == sorted(named)
+    typed = {
+        alias.asname: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(typed, key=str) == transforms.__all__
+    for name, module in typed.items():
+        assert getattr(importlib.import_module(module), name) is getattr(transforms, name)
+
+
+def test_a_transform_imports_its_own_family_only():
+    code = "from headcount.transforms import Histogram\nimport sys\nprint(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "headcount.transforms.histogram" in found
+    others = ("shape", "distribution", "sampled", "quantiles", "count_release")
+    assert not {f"headcount.transforms.{name}" for name in others} & set(found)
 
 
 def test_one_name_means_one_thing():
@@ -25,5 +43,6 @@ def test_one_name_means_one_thing():
         assert getattr(transforms, name) is getattr(mechanisms, name)
 
 
-def test_importing_it_registers_the_coder():
+def test_a_transform_registers_the_coder():
+    assert issubclass(transforms.Contributions, beam.PTransform)
     assert beam.coders.registry.get_coder(pa.RecordBatch) == RecordBatchCoder()
