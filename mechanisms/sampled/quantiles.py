@@ -1,6 +1,8 @@
 """Quantiles and range counts by sample and threshold (the paper, sections on quantiles), over a public grid of leaves.
 
-Each user counts with one value, that is with one leaf (of several, one is chosen uniformly). Two mechanisms:
+Each user counts with one value: that of one of its rows, each as likely as the others, so that a value in 99 of 100 rows
+counts in 99 of 100 draws. (One of its distinct leaves would make one odd row as likely as all others together.) Whatever the
+rows, a user has one leaf, once. Two mechanisms:
 
 * `QuantileSearch` finds one quantile by bisection: in each round, the users left and right of the middle are sampled, and
   the larger-than-wanted side is taken. A user is in one of two counts in each of `rounds` rounds.
@@ -30,7 +32,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
-from headcount.mechanisms.bounding.steps import Step, one_each, promise_of
+from headcount.mechanisms.bounding.steps import RandClipStep, Step, promise_of
 from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -53,7 +55,8 @@ from headcount.mechanisms.sampled.leaves import MOST_LEAVES, Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
 from headcount.mechanisms.sampled.tree import SampledTree, quantile_rows
 
-ONE_LEAF: tuple[Step, ...] = one_each(1)
+#: One event of each user, a uniform draw by rows and their counts: one leaf, once.
+ONE_LEAF: tuple[Step, ...] = (RandClipStep(1),)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,10 +28,10 @@ JOBS = {
     "sampled, three items each": "sampled --epsilon 1 --delta 1e-6 --max-items 3 --relation replace --output-files 2",
     "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000",
     "heavy hitters, users counted": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02",
-    "quantiles": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
-    "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 "
+    "quantiles": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
+    "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --quantile 0.5 "
     "--method search --rounds 6 --relation replace",
-    "ranges": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
+    "ranges": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
     "totals of given items": f"total --epsilon 1 --max-per-item 2 {_ITEMS}",
     "totals, Gaussian": f"total --epsilon 1 --delta 1e-6 --max-per-item 2 --noise gaussian --relation replace "
     f"--users 4000 {_ITEMS}",
@@ -56,6 +56,11 @@ STORED = {
     "--salt s --mode l2 --input {messages}",
     "the shape of counters": "shape --model pan-private --epsilon 1 --buckets 1200 --salt s --samples 300 --input {counters}",
 }
+
+
+def column(own: list[str]) -> list[str]:
+    """The flag of the items' column, unless a job's own flags name the one that it reads."""
+    return [] if {"--item", "--value"} & {*own} else ["--item", "item"]
 
 
 def without_a_job() -> set[str]:

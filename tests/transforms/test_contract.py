@@ -58,7 +58,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
-WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
+WIRING = {"release", "shards", "output_files", "user", "value", "count", "drop_null", "state", "batch", "salt", "reports"}
 WIRING |= {"quantiles", "ranges", "sample"}
 
 
@@ -99,7 +99,7 @@ OTHER = {"release": "id-2", "shards": 5}
 ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
-OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
+OVER_VALUES = ROWS | {"user": "who", "value": "what", "count": "times", "drop_null": True, "lo": 1, "hi": 90}
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),

@@ -15,6 +15,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, one_each
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
@@ -229,6 +230,56 @@ class TestSearch:
                 quantile_search(BUDGET, **{"quantile": 0.5, "lo": 0, "hi": 1, **wrong})
         with pytest.raises(ParameterError):
             quantile_search(BUDGET, 0.5, 0, 1, rounds=21)
+
+
+# Users with several rows.
+
+
+@pytest.mark.parametrize("by_leaf", [False, True])
+def test_a_user_counts_by_one_of_its_rows_and_not_by_one_of_its_leaves(make_release, monkeypatch, by_leaf):
+    """20,000 users with 99 values from 10 to 11 and one of 5000: the 0.75 quantile by rows is near 11, and what is far away is
+    200 users of 20,000, to within six standard deviations of the draws (14) and of the sample (60 at most). By leaves it is
+    half of the users. The first 10,000 users have their rows as counts."""
+    if by_leaf:
+        monkeypatch.setattr(quantiles, "ONE_LEAF", one_each(1))
+    each = quantile_hierarchy(BUDGET, 0, 10_000, levels=10)
+    near = each.leaves.index(10 + np.arange(99) / 99)
+    leaf = np.append(near, each.leaves.index(np.array([5000.0])))
+    assert set(leaf.tolist()) == {1, 512}
+    user, half = np.repeat(np.arange(20_000), 100), 10_000
+    rows = contribution_batch(pa.array(user[half * 100 :]), pa.array(np.tile(leaf, half)))
+    distinct, count = np.unique(leaf, return_counts=True)
+    counted = contribution_batch(
+        pa.array(np.repeat(np.arange(half), 2)), pa.array(np.tile(distinct, half)), pa.array(np.tile(count, half))
+    )
+    tree = each.tree(each.run([rows, counted], make_release()))
+    (far,) = tree.range_counts([(4900, 5100)]).to_pylist()
+    found = values(tree.quantiles([Fraction(1, 2), Fraction(3, 4)]), "value")
+    search = quantile_search(BUDGET, 0.75, 0, 10_000)
+    (searched,) = search.run([rows, counted], make_release()).to_pylist()
+    if by_leaf:
+        assert far["count"] > 9000 and found[1] > 4900 and searched["value"] > 4900
+    else:
+        assert abs(far["count"] - 200) < 6 * 62 and found.max() < 20 and searched["value"] < 20
+
+
+@pytest.mark.parametrize("mutant", [None, RandClipStep(2), LimitItemsStep(1)])
+def test_whatever_rows_a_user_has_it_is_one_user_of_one_leaf(make_release, monkeypatch, mutant):
+    """With (nearly) everybody sampled, each level shows just as many as there are users. Two rows of a user, or all its rows on
+    one leaf, as steps would let through that keep less, are refused before anything is drawn."""
+    tree = Hierarchy(ALL, Leaves(0, 1, 16), 2, 4)
+    random = np.random.default_rng(1)
+    user, leaf, count = random.integers(0, 300, 4000), random.integers(0, 16, 4000), random.integers(1, 10**9, 4000)
+    rows = contribution_batch(pa.array(user), pa.array(leaf), pa.array(count))
+    if mutant is not None:
+        kept = quantiles._bound()
+        monkeypatch.setattr(quantiles, "ONE_LEAF", (mutant,))
+        monkeypatch.setattr(quantiles, "_bound", lambda: kept)
+        with pytest.raises(InputError, match="bound"):
+            tree.run([rows], make_release())
+        return
+    shown = tree.tree(tree.run([rows], make_release()))
+    assert [int(level.sum()) for level in shown.sampled] == [300] * 4
 
 
 # What every way to make one must hand on, and what none may take.
