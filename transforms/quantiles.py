@@ -88,9 +88,7 @@ class _OverValues(PrivateTransform):
         if self._of_leaves:
             leaves = as_contributions(rows)
         else:
-            leaves = rows | "Values" >> Values(
-                self.axis, self.mechanism.leaves, *self._columns, self._drop_null
-            )
+            leaves = rows | "Values" >> Values(self.axis, self.mechanism.leaves, *self._columns, self._drop_null)
         return leaves | "Bounded" >> Bounded(self.mechanism.steps, release, self._shards, drawn_as)
 
 

@@ -58,7 +58,19 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
-WIRING = {"release", "shards", "output_files", "user", "value", "count", "drop_null", "state", "batch", "salt", "reports"}
+WIRING = {
+    "release",
+    "shards",
+    "output_files",
+    "user",
+    "value",
+    "count",
+    "drop_null",
+    "state",
+    "batch",
+    "salt",
+    "reports",
+}
 WIRING |= {"quantiles", "ranges", "sample"}
 
 

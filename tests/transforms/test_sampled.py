@@ -265,8 +265,8 @@ def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_relea
 
 
 def test_rows_count_by_their_number_in_every_form(collect, make_release):
-    """1,500 users with 30 rows of 2 and one of 8: as rows, with a count, and as contributions. By leaves it were 750 users at 8,
-    where 48 of stddev 7 are drawn, and then sampled."""
+    """1,500 users with 30 rows of 2 and one of 8: as rows, with a count, and as contributions. By leaves it were 750 users at
+    8, where 48 of stddev 7 are drawn, and then sampled."""
     rows = [(f"u{k}", 2, 30) for k in range(1500)] + [(f"u{k}", 8, 1) for k in range(1500)]
     user, value, count = zip(*rows, strict=True)
     make = lambda **more: Quantiles(  # noqa: E731

@@ -159,7 +159,9 @@ def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
 )
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_promise_is_that_of_the_relation(run, command, relation):
-    status, out, _ = run(*command.split(), *column(command.split()), *PROMISE, "--relation", relation.value, "--explain")
+    status, out, _ = run(
+        *command.split(), *column(command.split()), *PROMISE, "--relation", relation.value, "--explain"
+    )
     assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
 
 
