@@ -194,9 +194,11 @@ def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
             " a chance of 50 %",
-            f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most",
+            f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most, by the sampling",
         ]
-    return "\n".join([transform.guarantee().words(), "", *lines, _ONE_ROW])
+    return "\n".join(
+        [transform.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW]
+    )
 
 
 def _as_items(args: argparse.Namespace) -> argparse.Namespace:

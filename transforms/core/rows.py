@@ -121,10 +121,13 @@ class SampledIntCount(NamedTuple):
 
 
 class QuantileValue(NamedTuple):
-    """A quantile of numbers; `rank_stddev` is the standard deviation of the rank of the value, as a share of all users."""
+    """A quantile of numbers, between `low` and `high` with a chance of 95 %; `rank_stddev` is the error of the value's rank, as
+    a share of all users, also where many of them have one value."""
 
     quantile: float
     value: float
+    low: float
+    high: float
     rank_stddev: float
 
 
@@ -133,6 +136,8 @@ class QuantileTime(NamedTuple):
 
     quantile: float
     value: str
+    low: str
+    high: str
     rank_stddev: float
 
 

@@ -116,8 +116,7 @@ class TestHierarchy:
     def test_a_million_users_of_beta_2_5(self, make_release):
         """(1, 1e-8), ten levels: the mean rank error over 19 quantiles is at most 0.002 and the mean error of 50 ranges
         at most 0.0012 of all users, where each node's own estimate gives 0.0018 and 0.0013; 0.0003 and 0.0005 were
-        seen. The stated deviations hold:
-        their mean square is 1 up to 0.6 (19 strongly dependent quantiles)."""
+        seen. The stated errors have what one part may hide besides, which nobody can know here: 0.0015 on average."""
         rng, n = np.random.default_rng(0), 1_000_000
         x = np.sort(rng.beta(2, 5, n))
         hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
@@ -126,7 +125,7 @@ class TestHierarchy:
         rows = tree.quantiles(wanted)
         error = np.searchsorted(x, values(rows, "value")) / n - np.array(wanted, dtype=float)
         assert np.abs(error).mean() < 0.001
-        assert 0.1 < np.mean((error / values(rows, "rank_stddev")) ** 2) < 4
+        assert np.mean((error / values(rows, "rank_stddev")) ** 2) < 1 and values(rows, "rank_stddev").mean() < 0.002
         ranges = [tuple(sorted(rng.random(2).tolist())) for _ in range(50)]
         counts = tree.range_counts(ranges)
         true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
@@ -196,8 +195,8 @@ class TestSearch:
         search = quantile_search(BUDGET, 0.5, 0, 1)
         assert search.plan.compositions == search.rounds == 10
         (row,) = search.run([leaf_rows(search.leaves.index(x))], make_release()).to_pylist()
-        assert 0.0005 < row["rank_stddev"] < 0.002
-        assert abs(np.searchsorted(x, row["value"]) / n - 0.5) < 0.0024 + 6 * row["rank_stddev"]
+        assert 0.0005 < row["rank_stddev"] < 0.005
+        assert abs(np.searchsorted(x, row["value"]) / n - 0.5) < 0.0024 + 6 * 0.001
 
     def test_every_round_has_a_sample_of_its_own(self, monkeypatch):
         """All users in one leaf, so that each round counts the same number: ten samples of 10,000 at 1/2, of
@@ -230,6 +229,59 @@ class TestSearch:
                 quantile_search(BUDGET, **{"quantile": 0.5, "lo": 0, "hi": 1, **wrong})
         with pytest.raises(ParameterError):
             quantile_search(BUDGET, 0.5, 0, 1, rounds=21)
+
+
+# Stated errors, where many users share a value.
+
+QUARTERS = [Fraction(k, 10) for k in range(1, 10)]
+
+
+def _clumped(n: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(5)
+    return {
+        "spread": 120 * random.beta(2, 5, n),
+        "whole years": np.clip(random.normal(40, 18, n), 0, 119).astype(int).astype(float),
+        "half at one end": np.where(random.random(n) < 0.5, 0.0, random.lognormal(3, 1, n)),
+        "a clump": np.where(random.random(n) < 0.4, 50.0, 120 * random.beta(2, 5, n)),
+        "ends of parts": random.choice([1.0, 7.0, 30.0, 90.0], n, p=[0.4, 0.3, 0.2, 0.1]) + 0.117,
+    }
+
+
+def _tree_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator) -> list[dict[str, float]]:
+    """The quantiles of a tree that is sampled as the mechanism samples it."""
+    sampled = []
+    for _ in range(made.levels):
+        drawn = random.binomial(count, float(made.plan.rate))
+        sampled.insert(0, np.where(drawn < made.plan.threshold, 0, drawn))
+        count = count.reshape(-1, made.branching).sum(axis=1)
+    return SampledTree(made.plan, made.leaves, made.branching, tuple(sampled)).quantiles(QUARTERS).to_pylist()
+
+
+def _search_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator) -> list[dict[str, float]]:
+    chunk = pack({"item": pa.array(np.flatnonzero(count)), "sum": pa.array(count[count > 0])})
+    found = (QuantileSearch(made.plan, made.leaves, q).search([chunk], [], random.bytes(32)) for q in QUARTERS)
+    return [row for rows in found for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("how", [_tree_rows, _search_rows])
+@pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
+def test_the_stated_error_of_a_rank_holds_whatever_users_share(law, users, how):
+    """20 releases of 9 quantiles at (1, 1e-8). The mean squared error of ranks is at most 1.2 times the stated one for each
+    quantile (by the sampling alone it was up to 9,000 times the stated one), and 0.9 of all intervals hold the true quantile:
+    both are several standard deviations of 20 releases away. The error is the distance to the ranks that a value has."""
+    made = quantile_hierarchy(BUDGET, 0, 120, levels=10)
+    x, random = np.sort(_clumped(users)[law]), np.random.default_rng(1)
+    count = np.bincount(made.leaves.index(x), minlength=made.leaves.count)
+    releases = [how(made, count, random) for _ in range(20)]
+    value, low, high, stated = (
+        np.array([[row[name] for row in rows] for rows in releases]) for name in ("value", "low", "high", "rank_stddev")
+    )
+    q = np.array(QUARTERS, dtype=float)
+    below, above = (np.searchsorted(x, value, side=side) / users for side in ("left", "right"))
+    error = np.maximum(0, np.maximum(below - q, q - above))
+    assert ((error**2).mean(axis=0) <= 1.2 * (stated**2).mean(axis=0)).all()
+    true = x[(q * users).astype(int)]
+    assert ((low <= true) & (true <= high)).mean() > 0.9 and ((low <= value) & (value <= high)).all()
 
 
 # Users with several rows.
