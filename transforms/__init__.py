@@ -42,9 +42,11 @@ from headcount.transforms.core.rows import RankedItem as RankedItem
 from headcount.transforms.core.rows import SampledCount as SampledCount
 from headcount.transforms.core.rows import SampledIntCount as SampledIntCount
 from headcount.transforms.core.rows import ShapeProperty as ShapeProperty
+from headcount.transforms.core.rows import TotalCount as TotalCount
 from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
 from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
+from headcount.transforms.debiased_count import Total as Total
 from headcount.transforms.distribution import LearnDistribution as LearnDistribution
 from headcount.transforms.histogram import Histogram as Histogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts

@@ -340,6 +340,11 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, {"item", "count", "stddev"}),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
         (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, {"item", "count", "stddev"}),
+        (
+            yaml_provider.Total,
+            {"epsilon": 1, "of": "users", "domain": ["tea"]},
+            {"of", "bound", "bounded_count", "noise_stddev", "low", "high"},
+        ),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, {"item", "count", "stddev"}),
         (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "stddev", "sampled"}),
         (

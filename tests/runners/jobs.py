@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from headcount.pipelines.main import COMMANDS, load
 
-_ITEMS = " ".join(f"--of i{number}" for number in range(1, 31))
-
 # One line for each thing that a job can be asked to do: the subcommand and its own flags.
 JOBS = {
     "items that nobody knew, Laplace": "histogram --epsilon 1 --delta 1e-6 --bound 5 --noise laplace",
@@ -32,9 +30,12 @@ JOBS = {
     "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --quantile 0.5 "
     "--method search --rounds 6 --relation replace",
     "ranges": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
-    "totals of given items": f"total --epsilon 1 --max-per-item 2 {_ITEMS}",
-    "totals, Gaussian": f"total --epsilon 1 --delta 1e-6 --max-per-item 2 --noise gaussian --relation replace "
-    f"--users 4000 {_ITEMS}",
+    "users in all": "total --epsilon 1 --of users",
+    "events in all, replaced users": "total --epsilon 1 --of events --relation replace --output-files 2",
+    "users and events of given items": "total --epsilon 1 --domain {domain}",
+    "totals of given items, debiased": "total --epsilon 1 --method debiased --max-per-item 2 --domain {domain}",
+    "totals, Gaussian": "total --epsilon 1 --delta 1e-6 --method debiased --max-per-item 2 --noise gaussian "
+    "--relation replace --users 4000 --domain {domain}",
     "the largest counts": "count-release --epsilon 5 --delta 1e-4",
     "the largest counts, noise reduced": "count-release --epsilon 5 --delta 1e-4 --max-per-item 2 --noise-reduction --k-bar 20",
     "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
@@ -59,8 +60,8 @@ STORED = {
 
 
 def column(own: list[str]) -> list[str]:
-    """The flag of the items' column, unless a job's own flags name the one that it reads."""
-    return [] if {"--item", "--value"} & {*own} else ["--item", "item"]
+    """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
+    return [] if {"--item", "--value", "--of"} & {*own} else ["--item", "item"]
 
 
 def without_a_job() -> set[str]:

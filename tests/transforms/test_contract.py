@@ -51,6 +51,7 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
+    Total,
     Zcdp,
 )
 
@@ -135,6 +136,8 @@ TABLE = [
                   "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},
          (({"method": "gem", "noise": "laplace"}, {"kappa": 3}),
           ({"domain": ["a", "b"], "noise": "gaussian", "method": "output-perturbation"}, {"users": 1000, "sparsity": 1}))),
+    Line(Total, "mechanism", KEY | {"budget": BUDGET},
+         ROWS | {"of": "events", "bound": 3, "domain": ["a", "b"], "item_type": int}),
     Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},
          ROWS | {"items": ["a", "c"], "max_per_item": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},

@@ -48,6 +48,20 @@ def count_row(item_type: type) -> type:
     return NoisyIntCount if item_type is int else NoisyCount
 
 
+class TotalCount(NamedTuple):
+    """A noisy number of users or events (`of`), each user with `bound` of them at most; low .. high holds 95 % of the noise."""
+
+    of: str
+    bound: int
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
+
+
+beam.coders.registry.register_coder(TotalCount, beam.coders.RowCoder)
+
+
 class NamedItem(NamedTuple):
     """An item, a string, that may be named."""
 
