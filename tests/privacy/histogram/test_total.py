@@ -126,8 +126,8 @@ def _laws(users: int) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(("law", "users"), [(law, n) for law in _laws(1) for n in (1000, 50_000)])
 def test_a_chosen_bound_is_near_the_best_in_hindsight(law, users):
-    """Exact over all bounds: the root mean squared error, of what is cut off and of the noise, at epsilon 1 for events alone, is
-    at most four times that of the best bound in hindsight, for which all epsilon were left. (By the choices for a histogram,
+    """Exact over all bounds: the root mean squared error, of what is cut off and of the noise, at epsilon 1 for events alone,
+    is at most four times that of the best bound in hindsight, for which all epsilon were left. (By the choices for a histogram,
     quantile-gem and quantile-rank, it is ten to thousands of times as much.)"""
     events = _laws(users)[law]
     choice = total(Budget(1), of="events").events.auto.choice
