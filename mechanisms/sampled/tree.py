@@ -134,7 +134,9 @@ class SampledTree:
         """Rows low, high, count, stddev: the users with a value in low <= x < high, for ends that are moved to an edge of a
         leaf (`Leaves.nearest_edge`); lo and hi, or beyond, take in all that lies outside.
 
-        The count is the sum over the largest nodes that make up the range, on every level at most 2 (b - 1) of them.
+        The count is the sum over the largest nodes that make up the range, on every level at most 2 (b - 1) of them. Users of
+        hidden nodes are missing from it, somewhere between none and as many as may be hidden: `stddev` has the mean square of
+        that besides the sampling, since what is missing adds up.
         """
         edge = self.leaves.nearest_edge
         found = [(low, high, *self._count(edge(low), edge(high))) for low, high in ranges]
@@ -142,7 +144,7 @@ class SampledTree:
 
     def _count(self, first: int, last: int) -> tuple[float, float]:
         """The estimate of leaves first .. last - 1: from the leaves up, each level gives what its parents do not cover."""
-        count = variance = 0.0
+        count = variance = hidden = 0.0
         for depth in range(len(self.estimates) - 1, -1, -1):
             level, b = self.estimates[depth], self.branching
             begin, end = (-(-first // b) * b, last // b * b) if depth else (last, last)  # what whole parents cover
@@ -151,8 +153,9 @@ class SampledTree:
             for rest in (slice(first, begin), slice(end, last)):
                 count += float(level.count[rest].sum())
                 variance += float(level.variance[rest].sum())
+                hidden += float(level.hidden[rest].sum())
             first, last = begin // b, end // b
-        return count, math.sqrt(variance)
+        return count, math.sqrt(variance + hidden**2 / 3)
 
 
 def quantile_rows(rows: Sequence[tuple[float, float, float, float, float]]) -> pa.RecordBatch:
