@@ -241,7 +241,7 @@ class EveryRow(Events):
             pipeline
             | "Read" >> events.ReadEvents(self._inputs, None, args.user, args.count, self._types)
             | "Name" >> beam.ParDo(Name(columns))  # batches whose items are the users once more
-            | "EveryRow"
+            | "Contributions"
             >> beam.Map(_every_row, args.user, args.count, args.drop_null).with_output_types(ContributionBatch)
         )
 
