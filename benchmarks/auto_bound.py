@@ -206,8 +206,8 @@ def run_shipped(name: str, batch: pa.RecordBatch, shard: Shard, budget: Budget, 
             histogram = auto_unbounded_histogram(budget, objective=objective, item_type=item_type)
             rows = histogram.run([batch], Release(KeyFile(Path(scratch, "key")))).to_pydict()
             known = [true[item] for item in rows["item"]]
-            error = total - sum(known) + float(np.abs(np.array(known, float) - np.array(rows["count"])).sum())
-            noise = f"{rows['stddev'][0]:.1f}" if known else "unknown"
+            error = total - sum(known) + float(np.abs(np.array(known, float) - np.array(rows["bounded_count"])).sum())
+            noise = f"{rows['noise_stddev'][0]:.1f}" if known else "unknown"
             print(
                 f"      run {number + 1} of {name}, {objective}: saves {total - error:.0f}, {len(known)} items, noise of "
                 f"stddev {noise}",

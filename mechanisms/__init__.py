@@ -34,12 +34,13 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.count_release.plume import plume as plume
     from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
     from headcount.mechanisms.count_release.top_items import top_items as top_items
+    from headcount.mechanisms.counting.quality import Quality as Quality
     from headcount.mechanisms.distribution.learn import learn_distribution as learn_distribution
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
-    from headcount.mechanisms.histogram.auto import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
+    from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.total import total as total
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
@@ -84,9 +85,10 @@ _ROOMS = {
     "count_release.plume": "plume",
     "count_release.release": "private_count_release",
     "count_release.top_items": "top_items",
+    "counting.quality": "Quality",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",
-    "histogram.auto": "private_histogram",
+    "histogram.factory": "private_histogram",
     "histogram.debiased": "debiased_count",
     "histogram.total": "total",
     "mechanism": "Mechanism",

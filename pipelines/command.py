@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -50,7 +51,8 @@ class JobCommand(Command, Generic[T]):
 
     `check` refuses flags that do not go together. `make_transform` gets the arguments, the release, the type of the items and
     the number of shards, which are None where nothing runs; `make_plan` and `explain` get what it made. `source` names what
-    the job reads, unless that is events. `show` prints what a complete output in files tells, once the job has ended.
+    the job reads, unless that is events. `show` prints what a complete output in files tells, once the job has ended, where
+    that is another thing than a table of the largest rows.
     """
 
     check: Callable[[argparse.Namespace], None]
@@ -67,7 +69,9 @@ class JobCommand(Command, Generic[T]):
             print(self.explained(args))
             return
         outcome = self.job(args, beam_flags)
-        if self.show is not None and outcome.files:
+        if self.show is None:
+            say(outcome.told())
+        elif outcome.files:
             self.show(outcome)
 
     def explained(self, args: argparse.Namespace) -> str:
@@ -88,6 +92,13 @@ class JobCommand(Command, Generic[T]):
         outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
         print(outcome.words())
         return outcome
+
+
+def say(text: str) -> None:
+    """Print what may hold released items, on whatever terminal: a job that has ended well does not fail by a letter."""
+    if text:
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding))
 
 
 def guarantee_words(args: argparse.Namespace, transform: Any) -> str:

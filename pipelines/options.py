@@ -19,6 +19,7 @@ from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+_LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
 
@@ -118,6 +119,39 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of files (default: 1)",
     )
+    group.add_argument("--label", type=short_text, metavar="TEXT", help="what this is, in your words, for the report")
+    group.add_argument(
+        "--period",
+        type=short_text,
+        metavar="TEXT",
+        help="the time that the events are of, in your words, for the report",
+    )
+
+
+def short_text(text: str) -> str:
+    """Reads the user's own words for a report."""
+    if not 0 < len(text) <= _LONGEST_TEXT:
+        raise argparse.ArgumentTypeError(f"must be a text of 1 to {_LONGEST_TEXT} characters, got {len(text)}")
+    return text
+
+
+def add_quality(parser: argparse.ArgumentParser) -> None:
+    """Which of the released rows are left out, at no cost."""
+    group = parser.add_argument_group("what to leave out of the result, at no cost")
+    group.add_argument(
+        "--max-relative-error",
+        type=number,
+        metavar="E",
+        help="rows whose noise, at 1.96 standard deviations, is above this share of the count (default: none)",
+    )
+    group.add_argument(
+        "--suppress-below", type=whole_number(), metavar="N", help="rows whose noisy count is below N (default: none)"
+    )
+
+
+def quality(args: argparse.Namespace) -> dict[str, Any]:
+    """The parameters of `add_quality`: for a transform, and for the report."""
+    return {"max_relative_error": args.max_relative_error, "suppress_below": args.suppress_below}
 
 
 def add_release(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 FLOORS = ("accounting", "randomness", "batches", "bounding", "choice", "counting")
 FAMILIES = {
-    "histogram": {"bound_choice"},
+    "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),
     "sampled": set(),
     "shape": set(),

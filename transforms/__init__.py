@@ -26,6 +26,8 @@ from headcount.transforms.bounding import LimitPerItem as LimitPerItem
 from headcount.transforms.bounding import RandClip as RandClip
 from headcount.transforms.core import coders as coders
 from headcount.transforms.core.contributions import Contributions as Contributions
+from headcount.transforms.core.rows import Estimate as Estimate
+from headcount.transforms.core.rows import IntEstimate as IntEstimate
 from headcount.transforms.core.rows import IntItemProbability as IntItemProbability
 from headcount.transforms.core.rows import ItemProbability as ItemProbability
 from headcount.transforms.core.rows import ItemsWithCount as ItemsWithCount
@@ -43,6 +45,7 @@ from headcount.transforms.core.rows import SampledCount as SampledCount
 from headcount.transforms.core.rows import SampledIntCount as SampledIntCount
 from headcount.transforms.core.rows import ShapeProperty as ShapeProperty
 from headcount.transforms.core.rows import TotalCount as TotalCount
+from headcount.transforms.count_release import Plume as Plume
 from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
 from headcount.transforms.count_release import TopItems as TopItems
 from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
@@ -52,7 +55,6 @@ from headcount.transforms.histogram import Histogram as Histogram
 from headcount.transforms.histogram import NoisyCounts as NoisyCounts
 from headcount.transforms.pan_private import PanPrivateCounts as PanPrivateCounts
 from headcount.transforms.partitions import SelectPartitions as SelectPartitions
-from headcount.transforms.plume import Plume as Plume
 from headcount.transforms.quantiles import Quantile as Quantile
 from headcount.transforms.quantiles import Quantiles as Quantiles
 from headcount.transforms.sampled import HeavyHitters as HeavyHitters

@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.users import (
     EVERYBODY,
     EVERYBODY_STEPS,
@@ -30,7 +31,7 @@ from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import TotalCount, count_row, in_first
+from headcount.transforms.core.rows import TotalCount, estimate_row, in_first
 from headcount.transforms.histogram import Histogram, NoisyCounts
 
 
@@ -107,6 +108,7 @@ class _OneTotal(Histogram):
 
     def __init__(self, mechanism: HistogramMechanism | AutoHistogramMechanism, release: Release, shards: int) -> None:
         PrivateTransform.__init__(self, mechanism, release=release, shards=shards, output_files=1)
+        self._quality = Quality()  # one number, whatever its noise
 
 
 def _total_row(counts: tuple[int, pa.RecordBatch], of: str, numbers: NoisePlan | Decided) -> tuple[int, TotalRow]:
@@ -121,8 +123,8 @@ class DebiasedCount(PrivateTransform):
     """How often users did an item, or each of a few, with what the cap on a user takes away estimated and added again.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; delta is 0 with Laplace noise. The input
-    is the rows of *all* items, since users without the given ones count too. The result is `NoisyCount` rows
-    (`NoisyIntCount` with `item_type=int`); `stddev` is that of the estimate, for the noise alone.
+    is the rows of *all* items, since users without the given ones count too. The result is `Estimate` rows
+    (`IntEstimate` with `item_type=int`).
 
     Parameters:
         budget: what all of it may cost.
@@ -192,7 +194,7 @@ class DebiasedCount(PrivateTransform):
             )
         # All from here on works on released numbers only.
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
-        return self._shown(debiased, count_row(plan.item_type))
+        return self._shown(debiased, estimate_row(plan.item_type))
 
     def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""

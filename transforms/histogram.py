@@ -13,8 +13,11 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.counting.evidence import check_bounded
+from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided, histogram
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
+from headcount.mechanisms.histogram.estimates import EstimatesMechanism
+from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism, noisy_bounded
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
@@ -24,37 +27,48 @@ from headcount.transforms.core.contributions import ContributionBatch, as_contri
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import Noise
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import UserShards
+from headcount.transforms.core.rows import KeepGood, count_row, estimate_row
+from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.estimates import estimated
 
 
 class Histogram(PrivateTransform):
-    """How often users did each item: of items that come from the data, or of all items of a public `domain`.
+    """How often users did each item, or how many users did: of items that come from the data, or of a public `domain`.
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Without a domain (the paper, Algorithm 3,
-    corrected), each user counts with at most `max_per_item` events on one item, and of these with a uniform sample of at most
-    `bound`; items below the threshold stay hidden, which takes a delta. With a domain (Algorithm 1), rows outside of it are
-    dropped first; then each user's counts are cut to `max_per_item` on each item and scaled down to a norm of `bound`, l1 for
-    Laplace and l2 for Gaussian noise; all items are released, and delta is 0 with Laplace noise. A bound that is chosen is
-    chosen privately, within the budget.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. What is chosen is chosen privately, within the
+    budget. Items that come from the data and that few users have stay hidden, which takes a delta.
 
-    The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), sorted by item in each output file. Rows or
-    `Contributions` go in. `with_decision()` gives the `Decided` bound beside, where it is chosen.
+    With the method "estimates" items are named first. Then each user's counts of named items, cut to `max_per_item` on one item
+    and scaled down to an l2 norm of `bound`, are summed and get noise. A few noisy totals tell how much that has left out, and
+    the result is `Estimate` rows (`IntEstimate` with `item_type=int`): `count` is an estimate of the true number, on the
+    assumption that events left out spread over items of similar size like those kept. Without calibration the rows are
+    `NoisyCount` (`NoisyIntCount`), of what the bound has left.
+
+    With the method "one-stage" (the paper, Algorithms 1 and 3) the result is `NoisyCount` rows of the bounded counts, which may
+    lie far below the truth. Without a domain each user counts with at most `max_per_item` events on one item, and of these with
+    a uniform sample of at most `bound`. With a domain, counts are cut to `max_per_item` and scaled down to a norm of `bound`.
+
+    Rows are sorted by item in each output file. Rows or `Contributions` go in. `with_decision()` gives what was chosen beside.
 
     Parameters:
         budget: what all of it may cost.
         domain: the public items (default: None, items come from the data). Keep it below some hundred thousand items on a
             remote runner: it travels with the job's graph.
-        bound: the events of one user that count, or their norm (default: "auto", chosen privately). A small one loses events
-            of busy users, a large one brings more noise for all.
-        max_per_item: the events of one user on one item that count (default: None, "auto" chooses or there is no such
-            limit). 1 counts users in place of events.
-        noise: "laplace", "gaussian", or "auto" (default): the better one, with a domain Laplace. Gaussian noise is less where
-            users have many items, and takes a delta.
+        method: "estimates" (default) or "one-stage".
+        of: what is counted: "events" (default), or "users", each once on an item.
+        bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A
+            small one loses events of busy users, a large one brings more noise for all.
+        max_per_item: the events of one user on one item that count (default: None, chosen with the bound or no such limit).
+        calibrate: "totals" (default), or "none" to spend nothing on them and get bounded counts. Only for estimates.
+        noise: "laplace", "gaussian", or "auto" (default): the better one. Gaussian noise is less where users have many items,
+            and takes a delta.
         objective: what a bound is chosen for: "error" (default), counts close to the true ones in total, or "items", as many
-            items as can be. Only without a domain.
-        bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`.
-        bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). More finds a
-            better bound, and leaves less for the counts.
+            items as can be. Only for one stage without a domain.
+        bound_method: how a bound is chosen (default: "auto"); see `ChooseBound`. Only for one stage.
+        bound_share: the share of epsilon that the choice takes (default: a tenth, for "items" a twentieth). Only for one stage.
+        max_relative_error: leave out rows whose noise, at 1.96 standard deviations, is above this share of the count (default:
+            None, none for that). Costs nothing.
+        suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.
         relation: what a neighbouring input is: "add-remove" one user (default), or "replace" one, which takes more noise.
         release: key and id of all randomness (default: None, a fresh key, for runners on this machine only).
         item_type: str (default) or int.
@@ -62,19 +76,24 @@ class Histogram(PrivateTransform):
         output_files: N for one element (k, record batch) for each k < N (default: None, rows).
     """
 
-    mechanism: HistogramMechanism | AutoHistogramMechanism
+    mechanism: EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
 
     def __init__(
         self,
         budget: Budget,
         *,
         domain: Iterable[str] | Iterable[int] | None = None,
+        method: str = "estimates",
+        of: str = "events",
         bound: int | Literal["auto"] = "auto",
         max_per_item: int | None = None,
+        calibrate: str | None = None,
         noise: str = "auto",
-        objective: str = "error",
+        objective: str | None = None,
         bound_method: str = "auto",
         bound_share: float | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type = str,
@@ -84,8 +103,11 @@ class Histogram(PrivateTransform):
         made = histogram(
             budget,
             domain=domain,
+            method=method,
+            of=of,
             bound=bound,
             max_per_item=max_per_item,
+            calibrate=calibrate,
             noise=noise,
             objective=objective,
             bound_method=bound_method,
@@ -94,6 +116,7 @@ class Histogram(PrivateTransform):
             item_type=item_type,
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files)
+        self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
@@ -104,20 +127,30 @@ class Histogram(PrivateTransform):
         contributions = as_contributions(rows)
         if h.domain is not None:
             contributions = contributions | "OnlyDomain" >> OnlyDomain(h.domain)
+        if isinstance(h, EstimatesMechanism):
+            files = self._output_files or item_shards(self._shards)
+            made = estimated(contributions, h, release, self._shards, files)
+            row = estimate_row if h.calibrated else count_row
+            good = made.counts | "KeepGood" >> KeepGood(self._quality)
+            return self._result(self._shown(good, row(h.item_type)), made.decision)
         if isinstance(h, HistogramMechanism):
             bounded = contributions | "Bounded" >> Bounded(h.steps, release, self._shards)
-            return bounded | "NoisyCounts" >> self._noise(h.plan, release)
+            return bounded | "NoisyCounts" >> self._noise(h, h.plan, release)
         shards = contributions | "UserShards" >> UserShards(self._shards)
         choice = choose(shards, h.auto.choice, release, self._shards, f"{label}/ChooseBound")
         decided = choice.chosen | "Calibrate" >> beam.Map(h.auto.decided).with_output_types(Decided)
         bounded = choice.shards | "Bounded" >> BoundAsDecided(
             h.auto, decided, release, self._shards, f"{label}/Bounded"
         )
-        return self._result(bounded | "NoisyCounts" >> self._noise(decided, release), decided)
+        return self._result(bounded | "NoisyCounts" >> self._noise(h, decided, release), decided)
 
-    def _noise(self, plan: NoisePlan | beam.PCollection[Decided], release: Release) -> Noise:
-        h = self.mechanism
-        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files)
+    def _noise(
+        self,
+        h: HistogramMechanism | AutoHistogramMechanism,
+        plan: NoisePlan | beam.PCollection[Decided],
+        release: Release,
+    ) -> Noise:
+        return Noise(plan, h.domain, h.item_type, release, self._shards, self._output_files, quality=self._quality)
 
 
 class NoisyCounts(PrivateTransform):

@@ -124,7 +124,8 @@ class SelectPartitions(PrivateTransform):
 class NamedItems(beam.PTransform):
     """Packed shards of users -> (k, items that all rounds together name), beyond a barrier.
 
-    `rounds` are given, or one value with the attribute `rounds`, at most `most_rounds` of them, that the job decides.
+    `rounds` are given, or one value with the attribute `rounds`, at most `most_rounds` of them, that the job decides. With
+    `with_sums` the noisy sums come beside, as the rows of `Noise`.
     """
 
     def __init__(
@@ -135,8 +136,10 @@ class NamedItems(beam.PTransform):
         item_type: type = str,
         output_files: int = 1,
         most_rounds: int = SIPS_ROUNDS,
+        with_sums: bool = False,
     ) -> None:
         super().__init__()
+        self._with_sums = with_sums
         self._decided = rounds if isinstance(rounds, beam.PCollection) else None
         self._given = () if isinstance(rounds, beam.PCollection) else tuple(rounds)
         self._rounds = len(self._given) or most_rounds
@@ -159,7 +162,9 @@ class NamedItems(beam.PTransform):
 
     def _round(self, number: int, named: tuple[beam.PCollection, ...]) -> _OneRound:
         rounds = self._given if self._decided is None else self._decided
-        return _OneRound(number, rounds, named, self._release, self._shards, self._item_type, self._output_files)
+        return _OneRound(
+            number, rounds, named, self._release, self._shards, self._item_type, self._output_files, self._with_sums
+        )
 
 
 class _OneRound(beam.PTransform):
@@ -174,8 +179,10 @@ class _OneRound(beam.PTransform):
         shards: int,
         item_type: type,
         output_files: int,
+        with_sums: bool,
     ) -> None:
         super().__init__()
+        self._with_sums = with_sums
         self._number, self._rounds, self._named, self._release = number, rounds, named, release
         self._shards, self._item_type, self._output_files = shards, item_type, output_files
 
@@ -189,12 +196,14 @@ class _OneRound(beam.PTransform):
         else:
             rounds = beam.pvalue.AsSingleton(self._rounds)
             plan = self._rounds | "Plan" >> beam.Map(_plan, self._number).with_output_types(NoisePlan)
-        return (
+        counts = (
             packed
             | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
             | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._output_files)
-            | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])
         )
+        if self._with_sums:
+            return counts
+        return counts | "OnlyNames" >> beam.MapTuple(_only_names).with_output_types(tuple[int, pa.RecordBatch])
 
 
 class PackShards(beam.PTransform):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters, heavy_hitters
 from headcount.mechanisms.sampled.histogram import CHOICES, SampledHistogramMechanism, SampleKey, sampled_histogram
@@ -30,6 +31,7 @@ from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.rows import (
+    KeepGood,
     SampledCount,
     SampledIntCount,
 )
@@ -57,6 +59,7 @@ class _Items(_Sampling):
     """Contributions, bounding and sampling of one histogram."""
 
     mechanism: SampledHistogramMechanism
+    _quality = EVERY_ROW
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         release, _ = self._drawn(rows)
@@ -73,6 +76,7 @@ class _Items(_Sampling):
             counts = counts | "Report" >> beam.Map(_reported, plan, beam.pvalue.AsSingleton(users)).with_output_types(
                 tuple[int, pa.RecordBatch]
             )
+        counts = counts | "KeepGood" >> KeepGood(self._quality)
         return self._shown(counts, SampledIntCount if plan.item_type is int else SampledCount)
 
 
@@ -98,7 +102,7 @@ class SampledHistogram(_Items):
             or 0.5 ("w50"), which shows smaller items now and then.
         sample: a name for the input's column, which all that read one sample share (default: None, the step that made the
             collection); see this module.
-        relation, release, item_type, shards, output_files: as for `Histogram`.
+        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
     def __init__(
@@ -113,11 +117,14 @@ class SampledHistogram(_Items):
         shards: int | None = None,
         output_files: int | None = None,
         sample: str | None = None,
+        max_relative_error: float | None = None,
+        suppress_below: int | None = None,
     ) -> None:
         made = sampled_histogram(
             budget, max_items=max_items, objective=objective, relation=Relation.parse(relation), item_type=item_type
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files, sample=sample)
+        self._quality = Quality(max_relative_error, suppress_below)
 
 
 class HeavyHitters(_Items):

@@ -42,4 +42,5 @@ def measure(counts: np.ndarray, cap: int, release: Release) -> Debiased:
     clipped = bounded_histogram(Budget(1.0), [ITEM], bound=cap).run([batch], release)
     plan = debiased_count(Budget(1.0), ITEM, max_per_item=cap, users=len(counts))
     debiased = plan.run([batch], release)
-    return Debiased(*(abs(rows.column("count")[0].as_py() / total - 1) for rows in (clipped, debiased)))
+    found = clipped.column("bounded_count"), debiased.column("count")
+    return Debiased(*(abs(column[0].as_py() / total - 1) for column in found))

@@ -275,13 +275,13 @@ def answers(counts_of: Callable[[int], Counts], cells: int, trials: int) -> Iter
                 answer = ShapeProperties(made, (question,)).of_rows(rows).to_pylist()[0]
                 estimator = question.estimator(samples, spread)  # the same, where the guard depends on the noise
                 truth = estimator.value(estimator.exact(tally))
-                found.setdefault((name, way), []).append((truth, answer["value"], answer["stddev"]))
+                found.setdefault((name, way), []).append((truth, answer["value"], answer["noise_stddev"]))
         for name, question in zip(NAMES, QUESTIONS, strict=True):
             asked = central_property(Budget(1), question)
             answer = asked.of_tally(tally, key(name, cells, trial), "benchmark", "P").to_pylist()[0]
             estimator, _ = asked.plan(samples)
             truth = estimator.value(estimator.exact(tally))
-            found.setdefault((name, "curator"), []).append((truth, answer["value"], answer["stddev"]))
+            found.setdefault((name, "curator"), []).append((truth, answer["value"], answer["noise_stddev"]))
     for (name, way), values in found.items():
         truth, value, stated = np.array(values).T
         line = {"property": name, "way": way, "without_noise": f"{truth.mean():.5g}", "answer": f"{value.mean():.5g}"}

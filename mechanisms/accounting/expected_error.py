@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from collections.abc import Iterable
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.intervals import half_width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,26 +38,22 @@ def expected_error(plan: NoisePlan) -> ExpectedError:
         threshold = plan.threshold * unit
         even = _rarest(plan, plan.threshold, 0.5)
         sure = _rarest(plan, plan.threshold, 0.999)
-    return ExpectedError(plan.stddev, _half_width(plan) * unit, threshold, even, sure)
+    return ExpectedError(plan.stddev, half_width(plan) * unit, threshold, even, sure)
+
+
+def users_needed(plans: Iterable[NoisePlan]) -> dict[str, int]:
+    """About how many users that count once each an item needs to be shown by one of the plans; nothing, if all are shown."""
+    needed = [_rarest(plan, plan.threshold, 0.5) for plan in plans if plan.threshold is not None]
+    return {"users_needed": min(needed)} if needed else {}
 
 
 def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
     """The smallest whole count v with P(v + noise >= threshold) >= chance >= 1/2."""
     scale = float(plan.scale)
-    if plan.kind == "laplace":
+    if plan.kind != "gaussian":  # noise that is truncated differs by delta at most
         # P(Z >= k) = 1 - q**(1 - k) / (1 + q) for k <= 0: the largest k for which that is the chance or more.
         q = math.exp(-1 / scale)
         noise = math.floor(1 + scale * math.log((1 - chance) * (1 + q)) + 1e-9)
     else:
         noise = math.floor(-scale * statistics.NormalDist().inv_cdf(chance))
     return max(1, math.ceil((threshold - noise) / 2**plan.grid))
-
-
-def _half_width(plan: NoisePlan) -> float:
-    """The smallest h, in units of the grid, with P(|noise| <= h) >= 95 %."""
-    scale = float(plan.scale)
-    if plan.kind == "laplace":
-        # P(|Z| > h) = 2 q**(h + 1) / (1 + q).
-        q = math.exp(-1 / scale)
-        return max(0, math.ceil(-scale * math.log(0.025 * (1 + q)) - 1 - 1e-9))
-    return statistics.NormalDist().inv_cdf(0.975) * scale

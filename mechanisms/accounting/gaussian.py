@@ -69,3 +69,14 @@ def log_normal(x: Any) -> np.ndarray:
     """The same elementwise. (scipy.special would take longer to import than all of these take to compute.)"""
     x = np.asarray(x, float)
     return np.fromiter(map(log_normal_of, x.ravel().tolist()), float, x.size).reshape(x.shape)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """An epsilon that Gaussian noise of distance `mu` to its standard deviation keeps with `delta`, to a relative 1e-9."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(high, mu, 1.0) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_delta(middle, mu, 1.0) > delta else (low, middle)
+    return high

@@ -77,6 +77,19 @@ class Shard:
         rows = np.flatnonzero(np.asarray(kept)[self.item])
         return self.keep(rows, self.count[rows])
 
+    def compact(self) -> Shard:
+        """The same rows, without users and items that have none."""
+        rows = self.rows_per_user()
+        used = np.zeros(len(self.items), dtype=bool)
+        used[self.item] = True
+        return dataclasses.replace(
+            self,
+            users=self.users.filter(pa.array(rows > 0)),
+            items=self.items.filter(pa.array(used)),
+            offsets=np.append(0, np.cumsum(rows[rows > 0])),
+            item=(np.cumsum(used) - 1)[self.item],
+        )
+
     def to_batch(self, part: int = 0) -> pa.RecordBatch:
         """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""
         user = np.repeat(np.arange(len(self.users), dtype=np.int32), self.rows_per_user())

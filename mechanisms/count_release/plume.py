@@ -12,9 +12,6 @@ distance over 2 sigma^2 (Canonne, Kamath, Steinke 2020): the rest of rho. Both a
 What differs from Rogers's account of it: noise is for the l2 distance sqrt(m') and not m', which makes 632 of 44.7 at m' = 200
 and rho = 0.1. Every named item gets a noisy count, also if no user's sample has it, since leaving it out would tell of those
 users. And the bounds are given, or chosen privately by a share of rho, never percentiles of the data.
-
-With `relative_error` r, counts below (2 + r) sigma / r are left out: those that are kept are within r of the bounded count
-where the noise is within two standard deviations. This looks at noisy counts only, and costs nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +28,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts, check_promise, zcdp_for_names
 from headcount.mechanisms.accounting.calibration import NoisePlan, make_plan
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
@@ -88,6 +86,10 @@ class PlumePlan:
         """What was chosen, as a part of a report."""
         return {"chosen": {"max_items": self.counted}}
 
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs."""
+        return users_needed(each.plan for each in self.rounds)
+
 
 @dataclasses.dataclass(frozen=True)
 class PlumeRelease:
@@ -102,7 +104,6 @@ class PlumeRelease:
     max_counted_items: int | None
     alpha: Fraction
     selection: str
-    relative_error: Fraction | None
     relation: Relation
     item_type: type
     name = "Plume"
@@ -168,7 +169,7 @@ class PlumeRelease:
         return self._whole(MechanismStep("names and counts", promise.epsilon, promise.delta, details))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label, batches = self.name if label is None else label, list(batches)
         chosen = None
         if self.choice is not None:
@@ -207,10 +208,7 @@ class PlumeRelease:
             raise ParameterError(
                 f"rho = {self.zcdp.rho} with {counted} counted items per user needs more noise than can be sampled: raise rho"
             )
-        threshold = None
-        if self.relative_error is not None:
-            threshold = math.ceil((2 + self.relative_error) / self.relative_error * scale)
-        return make_plan("gaussian", bound.grid, scale, threshold, self.promise, self.relation, bound)
+        return make_plan("gaussian", bound.grid, scale, None, self.promise, self.relation, bound)
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
         promise = self.promise
@@ -234,7 +232,6 @@ def plume(
     max_counted_items: int | Literal["auto"] | None = None,
     alpha: float = 0.5,
     selection: str = "gaussian",
-    relative_error: float | None = None,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> PlumeRelease:
@@ -254,10 +251,7 @@ def plume(
             f"max_items and max_counted_items are chosen together, got {max_items!r} and "
             f"{max_counted_items!r}: give both, or 'auto' for both"
         )
-    error = None if relative_error is None else check_above_0("relative_error", relative_error, 10)
-    made = PlumeRelease(
-        zcdp, promise, items, counted, check_above_0("alpha", alpha, 1), selection, error, relation, item_type
-    )
+    made = PlumeRelease(zcdp, promise, items, counted, check_above_0("alpha", alpha, 1), selection, relation, item_type)
     if made.choice is None:
         made.plan()  # refuses what cannot be calibrated
     else:

@@ -90,9 +90,13 @@ class Released:
         }
         return {"ledger": [level._asdict() for level in self.levels], "spent": totals}
 
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs, at the last level."""
+        return {"users_needed": math.ceil(self.levels[-1].threshold)} if self.levels else {}
+
 
 class Outcome(NamedTuple):
-    """The released rows item, count, stddev, sorted by item, and what they cost."""
+    """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, and what they cost."""
 
     counts: pa.RecordBatch
     released: Released
@@ -197,7 +201,7 @@ class CountRelease:
         return subkey(key, release_id, label, parameters)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         return self.outcome(batches, release, label).counts
 
     def outcome(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> Outcome:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.accounting.filters import ZcdpFilter, rounded_up
 from headcount.mechanisms.choice.exponential import select_by_excess
 from headcount.mechanisms.count_release.frames import Frame, draw_excess
+from headcount.mechanisms.counting.released import normal_counts_batch
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_gaussian
@@ -120,13 +121,9 @@ class Rounds:
         return LevelSpent(epsilon, far, sigma, rounds, len(self._rows) - items, rho, delta)
 
     def counts(self) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item."""
-        columns = {
-            "item": self._frame.items.take(pa.array(self._rows, pa.int64())),
-            "count": pa.array(self._means, pa.float64()),
-            "stddev": pa.array(self._deviations, pa.float64()),
-        }
-        counts = pa.RecordBatch.from_pydict(columns)
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item."""
+        items = self._frame.items.take(pa.array(self._rows, pa.int64()))
+        counts = normal_counts_batch(items, np.array(self._means, float), np.array(self._deviations, float))
         return counts.take(pc.sort_indices(counts.column("item")))
 
     def _draw(self, level: Level) -> _Pending | None:

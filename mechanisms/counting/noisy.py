@@ -36,7 +36,7 @@ from headcount.mechanisms.bounding.steps import (
     step_subkeys,
 )
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
-from headcount.mechanisms.counting.released import counts_batch, sorted_counts
+from headcount.mechanisms.counting.released import counts_batch, empty_counts, sorted_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -61,7 +61,7 @@ def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domai
 
 
 def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, evidence: Evidence) -> pa.RecordBatch:
-    """The released rows item, count, stddev of one item shard: noise on every row, then the plan's threshold.
+    """The released rows of one item shard (`counts_batch`): noise on every row, then the plan's threshold.
 
     Sum and noise are integers on the plan's grid. Without a public domain the count is rounded to an integer, after the
     threshold, which is post-processing.
@@ -81,7 +81,7 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
         item, value = item.take(pa.array(released)), value[released]
         half = (1 << plan.grid) >> 1
         count = ((value + half) >> plan.grid).astype(np.float64)
-    return counts_batch(item, count, plan.stddev)
+    return counts_batch(item, count, plan)
 
 
 def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
@@ -117,7 +117,7 @@ def noisy_counts(
     if domain is not None:
         histogram = with_absent(histogram, domain, key)
     if histogram is None:
-        return counts_batch(pa.array([], arrow_type(item_type)), np.zeros(0), plan.stddev)
+        return empty_counts(arrow_type(item_type))
     return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])
 
 

@@ -2,6 +2,10 @@
 
 All of it is post-processing. Rows are cut by a hash of the item and sorted by item, so that nothing shows how they were
 sharded.
+
+`count` is only ever an estimate of the true number. A noisy number of what was left after bounding is a `bounded_count`.
+`noise_stddev` is the standard deviation of the noise in the first of them that a row has, and `low` to `high` hold 95 % of that
+noise: neither speaks of what bounding took away.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 
@@ -19,10 +25,53 @@ from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 _MANY_ROWS = 4096
 
 
-def counts_batch(item: Names, count: np.ndarray, stddev: float) -> pa.RecordBatch:
-    """Released counts as a batch item, count, stddev."""
-    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(np.full(len(count), stddev))}
-    return pa.RecordBatch.from_pydict(columns)
+def counts_batch(item: Names, bounded_count: np.ndarray, plan: NoisePlan) -> pa.RecordBatch:
+    """Noisy counts of bounded contributions as a batch item, bounded_count, noise_stddev, low, high, for the plan's noise."""
+    # Half a count more where it was rounded to a whole one.
+    half = half_width(plan) * 2.0**-plan.grid + (0.5 if plan.threshold is not None and plan.grid else 0.0)
+    return _bounded(item, bounded_count, np.full(len(item), plan.stddev), half)
+
+
+def normal_counts_batch(item: Names, bounded_count: np.ndarray, noise_stddev: np.ndarray) -> pa.RecordBatch:
+    """The same for noise of these standard deviations that is Gaussian, or a mean of such."""
+    return _bounded(item, bounded_count, noise_stddev, DEVIATIONS * noise_stddev)
+
+
+def empty_counts(item: pa.DataType) -> pa.RecordBatch:
+    """No noisy counts of items of this type."""
+    return normal_counts_batch(pa.array([], item), np.zeros(0), np.zeros(0))
+
+
+def _bounded(
+    item: Names, bounded_count: np.ndarray, noise_stddev: np.ndarray, half: float | np.ndarray
+) -> pa.RecordBatch:
+    low, high = outward(bounded_count - half, bounded_count + half)
+    numbers = {"bounded_count": bounded_count, "noise_stddev": noise_stddev, "low": low, "high": high}
+    return _batch(item, numbers)
+
+
+def estimates_batch(
+    item: Names,
+    count: np.ndarray,
+    noise_stddev: np.ndarray,
+    bounded_count: np.ndarray,
+    most: np.ndarray | float = np.inf,
+) -> pa.RecordBatch:
+    """Estimates as a batch item, count, noise_stddev, low, high, bounded_count, for noise that is about Gaussian; none of them
+    is above `most`."""
+    low, high = outward(count - DEVIATIONS * noise_stddev, np.minimum(count + DEVIATIONS * noise_stddev, most))
+    numbers = {"count": count, "noise_stddev": noise_stddev, "low": low, "high": high, "bounded_count": bounded_count}
+    return _batch(item, numbers)
+
+
+def empty_estimates(item: pa.DataType) -> pa.RecordBatch:
+    """No estimates of items of this type."""
+    return estimates_batch(pa.array([], item), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+def _batch(item: Names, numbers: dict[str, np.ndarray]) -> pa.RecordBatch:
+    columns = {name: pa.array(column, pa.float64()) for name, column in numbers.items()}
+    return pa.RecordBatch.from_pydict({"item": item, **columns})
 
 
 def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, bytes]]:

@@ -31,5 +31,5 @@ def all_as_one(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def number_of_users(counts: pa.RecordBatch) -> int:
     """The noisy number of users in the released counts of the item that everybody has; it may be below 1."""
-    (count,) = counts.column("count").to_pylist()
+    (count,) = counts.column("bounded_count").to_pylist()
     return int(count)

@@ -137,7 +137,7 @@ class Steps:
         ids = item_lane_ids(lane_key(subkey), names, sums)
         lanes = {"lane_hi": pa.array(ids[:, 0]), "lane_lo": pa.array(ids[:, 1])}
         batch = pa.RecordBatch.from_pydict({"item": names, "sum": pa.array(sums), **lanes})
-        return np.asarray(add_noise(batch, noise, subkey, evidence).column("count"))
+        return np.asarray(add_noise(batch, noise, subkey, evidence).column("bounded_count"))
 
 
 def large_symbols(drawn: np.ndarray, users: int, plan: DistributionPlan) -> np.ndarray:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type, only_domain, public_domain
@@ -28,9 +29,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import (
     NAME,
     HistogramMechanism,
-    bounded_histogram,
     public_domain_steps,
-    unbounded_histogram,
     unknown_domain_steps,
 )
 from headcount.mechanisms.randomness.keys import Release
@@ -51,6 +50,10 @@ class Decided:
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         return self.chosen.sections()
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs."""
+        return users_needed([self.plan])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +116,7 @@ class AutoHistogramMechanism:
         return self.auto.guarantee()
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label, batches = self.name if label is None else label, list(batches)
         held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
         chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")
@@ -121,63 +124,6 @@ class AutoHistogramMechanism:
         return HistogramMechanism(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
             batches, release, label
         )
-
-
-def histogram(
-    budget: Budget,
-    *,
-    domain: Iterable[str] | Iterable[int] | None = None,
-    bound: int | Literal["auto"] = "auto",
-    max_per_item: int | None = None,
-    noise: str = "auto",
-    objective: str = "error",
-    bound_method: str = "auto",
-    bound_share: float | Fraction | None = None,
-    relation: Relation = Relation.ADD_REMOVE,
-    item_type: type = str,
-) -> HistogramMechanism | AutoHistogramMechanism:
-    """The histogram that these parameters ask for: of a public domain or of the data's items, with a bound that is given or
-    chosen."""
-    if bound != "auto":
-        choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
-        for name, value in choosing.items():
-            if value not in (None, "auto", "error"):
-                raise ParameterError(
-                    f"{name} is for bound='auto', got {name}={value!r} with bound={bound!r}: leave one out"
-                )
-    if domain is None:
-        if bound == "auto":
-            return auto_unbounded_histogram(
-                budget,
-                objective=objective,
-                method=bound_method,
-                share=bound_share,
-                max_per_item=max_per_item,
-                noise=noise,
-                relation=relation,
-                item_type=item_type,
-            )
-        return unbounded_histogram(
-            budget, bound=bound, max_per_item=max_per_item, noise=noise, relation=relation, item_type=item_type
-        )
-    if objective != "error":
-        raise ParameterError(
-            f"objective={objective!r} is for items that come from the data: of a domain all are released; leave one out"
-        )
-    if bound == "auto":
-        return auto_bounded_histogram(
-            budget,
-            domain,
-            method=bound_method,
-            share=bound_share,
-            noise=noise,
-            relation=relation,
-            item_type=item_type,
-            max_per_item=max_per_item,
-        )
-    return bounded_histogram(
-        budget, domain, bound=bound, noise=noise, relation=relation, item_type=item_type, max_per_item=max_per_item
-    )
 
 
 def auto_unbounded_histogram(

@@ -41,6 +41,7 @@ from headcount.mechanisms.bounding.steps import (
 )
 from headcount.mechanisms.checks import check_one_of, check_share, check_whole, is_real, wrong
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
+from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, number_of_users, one_row_per_user
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -94,7 +95,7 @@ class CountPlan:
         return Guarantee(self.epsilon, self.noise.delta, self.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches of all items."""
+        """The released rows (`estimates_batch`), sorted by item, of contribution batches of all items."""
         label, batches = label or self.name, list(batches)
         held = [only_domain(batch, self.items) for batch in batches]
         bounded = bounded_batches(held, self.steps, release, f"{label}/Bounded")
@@ -111,20 +112,20 @@ class CountPlan:
     def debiased(self, counts: pa.RecordBatch, users: int) -> pa.RecordBatch:
         """Noisy capped totals, and a number of users that may be noisy, as estimates of the totals without the cap.
 
-        `stddev` becomes that of the estimate, to first order in the noise of both (delta method): with total N(S, n) and
+        `noise_stddev` becomes that of the estimate, to first order in the noise of both (delta method): with total N(S, n) and
         mean l, dN/dS = 1 / h'(l) and dN/dn = l - h(l) / h'(l). As N lies in 0 .. n * largest_mean, its standard deviation
         is at most half of that, which limits it where the slope h'(l) vanishes.
         """
-        users = max(users, 1)
-        capped = np.asarray(counts.column("count")) / users
+        users, bounded = max(users, 1), np.asarray(counts.column("bounded_count"))
+        capped = bounded / users
         mean = uncapped_mean(capped, self.max_per_item, self.largest_mean)
         slope = np.maximum(capped_slope(mean, self.max_per_item), 1e-100)  # never 0; so small, the limit holds anyway
         users_stddev = self.users.stddev if isinstance(self.users, NoisePlan) else 0.0
-        by_total = np.asarray(counts.column("stddev")) / slope
+        by_total = np.asarray(counts.column("noise_stddev")) / slope
         by_users = users_stddev * (mean - capped_mean(mean, self.max_per_item) / slope)
-        stddev = np.minimum(np.hypot(by_total, by_users), users * self.largest_mean / 2)
-        columns = {"item": counts.column("item"), "count": pa.array(users * mean), "stddev": pa.array(stddev)}
-        return pa.RecordBatch.from_pydict(columns)
+        most = users * self.largest_mean
+        stddev = np.minimum(np.hypot(by_total, by_users), most / 2)
+        return estimates_batch(counts.column("item"), users * mean, stddev, bounded, most)
 
 
 def debiased_count(

@@ -62,7 +62,7 @@ class HistogramMechanism:
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, mechanism_steps(self.plan))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sorted by item, of contribution batches."""
+        """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
         label = self.name if label is None else label
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]

@@ -131,7 +131,7 @@ class TotalPlan:
 
 def total_row(of: str, counts: pa.RecordBatch, plan: NoisePlan) -> TotalRow:
     """The released count of the one item as a row. It is whole, and an interval for it has no negative numbers."""
-    (count,) = counts.column("count").to_pylist()
+    (count,) = counts.column("bounded_count").to_pylist()
     error = expected_error(plan)
     ends = (max(0.0, float(round(count + side * error.half_width))) for side in (-1, 1))
     bound = plan.bound.l1

@@ -32,6 +32,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names, check_parts
 from headcount.mechanisms.accounting.calibration import gaussian_scale
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
@@ -259,6 +260,10 @@ class DecidedSelection:
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         return self.chosen.sections()
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader of the rows asks first: how many users an item needs."""
+        return users_needed(each.plan for each in self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,14 @@ from headcount.mechanisms.accounting.calibration import (
     whole_sigma,
 )
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step, check_bound, promise_of
+from headcount.mechanisms.bounding.steps import (
+    LimitItemsStep,
+    LimitPerItemStep,
+    RandClipStep,
+    Step,
+    check_bound,
+    promise_of,
+)
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.weights import (
@@ -75,7 +82,9 @@ class Round:
 
 
 def round_steps(max_items: int, weights: Weights) -> tuple[Step, ...]:
-    """Each distinct item once, a sample of them, and their weights."""
+    """Each distinct item once, a sample of them, and their weights; or for "events" a sample of a user's events."""
+    if weights == "events":
+        return (RandClipStep(max_items),)
     kept = (LimitPerItemStep(1), LimitItemsStep(max_items))
     return kept if weights == "count" else (*kept, WeighStep(weights))
 
@@ -107,10 +116,15 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
     return (Round(items, weights, make()),)
 
 
-def _laplace(budget: Budget, items: int, relation: Relation) -> NoisePlan:
+def one_step_round(budget: Budget, relation: Relation, weights: Weights) -> Round:
+    """One round of Laplace noise with one item of each user, or with one event: its noisy sums may be released as well."""
+    return Round(1, weights, _laplace(budget, 1, relation, weights))
+
+
+def _laplace(budget: Budget, items: int, relation: Relation, weights: Weights = "count") -> NoisePlan:
     """Noise and threshold of the histogram of an unknown domain, on a grid so fine that the threshold need not be a whole
     number: as only names are released, nothing has to be."""
-    bound = weighted_bound(items, "count")
+    bound = weighted_bound(items, weights)
     grid = 0
     while (scale := laplace_scale(budget, items << grid, bound, relation)) < _LAPLACE_STEPS:
         grid += 1

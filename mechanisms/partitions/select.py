@@ -32,16 +32,17 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
 from headcount.mechanisms.partitions.rounds import zcdp_rounds as zcdp_rounds
 from headcount.mechanisms.randomness.keys import Release
@@ -51,7 +52,14 @@ def named_in_rounds(
     shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> Names:
     """The items that the rounds name, sorted: what `NamedItems` of the same label gives. `shard` has all users (None: none)."""
-    named = pa.array([], arrow_type(item_type))
+    return counts_in_rounds(shard, rounds, release, label, item_type).column("item")
+
+
+def counts_in_rounds(
+    shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
+) -> pa.RecordBatch:
+    """The same with the noisy sums by which the items were named: the guarantee holds for them, too."""
+    named: list[pa.RecordBatch] = []
     key = release.key_source.fetch()
     for number, each in enumerate(rounds, 1):
         batches = []
@@ -59,10 +67,10 @@ def named_in_rounds(
         if shard is not None:
             subkeys = step_subkeys(key, release.id, f"{where}/Bounded", each.steps)
             origin = provenance(f"{where}/Bounded", release.id, 1)
-            batches = [bound_shard(shard.without_items(named), each.steps, subkeys, origin).to_batch()]
-        counts = noisy_counts(batches, each.plan, release, f"{where}/NoisyCounts", item_type=item_type)
-        named = pa.concat_arrays([named, counts.column("item")])
-    return named.take(pc.sort_indices(named))
+            before = pa.concat_arrays([pa.array([], arrow_type(item_type)), *(batch.column("item") for batch in named)])
+            batches = [bound_shard(shard.without_items(before), each.steps, subkeys, origin).to_batch()]
+        named.append(noisy_counts(batches, each.plan, release, f"{where}/NoisyCounts", item_type=item_type))
+    return sorted_counts(map(to_ipc, named))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +118,7 @@ def in_items(number: int) -> str:
 
 _WEIGHTS_IN_WORDS = {
     "count": "each counting one",
+    "events": "one event",
     "l2": "each weighing 1/sqrt of their number",
     "l1": "each weighing 1 by their number",
 }

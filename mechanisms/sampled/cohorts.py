@@ -90,7 +90,7 @@ class Cohort:
         return Guarantee(self._budget.epsilon, self._budget.delta, self.plan.relation, steps)
 
     def count(self, batches: Iterable[pa.RecordBatch], item_type: type = str) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled of the members' answers, sorted by item: once.
+        """The released rows item, count, noise_stddev, sampled of the members' answers, sorted by item: once.
 
         The answers are contribution batches whose users are the numbers of members. `count` estimates how many of all users
         have the item.

@@ -61,7 +61,7 @@ class CountedHitters(SampledHistogramMechanism):
         return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        """The released rows item, count, noise_stddev, sampled, sorted by item, of contributions; `label` names the sample."""
         batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
         everybody = bounded_batches(map(one_row_per_user, batches), EVERYBODY_STEPS, key, BOUNDED_USERS)
         users = number_of_users(noisy_counts(everybody, self.users, key, NOISY_USERS, EVERYBODY))

@@ -136,7 +136,7 @@ class SampledHistogramMechanism:
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released rows item, count, stddev, sampled, sorted by item, of contribution batches; `label` names the sample."""
+        """The released rows item, count, noise_stddev, sampled, sorted by item, of contributions; `label` names the sample."""
         key = SampleKey(self, release, label or ONE_SAMPLE)
         checked = [check_bounded(batch) for batch in bounded_batches(batches, self.steps, key.choices, CHOICES)]
         chunks = [chunk for batch in checked for _, chunk in sum_items(batch, 1)]
@@ -184,7 +184,7 @@ def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[M
 def sample_sums(
     histogram: pa.RecordBatch, plan: SamplePlan, least: int, sample_subkey: bytes, evidence: Evidence
 ) -> pa.RecordBatch:
-    """The released rows item, count, stddev, sampled of one item shard, which `merge_sums` has made.
+    """The released rows item, count, noise_stddev, sampled of one item shard, which `merge_sums` has made.
 
     A row's lane depends on its item and exact sum, and its key on the digest of the whole histogram: a repeated run draws the
     same sample, and a changed input changes every item's.
@@ -199,5 +199,5 @@ def sample_sums(
 def sampled_batch(item: Names, sampled: np.ndarray, plan: SamplePlan) -> pa.RecordBatch:
     """Released rows: the item, the estimate of its users and that estimate's standard deviation, its sampled users."""
     count = sampled * float(1 / plan.rate)
-    columns = {"item": item, "count": pa.array(count), "stddev": pa.array(plan.stddev(count))}
+    columns = {"item": item, "count": pa.array(count), "noise_stddev": pa.array(plan.stddev(count))}
     return pa.RecordBatch.from_pydict({**columns, "sampled": pa.array(sampled)})

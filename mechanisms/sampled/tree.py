@@ -131,8 +131,8 @@ class SampledTree:
         return _Node(node * width, (node + 1) * width, share, mass, variance)
 
     def range_counts(self, ranges: Sequence[tuple[int | float, int | float]]) -> pa.RecordBatch:
-        """Rows low, high, count, stddev: the users with a value in low <= x < high, for ends that are moved to an edge of a
-        leaf (`Leaves.nearest_edge`); lo and hi, or beyond, take in all that lies outside.
+        """Rows low, high, count, noise_stddev: the users with a value in low <= x < high, for ends moved to an edge of a leaf
+        (`Leaves.nearest_edge`); lo and hi, or beyond, take in all that lies outside.
 
         The count is the sum over the largest nodes that make up the range, on every level at most 2 (b - 1) of them. Users of
         hidden nodes are missing from it, somewhere between none and as many as may be hidden: `stddev` has the mean square of
@@ -140,7 +140,7 @@ class SampledTree:
         """
         edge = self.leaves.nearest_edge
         found = [(low, high, *self._count(edge(low), edge(high))) for low, high in ranges]
-        return rows_of(("low", "high", "count", "stddev"), found)
+        return rows_of(("low", "high", "count", "noise_stddev"), found)
 
     def _count(self, first: int, last: int) -> tuple[float, float]:
         """The estimate of leaves first .. last - 1: from the leaves up, each level gives what its parents do not cover."""

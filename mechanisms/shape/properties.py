@@ -1,7 +1,7 @@
 """Private answers to the questions of `estimators`: from a released shape at no cost, or by a trusted curator with noise.
 
 Guarantee: epsilon-differential privacy for the relation, per user; the proof stands in `estimators`. The rows are property,
-value, stddev, where stddev is that of the noise alone (from a shape: a bound on its effect). An estimate's own error, which a
+value, noise_stddev, which is that of the noise alone (from a shape: a bound on its effect). An estimate's own error, which a
 larger sample would lower, is not in it. A question about a sample too large to say anything has no row: an error would come
 after the noise was drawn, and whoever runs the job again pays twice.
 """
@@ -93,7 +93,7 @@ class ShapeProperties(Generic[Source_co]):
         release: Release,
         label: str | None = None,
     ) -> pa.RecordBatch:
-        """The released rows property, value, stddev of contribution batches."""
+        """The released rows property, value, noise_stddev of contribution batches."""
         return self.of_rows(self.source.run(batches, release, label))
 
     def answers(self, rows: pa.RecordBatch) -> ShapeAnswers:
@@ -101,7 +101,7 @@ class ShapeProperties(Generic[Source_co]):
         shape, errors = _shape(rows)
         found = []
         for question, value, stddev in _answered(rows, self.questions):
-            row: dict[str, str | int | float] = {"property": question.name, "value": value, "stddev": stddev}
+            row: dict[str, str | int | float] = {"property": question.name, "value": value, "noise_stddev": stddev}
             if isinstance(question, CoverageQuestion):
                 row["samples"] = question.samples(samples_of(shape))
             found.append(row)
@@ -136,7 +136,7 @@ class ShapeAnswers:
                 name = "distinct items among them"
             elif "samples" in row:
                 name = f"among {row['samples']:,} samples"
-            parts.append(f"{name} {row['value']:{digits}} +- {row['stddev']:{digits}}")
+            parts.append(f"{name} {row['value']:{digits}} +- {row['noise_stddev']:{digits}}")
         return "\n".join(["; ".join(parts), *self.notes])
 
     def sections(self) -> dict[str, Any]:
@@ -154,14 +154,14 @@ class PropertyAnswers:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, guarantee: Guarantee) -> PropertyAnswers:
-        """Those that the rows property, value, stddev hold."""
+        """Those that the rows property, value, noise_stddev hold."""
         return cls(guarantee, tuple(rows.to_pylist()))
 
     def words(self) -> str:
         """All answers in one line."""
         if not self.found:
             return "no answer: too few samples, or too much noise, for this question"
-        return "; ".join(f"{row['property']} {row['value']:,.6g} +- {row['stddev']:,.2g}" for row in self.found)
+        return "; ".join(f"{row['property']} {row['value']:,.6g} +- {row['noise_stddev']:,.2g}" for row in self.found)
 
     def sections(self) -> dict[str, Any]:
         """The same for a machine."""
@@ -169,7 +169,7 @@ class PropertyAnswers:
 
 
 def shape_properties(rows: pa.RecordBatch, questions: Iterable[Question]) -> pa.RecordBatch:
-    """The rows property, value, stddev that answer the questions from the released rows count, items, error of any model."""
+    """The rows property, value, noise_stddev that answer the questions from rows count, items, error of any model."""
     return property_rows((question.name, value, stddev) for question, value, stddev in _answered(rows, questions))
 
 
@@ -287,7 +287,7 @@ class CentralProperty:
         return estimator, calibrate_public_domain(self.budget, moved, self.relation, "laplace")
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released row property, value, stddev of contribution batches."""
+        """The released row property, value, noise_stddev of contribution batches."""
         return run_from_tallies(self, batches, release, self.name if label is None else label)
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
@@ -356,7 +356,7 @@ def central_property(
 
 def property_rows(answers: Iterable[tuple[str, float, float]]) -> pa.RecordBatch:
     """Released rows: the property, its value, and the stddev of the noise in it."""
-    schema = pa.schema({"property": pa.string(), "value": pa.float64(), "stddev": pa.float64()})
+    schema = pa.schema({"property": pa.string(), "value": pa.float64(), "noise_stddev": pa.float64()})
     rows = [dict(zip(schema.names, answer, strict=True)) for answer in answers]
     return pa.RecordBatch.from_pylist(rows, schema)
 

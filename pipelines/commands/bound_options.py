@@ -20,26 +20,26 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         "--objective",
         choices=OBJECTIVES,
         help="what the bound is chosen for: error, counts close to the truth in total, or items, as many of them as can "
-        "be (default: error)",
+        "be (default: error; not for estimates)",
     )
     group.add_argument(
         "--bound-method",
         choices=("auto", *METHODS),
         default="auto",
-        help="how it is chosen (default: %(default)s, which is joint, or with --domain the one that its size favours)",
+        help="how it is chosen, if not for estimates (default: %(default)s, which is joint, or with --domain the one that its "
+        "size favours)",
     )
     group.add_argument(
         "--max-per-item",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="c",
-        help="events of one user that count at most on one item; 1 counts users in place of events (default: chosen with the "
-        "bound, or none)",
+        help="events of one user that count at most on one item (default: chosen with the bound, or none)",
     )
     group.add_argument(
         "--noise",
         choices=("auto", "laplace", "gaussian"),
         default="auto",
-        help="auto takes the better one, and laplace with --domain (default: %(default)s)",
+        help="auto takes the better one (default: %(default)s)",
     )
     group.add_argument(
         "--domain",
@@ -90,15 +90,16 @@ def earlier_choice(path: str) -> EarlierChoice:
     try:
         if report["command"] != "choose-bound":
             raise ValueError
-        chosen, cap = report["chosen"], report["chosen"].get("max_per_item")
+        details = report["details"]
+        chosen, cap = details["chosen"], details["chosen"].get("max_per_item")
         check_bound("bound", chosen["bound"])
         check_bound("max_per_item", cap or 1)
         return EarlierChoice(
             chosen["bound"],
             cap,
             chosen["noise"],
-            report["guarantee"]["relation"],
-            report["parameters"]["public_domain"],
+            details["guarantee"]["relation"],
+            details["parameters"]["public_domain"],
             report["release_id"],
         )
     except (TypeError, KeyError, ValueError, AttributeError):
@@ -112,6 +113,10 @@ def with_earlier_choice(args: argparse.Namespace) -> argparse.Namespace:
     found: EarlierChoice | None = args.bound_from
     if found is None:
         return args
+    if args.method != "one-stage":
+        raise ParameterError(
+            f"--bound-from is for --method one-stage, got --method {args.method}: give that, or no file"
+        )
     for flag, given in (("--bound", args.bound), ("--max-per-item", args.max_per_item), ("--noise", args.noise)):
         if given not in (None, "auto"):
             raise ParameterError(f"{flag} {given} is in the file of --bound-from: leave one of them out")

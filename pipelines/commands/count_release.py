@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
     )
+    options.add_quality(parser)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -79,6 +80,7 @@ def make_transform(
         noise_reduction=args.noise_reduction,
         strict_target=args.strict_target,
         start_epsilon=args.start_epsilon,
+        **options.quality(args),
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -93,6 +95,7 @@ def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_typ
         "noise_reduction": args.noise_reduction,
         "strict_target": args.strict_target,
         "start_epsilon": args.start_epsilon,
+        **options.quality(args),
     }
     return Plan(transform.with_decision(), transform.guarantee(), parameters)
 

@@ -51,34 +51,32 @@ def demo(args: argparse.Namespace) -> None:
     elapsed = time.monotonic() - started
     assert outcome.report is not None  # the job ran in this process
     print()
-    print(table(_largest(outcome.rows()), _truth(log), outcome.report["chosen"]["bound"]))
+    print(table(_largest(outcome.rows()), _truth(log)))
     print()
-    print("\n".join(outcome.report["guarantee"]["words"]))
+    print("\n".join(outcome.report["details"]["guarantee"]["words"]))
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")
 
 
-def table(noisy: Sequence[tuple[str, float, float]], truth: Mapping[str, int], bound: int) -> str:
-    """Noisy counts (item, count, stddev) with bars, and the true number of rows beside them."""
+def table(largest: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> str:
+    """Released rows with bars, and the true number of rows beside them."""
     lines = [
-        f"The {len(noisy)} largest noisy counts, with two standard deviations of the noise.",
+        f"The {len(largest)} largest counts, with the interval that holds 95 % of their noise.",
         "The true rows stand beside them because this is a demo with made-up users: never publish them.",
-        f"Counts lie below the truth as every user counts for {bound} rows at most, which the job chose by itself.",
         "",
-        f"{'item':<12} {'noisy count':>12} {'+-':>6}  {'':<{_BAR}} {'true rows':>10}",
+        f"{'item':<12} {'count':>10} {'low':>10} {'high':>10}  {'':<{_BAR}} {'true rows':>10}",
     ]
-    most = max((count for _, count, _ in noisy), default=1)
-    for item, count, stddev in noisy:
-        bar = "#" * max(1, round(_BAR * count / most))
-        true = truth.get(item, 0)
-        lines.append(f"{item:<12} {count:>12,.0f} {2 * stddev:>6,.0f}  {bar:<{_BAR}} {true:>10,}")
+    most = max((row["count"] for row in largest), default=1)
+    for row in largest:
+        bar = "#" * max(1, round(_BAR * row["count"] / most))
+        numbers = " ".join(f"{row[name]:>10,.0f}" for name in ("count", "low", "high"))
+        lines.append(f"{row['item']:<12} {numbers}  {bar:<{_BAR}} {truth.get(row['item'], 0):>10,}")
     return "\n".join(lines)
 
 
-def _largest(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
-    largest = sorted(rows, key=lambda row: (-row["count"], row["item"]))[:_SHOWN]
-    return [(row["item"], row["count"], row["stddev"]) for row in largest]
+def _largest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(rows, key=lambda row: (-row["count"], row["item"]))[:_SHOWN]
 
 
 def _truth(log: Path) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from headcount.mechanisms.choice.protocol import ChosenBound
@@ -15,7 +14,7 @@ from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import JobCommand, say
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
@@ -168,8 +167,7 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
 def show(outcome: Outcome) -> None:
     """Print the plot of what was learnt."""
     text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in outcome.rows()])
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding))  # a job that has ended well does not fail by a letter
+    say(text)
 
 
 COMMAND = JobCommand(

@@ -71,7 +71,9 @@ def make_plan(args: argparse.Namespace, transform: HeavyHitters, item_type: type
     own = {"phi": args.phi, "users": args.users, "users_share": args.users_share}
     own |= sampled.parameters(args, transform)
     shared = options.shared_parameters(args, item_type)
-    return Plan(transform, transform.guarantee(), shared | own, note=make_note(args, transform))
+    return Plan(
+        transform, transform.guarantee(), shared | own, note=make_note(args, transform), told=sampled.told(transform)
+    )
 
 
 def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
+from headcount.mechanisms.histogram.estimates import EstimatesMechanism
+from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
@@ -27,21 +31,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_input(parser)
     group = options.add_budget(parser)
     group.add_argument(
+        "--of",
+        choices=OF,
+        default="events",
+        help="what is counted: events, or users, each once on an item (default: %(default)s)",
+    )
+    group.add_argument(
+        "--method",
+        choices=METHODS,
+        default="estimates",
+        help="estimates of the true counts, or one-stage: noisy counts of what the bound leaves (default: %(default)s)",
+    )
+    group.add_argument(
+        "--calibrate",
+        choices=CALIBRATIONS,
+        help="totals tell how much the bound left out; none spends nothing on them, and gives bounded counts (default: totals; "
+        "for --method estimates)",
+    )
+    group.add_argument(
         "--bound",
         type=bound_or_auto,
         default="auto",
         metavar="auto|C",
-        help="events of one user that count at most (up to 1000000000); with --domain, the norm that they are scaled to; "
-        "auto chooses it privately (default: %(default)s)",
+        help="the norm that the counts of a user are scaled down to (up to 1000000000); with --method one-stage and without "
+        "--domain, the events of a user that count at most; auto chooses it privately (default: %(default)s)",
     )
     group.add_argument(
         "--bound-share",
         type=numbers.number,
         metavar="S",
-        help="share of epsilon that choosing the bound takes (default: 0.1, or 0.05 with --objective items)",
+        help="share of epsilon that choosing the bound takes, for --method one-stage (default: 0.1, or 0.05 with --objective "
+        "items)",
     )
     add_bound_from(group)
     add_choice(group)
+    options.add_quality(parser)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -52,7 +76,15 @@ def check(args: argparse.Namespace) -> None:
     args = with_earlier_choice(args)
     budget = options.make_budget(args)
     check_choice(args)
-    if args.bound != "auto":
+    if args.method == "estimates":
+        for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
+            if given is not None:
+                raise ParameterError(f"{flag} {given} is for --method one-stage: give that, or leave {flag} out")
+        if args.bound_method != "auto":
+            raise ParameterError(
+                f"--bound-method {args.bound_method} is for --method one-stage: give that, or leave --bound-method out"
+            )
+    elif args.bound != "auto":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
             if given is not None:
                 raise ParameterError(f"{flag} {given} is for --bound auto, got --bound {args.bound}: leave one out")
@@ -75,12 +107,16 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
     return Histogram(
         options.make_budget(args),
         domain=domain,
+        method=args.method,
+        of=args.of,
+        calibrate=args.calibrate,
         bound=args.bound,
         max_per_item=args.max_per_item,
         noise=args.noise,
-        objective=args.objective or "error",
+        objective=args.objective,
         bound_method=args.bound_method,
         bound_share=args.bound_share,
+        **options.quality(args),
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -90,22 +126,30 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
     args = with_earlier_choice(args)
     made = transform.mechanism
     chosen = not isinstance(made, HistogramMechanism)
+    one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = options.shared_parameters(args, item_type) | {
+        "of": args.of,
+        "method": args.method,
+        "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,
         "bound": args.bound,
         "max_per_item": args.max_per_item,
         "noise": made.plan.kind if isinstance(made, HistogramMechanism) else args.noise,
-        "objective": (args.objective or "error") if chosen and args.domain is None else None,
-        "bound_method": args.bound_method if chosen else None,
+        "objective": (args.objective or "error") if one_stage and args.domain is None else None,
+        "bound_method": args.bound_method if one_stage else None,
         "bound_share": args.bound_share,
         "bound_from": None if args.bound_from is None else args.bound_from.release_id,
         "public_domain": args.domain is not None,
+        **options.quality(args),
     }
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
+    told = users_needed([made.plan]) if isinstance(made, HistogramMechanism) else {}
+    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
 
 
 def explain(args: argparse.Namespace, transform: Histogram) -> str:
     """The promise and what it costs, in words, before anything is read."""
     made = transform.mechanism
+    if isinstance(made, EstimatesMechanism):
+        return "\n".join([transform.guarantee().words().rstrip(), "", *made.stages.expected_words()])
     return report.explain(transform.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
 
 

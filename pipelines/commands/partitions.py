@@ -76,14 +76,16 @@ def make_transform(
 
 def make_plan(args: argparse.Namespace, transform: SelectPartitions, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    chosen = not isinstance(transform.mechanism, Selection)
+    made = transform.mechanism
+    chosen = not isinstance(made, Selection)
     parameters = options.shared_parameters(args, item_type) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
         "rounds": args.rounds,
     }
     guarantee = transform.guarantee()
-    return Plan(transform.with_decision() if chosen else transform, guarantee, parameters, files="items")
+    told = expected_error.users_needed(each.plan for each in made.rounds) if isinstance(made, Selection) else {}
+    return Plan(transform.with_decision() if chosen else transform, guarantee, parameters, files="items", told=told)
 
 
 def explain(args: argparse.Namespace, transform: SelectPartitions) -> str:

@@ -12,7 +12,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.plume import Plume
+from headcount.transforms.count_release import Plume
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--selection", choices=ZCDP_STRATEGIES, default="gaussian", help="how items are named (default: %(default)s)"
     )
-    group.add_argument(
-        "--relative-error",
-        type=numbers.number,
-        metavar="E",
-        help="leave out noisy counts that may be off by more than this part of them (default: leave out none)",
-    )
+    options.add_quality(parser)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -57,7 +52,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
         max_counted_items=args.max_counted_items,
         alpha=args.alpha,
         selection=args.selection,
-        relative_error=args.relative_error,
+        **options.quality(args),
         **options.how_to_run(args, release, item_type, shards),
     )
 
@@ -70,10 +65,11 @@ def make_plan(args: argparse.Namespace, transform: Plume, item_type: type) -> Pl
         "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
-        "relative_error": args.relative_error,
+        **options.quality(args),
     }
     chosen = transform.mechanism.choice is not None
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters)
+    told = {} if chosen else transform.mechanism.plan().told()
+    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
 
 
 def explain(args: argparse.Namespace, transform: Plume) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
     add_max_items(options.add_budget(parser))
+    options.add_quality(parser)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -66,6 +68,7 @@ def make_transform(
         options.make_budget(args),
         max_items=args.max_items,
         objective=args.objective,
+        **options.quality(args),
         **options.how_to_run(args, release, item_type, shards),
         sample=sample_name(args),
     )
@@ -84,9 +87,15 @@ def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitt
 
 def make_plan(args: argparse.Namespace, transform: SampledHistogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    shared = options.shared_parameters(args, item_type)
+    public = options.shared_parameters(args, item_type) | parameters(args, transform) | options.quality(args)
     note = options.chosen_items(args.max_items)
-    return Plan(transform, transform.guarantee(), shared | parameters(args, transform), note=note)
+    return Plan(transform, transform.guarantee(), public, note=note, told=told(transform))
+
+
+def told(transform: SampledHistogram | HeavyHitters) -> dict[str, int]:
+    """About how many users an item needs to be shown."""
+    made = transform.mechanism
+    return {"users_needed": max(made.plan.w50, math.ceil(made.least / made.plan.rate))}
 
 
 def explain(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters, note: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
 from headcount.mechanisms.errors import ParameterError
@@ -48,7 +49,8 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
 def make_plan(args: argparse.Namespace, transform: TopItems, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
     parameters = options.shared_parameters(args, item_type) | {"k": args.k, "k_bar": args.k_bar}
-    return Plan(transform, transform.guarantee(), parameters, files="top")
+    told = {"users_needed": math.ceil(transform.mechanism.threshold)}
+    return Plan(transform, transform.guarantee(), parameters, files="top", told=told)
 
 
 def explain(args: argparse.Namespace, transform: TopItems) -> str:

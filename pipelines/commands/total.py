@@ -184,7 +184,8 @@ def make_plan(args: argparse.Namespace, transform: Total | DebiasedCount, item_t
         "largest_mean": plan.largest_mean,
         "noise": plan.noise.kind,
     }
-    return Plan(transform, transform.guarantee(), parameters, note=_NOTES["debiased"])
+    told = {"assumption": _NOTES["debiased"]}
+    return Plan(transform, transform.guarantee(), parameters, told=told)
 
 
 def explain(args: argparse.Namespace, transform: Total | DebiasedCount) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headcount.pipelines.jobs.told import told
 from headcount.pipelines.sinks.formats import decode
 from headcount.pipelines.storage import stores
 
@@ -32,6 +33,10 @@ class Outcome:
             return f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
         said = self.report.get("decision"), self.note, f"wrote {self.output} (release {self.release_id})"
         return "\n".join(filter(None, said))
+
+    def told(self) -> str:
+        """How many rows came out, the largest of them, and what is missing; of a job that has ended."""
+        return "" if self.report is None else told(self.report)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """The rows of the files in their order, with texts for numbers in CSV."""

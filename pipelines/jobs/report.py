@@ -1,22 +1,24 @@
 """What a job says of itself: report.json beside the result, and `--explain` before there is one.
 
-The report is part of what is published. It holds the promise and public parameters only: no rows, bytes,
-shards, dropped rows, timings, file lists or key source. It is complete before the job starts, but for what the job
-chooses itself, at a cost that the promise states.
+The report is part of what is published. It says in plain words what came out and what was promised; the numbers of the
+mechanisms, parameters and versions are its "details". It holds nothing of the input: no rows, bytes, shards, dropped rows,
+timings, file lists or key source. It is complete before the job starts, but for what the job chooses itself, at a cost that the
+promise states, and for what `sinks.finished` says of the released rows.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import platform
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.histogram.auto import AutoRelease
+from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
 
 _PACKAGES = ("apache-beam", "cryptography", "dp-accounting", "fastavro", "numpy", "pyarrow", "scipy")
@@ -42,35 +44,58 @@ class Decision(Protocol):
         """The same for a machine: more parts of the report, by name."""
 
 
-def decided_report(
-    decision: Decision, command: str, release_id: str, parameters: Parameters, note: str | None = None
-) -> bytes:
+@runtime_checkable
+class Telling(Protocol):
+    """A decision that tells what a reader of the rows asks first, where it is known: all of it is public or paid for."""
+
+    def told(self) -> Mapping[str, Any]:
+        """`users_needed`, about how many users an item needs to be shown; `share_left_out`, about which share of the events of
+        the shown items the bound left out; `assumption`, the sentence on what estimates take for granted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What a report says of its job, whatever that decides. Label and period are the user's own words, and nothing else."""
+
+    command: str
+    release_id: str
+    parameters: Parameters
+    note: str | None = None
+    label: str | None = None
+    period: str | None = None
+    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def decided_report(decision: Decision, about: About) -> bytes:
     """The content of report.json where the job decided something itself."""
-    return make_report(command, release_id, decision.guarantee, parameters, note, decision)
+    return make_report(about, decision.guarantee, decision)
 
 
-def make_report(
-    command: str,
-    release_id: str,
-    guarantee: Guarantee,
-    parameters: Parameters,
-    note: str | None = None,
-    decision: Decision | None = None,
-) -> bytes:
-    """The content of report.json; parameters that are None were not given and are left out."""
-    content = {
+def make_report(about: About, guarantee: Guarantee, decision: Decision | None = None) -> bytes:
+    """The content of report.json, before there are rows; what is None was not given and is left out."""
+    content: dict[str, Any] = {
         REPORT_MARK: metadata.version("headcount"),
-        "command": command,
-        "release_id": release_id,
+        "label": about.label,
+        "period": about.period,
+        "command": about.command,
+        "release_id": about.release_id,
+        "promise": guarantee.total_words(),
+        "decision": None if decision is None else decision.words(),
+        "note": about.note,
+        **about.told,
+        **(decision.told() if isinstance(decision, Telling) else {}),
+    }
+    details = {
         "guarantee": {"words": guarantee.words().splitlines(), **guarantee.as_dict()},
-        "parameters": {name: value for name, value in parameters.items() if value is not None},
+        "parameters": _given(about.parameters),
+        **({} if decision is None else decision.sections()),
         "versions": versions(),
     }
-    if note is not None:
-        content["note"] = note
-    if decision is not None:
-        content |= {"decision": decision.words(), **decision.sections()}
-    return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return to_json({**_given(content), "details": details})
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -46,7 +46,8 @@ class Plan:
     `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
     decision that the job came to, which then goes into the report.
     `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
-    of the numbers: it is shown with them, and is in the report.
+    of the numbers: it is shown with them, and is in the report. `told` is what else the report tells of the rows, as in
+    `report.Telling`; what a decision tells goes before.
     """
 
     transform: beam.PTransform
@@ -54,6 +55,7 @@ class Plan:
     parameters: report.Parameters
     files: str = "counts"
     note: str | None = None
+    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Source:
@@ -131,7 +133,10 @@ def run_job(
             with progress.Progress(sys.stderr):
                 pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
                 result = source_.read(pipeline) | _label(command) >> plan.transform
-                rows, content = _reported(result, command, release.id, plan)
+                about = report.About(
+                    command, release.id, plan.parameters, plan.note, args.label, args.period, plan.told
+                )
+                rows, content = _reported(result, plan.guarantee, about)
                 _ = rows | "Output" >> output.WriteOutput(target, content, sink.commit)
                 finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
         except BaseException as error:
@@ -150,14 +155,12 @@ def run_job(
 
 
 def _reported(
-    result: beam.PCollection | CountsAndDecision, command: str, release_id: str, plan: Plan
+    result: beam.PCollection | CountsAndDecision, guarantee: Guarantee, about: report.About
 ) -> tuple[beam.PCollection, bytes | beam.PCollection[bytes]]:
     """The rows of a command's transform, and the report on them: known now, or once the job has decided."""
     if not isinstance(result, CountsAndDecision):
-        return result, report.make_report(command, release_id, plan.guarantee, plan.parameters, plan.note)
-    written = result.decision | "Report" >> beam.Map(
-        report.decided_report, command, release_id, plan.parameters, plan.note
-    ).with_output_types(bytes)
+        return result, report.make_report(about, guarantee)
+    written = result.decision | "Report" >> beam.Map(report.decided_report, about).with_output_types(bytes)
     return result.counts, written
 
 

@@ -22,7 +22,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -32,6 +32,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import progress
+from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
 from headcount.pipelines.storage import stores
 
@@ -43,11 +44,12 @@ _ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9
 
 
 class Written(NamedTuple):
-    """One file under the temporary name of the attempt that wrote it."""
+    """One file under the temporary name of the attempt that wrote it, and its rows summed up for the report."""
 
     k: int
     name: str
     digest: bytes
+    summary: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Target:
     def place(self, k: int) -> str:
         """Where file k lies after the commit."""
         return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+
+    def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
+        """The report with what is known of the files that were written."""
+        names = [f"{self.stem(file.k)}.{self.format}" for file in files]
+        return finished(report, names, [file.digest for file in files], [file.summary for file in files])
 
     def is_ours(self, name: str) -> bool:
         """Whether a file of the output directory can be of a job like this one."""
@@ -173,7 +180,8 @@ class WriteOutput(beam.PTransform):
     """Write batches (k, rows) for every k in 0..files-1, then commit them with the report.
 
     The input must lie beyond a barrier after the noise, so that every attempt writes the same rows. The report is known
-    now, or is the one element of a collection, where it tells what the job has chosen.
+    now, or is the one element of a collection, where it tells what the job has chosen; what it says of the rows is added at the
+    end.
     """
 
     def __init__(
@@ -191,24 +199,24 @@ class WriteOutput(beam.PTransform):
         report = self._report if isinstance(self._report, bytes) else beam.pvalue.AsSingleton(self._report)
         return (
             batches
-            | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest))
+            | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest, summary))
             | "Gather" >> beam.GroupByKey()
             | "Commit" >> beam.ParDo(_Commit(self._target, self._commit), report)
         )
 
 
-@beam.typehints.with_output_types(tuple[int, tuple[int, str, bytes]])
+@beam.typehints.with_output_types(tuple[int, tuple[int, str, bytes, str]])
 class _WriteFile(beam.DoFn):
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes]]]:
+    def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes, str]]]:
         progress.stage("writing")
         k, batch = element
         content = encode(batch, self._target.format)
         name = f"{self._target.stem(k)}.{uuid.uuid4().hex}.{self._target.format}"
         stores.write(stores.join(self._target.temporary, name), content)
-        yield 0, (k, name, _digest(content))
+        yield 0, (k, name, _digest(content), summary(batch))
 
 
 class _Commit(beam.DoFn):
@@ -216,9 +224,10 @@ class _Commit(beam.DoFn):
         self._target = target
         self._commit = commit
 
-    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes]]], report: bytes) -> None:
+    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
         progress.stage("committing")
-        self._commit(self._target, [Written(*file) for file in element[1]], report)
+        files = self._target.checked(Written(*file) for file in element[1])
+        self._commit(self._target, files, self._target.finished(report, files))
 
 
 def _refuse_existing(target: Target) -> list[str]:
@@ -321,4 +330,4 @@ def _holds(path: str, digest: bytes) -> bool:
 
 
 def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=32).digest()
+    return hashlib.sha256(content).digest()

@@ -31,6 +31,8 @@ from tests.key_search import Careless, found_in_graph
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "yaml"
 PROMISE = {"epsilon": 1, "delta": 1e-6, "bound": 3}
+COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
+ESTIMATES = COUNTS | {"count"}
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_
     release = make_release("yaml")
     _run_example(_variables(log, tmp_path / "counts.csv", release))
     table = pq.read_table(log)
-    histogram = transforms.Histogram(Budget(1, 1e-8), bound=10, release=release)
+    histogram = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10, release=release)
     expected = collect(lambda pipeline: pipeline | beam.Create(table.to_batches()) | "Count" >> _Inside(histogram))
     rows = _rows(tmp_path, "counts.csv")
     assert sorted(rows) == sorted(map(tuple, expected))
@@ -124,7 +126,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
         )
     )
     assert sorted(row["item"] for row in rows) == [1, 2, 3]
-    counts = {row["item"]: (row["count"], row["stddev"]) for row in rows}
+    counts = {row["item"]: (row["bounded_count"], row["noise_stddev"]) for row in rows}
     for item, count, stddev in expected:
         assert counts[item] == pytest.approx((count, stddev), rel=1e-9)  # JSON is written with ten digits
 
@@ -186,9 +188,9 @@ def test_wrong_domains_are_refused(domain, message):
 
 def test_what_is_left_out_or_null_is_the_transforms_own_default():
     step = yaml_provider.Histogram(**PROMISE, max_per_item=None, noise=None)
-    assert step.guarantee() == transforms.Histogram(Budget(1, 1e-6), bound=3).guarantee()
+    assert step.guarantee() == transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3).guarantee()
     other = yaml_provider.Histogram(**PROMISE, max_per_item=1, relation="replace")
-    expected = transforms.Histogram(Budget(1, 1e-6), bound=3, max_per_item=1, relation="replace")
+    expected = transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3, max_per_item=1, relation="replace")
     assert other.guarantee() == expected.guarantee()
     users = yaml_provider.Histogram(epsilon=1, bound=3, domain=["a", "b"], max_per_item=1)
     assert users.guarantee().words().count("an l1 norm of 3 and 1 on one item") == 1
@@ -273,7 +275,7 @@ def _explain(*argv: str) -> None:
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     variables = _variables(log, tmp_path / "out").replace("jinja_variables", "jinja-variables")
     _explain(str(FOLDER / "example.yaml"), variables)
-    words = transforms.Histogram(Budget(1, 1e-8), bound=10).guarantee().words()
+    words = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10).guarantee().words()
     assert capsys.readouterr().out == f"Count\n{words}\n"
     assert list(tmp_path.glob("out*")) == [], "nothing ran"
     config = PROMISE | {"key_env": "HEADCOUNT_TEST_KEY_OF_THE_WORKERS"}
@@ -337,30 +339,34 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
     ("make", "config", "columns"),
     [
         (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
-        (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, {"item", "count", "stddev"}),
+        (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, COUNTS),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
-        (yaml_provider.Plume, {"rho": 1, "delta": "1e-6", "max_items": 3}, {"item", "count", "stddev"}),
+        (
+            yaml_provider.Plume,
+            {"rho": 1, "delta": "1e-6", "max_items": 3, "max_relative_error": "5e-1", "suppress_below": 2},
+            COUNTS,
+        ),
         (
             yaml_provider.Total,
             {"epsilon": 1, "of": "users", "domain": ["tea"]},
             {"of", "bound", "bounded_count", "noise_stddev", "low", "high"},
         ),
-        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, {"item", "count", "stddev"}),
-        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "stddev", "sampled"}),
+        (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
+        (yaml_provider.SampledHistogram, {"epsilon": 1, "delta": "1e-6"}, {"item", "count", "noise_stddev", "sampled"}),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users": 2000},
-            {"item", "count", "stddev", "sampled"},
+            {"item", "count", "noise_stddev", "sampled"},
         ),
         (
             yaml_provider.HeavyHitters,
             {"epsilon": 1, "delta": "1e-6", "phi": 0.5, "users_share": 0.2, "sample": "drinks"},
-            {"item", "count", "stddev", "sampled"},
+            {"item", "count", "noise_stddev", "sampled"},
         ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
-        (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "stddev"}),
-        (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "stddev"}),
-        (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "stddev"}),
+        (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "noise_stddev"}),
+        (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "noise_stddev"}),
+        (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "noise_stddev"}),
         (
             yaml_provider.LearnDistribution,
             {"epsilon": 1, "delta": "1e-6", "domain": ["tea"], "samples_per_user": 1},
@@ -379,7 +385,7 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         (
             yaml_provider.NoisyCounts,
             {"epsilon": 1, "delta": "1e-6", "bounding": [{"LimitItems": 2}, {"LimitPerItem": 1}]},
-            {"item", "count", "stddev"},
+            COUNTS,
         ),
     ],
 )

@@ -24,8 +24,10 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "LimitItems": lambda release: t.LimitItems(2, **release),
     "LimitPerItem": lambda release: t.LimitPerItem(2, **release),
     "NoisyCounts": lambda release: _bounded_then(t.NoisyCounts(_BUDGET, t.Bound(l1=3), **release), release),
-    "Histogram": lambda release: t.Histogram(_BUDGET, **release),
-    "Histogram, domain": lambda release: t.Histogram(t.Budget(1), domain=_DOMAIN, bound=4, **release),
+    "Histogram": lambda release: t.Histogram(_BUDGET, method="one-stage", **release),
+    "Histogram, domain": lambda release: t.Histogram(
+        t.Budget(1), domain=_DOMAIN, method="one-stage", bound=4, **release
+    ),
     "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
     "Total": lambda release: t.Total(t.Budget(1), **release),
     "Total, one of a domain": lambda release: t.Total(t.Budget(1), of="events", domain=_DOMAIN, bound=4, **release),

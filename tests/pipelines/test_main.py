@@ -1,5 +1,6 @@
 """The command line from end to end: exit statuses, one line for what is refused, and an output or none."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -56,17 +57,25 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     status, said, err = run("histogram", "--input", events, *SHAPE, "--output", out)
     assert (status, err) == (0, [])
     report = json.loads((out / "report.json").read_text())
-    assert said == f"wrote {out} (release {report['release_id']})\n"
+    wrote, words, *lines = said.splitlines()
+    assert wrote == f"wrote {out} (release {report['release_id']})"
+    assert words.startswith(f"{report['rows']} items came out") and "".join(lines).count("i1 ") == 1
     assert sorted(path.name for path in out.iterdir()) == ["counts-00000-of-00001.parquet", "report.json"]
     assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
     found = rows(out)
     assert [row["item"] for row in found] == sorted(row["item"] for row in found)
     assert {"i1", "i2"} <= {row["item"] for row in found}
-    assert all(row["count"] == int(row["count"]) and row["stddev"] == found[0]["stddev"] for row in found)
+    assert all(
+        row["bounded_count"] == int(row["bounded_count"]) and row["noise_stddev"] == found[0]["noise_stddev"]
+        for row in found
+    )
+
+
+_OF_ROWS = {"rows", "shown", "files"}  # what a report says of the released rows, and of nothing else
 
 
 def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
-    """It is the same for other input, shards and key: all that is in it was known before."""
+    """It is the same for other input, shards and key: all that is in it was known before, but for the released rows."""
     small = tmp_path / "small.parquet"
     pq.write_table(pq.read_table(events).slice(0, 10), small)
     common = ["--release-id", "r", "--format", "jsonl", "--output-files", "3"]
@@ -76,10 +85,34 @@ def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
         words = ["--output", tmp_path / name, "--shards", shards, "--key-file", source]
         assert run("histogram", "--input", path, *SHAPE, *common, *words)[0] == 0
     a, b = tmp_path / "a", tmp_path / "b"
-    assert (a / "report.json").read_bytes() == (b / "report.json").read_bytes()
+    reports = [json.loads((out / "report.json").read_text()) for out in (a, b)]
+    texts = [json.dumps({name: report[name] for name in report if name not in _OF_ROWS}) for report in reports]
+    assert texts[0] == texts[1] and all(_OF_ROWS <= set(report) for report in reports)
     assert sorted(os.listdir(a)) == sorted(os.listdir(b))
     text = (a / "report.json").read_text()
     assert not any(word in text for word in (events, str(tmp_path), key, "shards", "20000", "20_000"))
+
+
+def test_words_for_the_report_move_no_noise_and_left_out_rows_are_told(run, events, key, tmp_path):
+    common = ["histogram", "--input", events, *SHAPE, "--key-file", key, "--release-id", "r1"]
+    assert run(*common, "--output", tmp_path / "a")[0] == 0
+    more = ["--label", "all shops", "--period", "week 3", "--suppress-below", "100", "--output", tmp_path / "b"]
+    status, said, err = run(*common, *more)
+    every, found = rows(tmp_path / "a"), rows(tmp_path / "b")
+    assert (status, err) == (0, []) and found == [row for row in every if row["bounded_count"] >= 100]
+    without = len(every) - len(found)
+    assert without > 1 and f"\n{without} rows left out because their count is below 100\n" in said
+    report = json.loads((tmp_path / "b" / "report.json").read_text())
+    assert (report["label"], report["period"], report["rows"]) == ("all shops", "week 3", len(found))
+    assert report["left_out"] == [{"rows": without, "because": "their count is below 100"}]
+    (file,) = report["files"]
+    assert file["sha256"] == hashlib.sha256((tmp_path / "b" / file["name"]).read_bytes()).hexdigest()
+    status, said, err = run(*common, "--suppress-below", "100000000", "--output", tmp_path / "c")
+    assert (status, err) == (0, []) and "no row came out: all were left out" in said
+    refused(
+        run(*common, "--max-relative-error", "0", "--output", tmp_path / "d"),
+        "--max-relative-error must be a number above 0",
+    )
 
 
 def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
@@ -120,7 +153,7 @@ def test_a_public_domain_of_integers(run, events, tmp_path):
     assert run("histogram", "--input", events, *words)[0] == 0
     assert [row["item"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert (report["guarantee"]["delta"], report["parameters"]["noise"]) == (0.0, "laplace")
+    assert (report["details"]["guarantee"]["delta"], report["details"]["parameters"]["noise"]) == (0.0, "laplace")
 
 
 def test_empty_input_and_nothing_released_look_alike(run, tmp_path):

@@ -35,6 +35,7 @@ def test_every_flag():
         *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
+        *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
     )
     assert beam_flags == []
     assert vars(args) == {
@@ -45,6 +46,7 @@ def test_every_flag():
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }
 
 
@@ -138,8 +140,8 @@ def test_words_beside_numbers_are_listed(command, flags, words):
         (histogram, ("epsilon must be positive, got 0.0", "epsilon"), "--epsilon must be positive, got 0.0"),
         (
             plume,
-            ("relative_error must be a number, got 0", "relative_error"),
-            "--relative-error must be a number, got 0",
+            ("max_relative_error must be a number, got 0", "max_relative_error"),
+            "--max-relative-error must be a number, got 0",
         ),
         (quantiles, ("a quantile must be a number, got 2", "a quantile"), "--quantile must be a number, got 2"),
         (histogram, ("alpha must be a number, got 2", "alpha"), "alpha must be a number, got 2"),

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from headcount.pipelines.main import COMMANDS, load
 
+_ONE_STAGE = "histogram --method one-stage --epsilon 1"
+
 # One line for each thing that a job can be asked to do: the subcommand and its own flags.
 JOBS = {
-    "items that nobody knew, Laplace": "histogram --epsilon 1 --delta 1e-6 --bound 5 --noise laplace",
-    "items that nobody knew, Gaussian": "histogram --epsilon 1 --delta 1e-6 --bound 10 --noise gaussian",
-    "at most two per item, three files": "histogram --epsilon 1 --delta 1e-6 --bound 5 --max-per-item 2 --output-files 3",
-    "a public domain, Laplace": "histogram --epsilon 1 --bound 5 --domain {domain}",
-    "a public domain, Gaussian": "histogram --epsilon 1 --delta 1e-6 --bound 5 --noise gaussian --domain {domain}",
-    "users of a public domain": "histogram --epsilon 1 --bound 5 --max-per-item 1 --domain {domain}",
-    "replaced users": "histogram --epsilon 1 --delta 1e-6 --bound 5 --relation replace",
-    "a chosen bound": "histogram --epsilon 1 --delta 1e-6",
-    "a bound chosen for many items": "histogram --epsilon 1 --delta 1e-6 --objective items --relation replace",
-    "a chosen bound, public domain": "histogram --epsilon 1 --delta 1e-6 --noise gaussian --domain {domain}",
+    "items that nobody knew, Laplace": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise laplace",
+    "items that nobody knew, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 10 --noise gaussian",
+    "at most two per item, three files": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-per-item 2 --output-files 3",
+    "a public domain, Laplace": f"{_ONE_STAGE} --bound 5 --domain {{domain}}",
+    "a public domain, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise gaussian --domain {{domain}}",
+    "users of a public domain": f"{_ONE_STAGE} --bound 5 --max-per-item 1 --domain {{domain}}",
+    "replaced users": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --relation replace",
+    "a chosen bound": f"{_ONE_STAGE} --delta 1e-6",
+    "only good rows": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-relative-error 0.5 --suppress-below 100 --label good",
+    "a bound chosen for many items": f"{_ONE_STAGE} --delta 1e-6 --objective items --relation replace",
+    "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",
     "names of items, one each": "partitions --epsilon 1 --delta 1e-6 --strategy truncated-geometric --max-items 1",
     "named, then counted": "plume --rho 0.5 --delta 1e-6 --max-items 5 --max-counted-items 10",
-    "named by sips, bounds chosen": "plume --rho 1 --delta 1e-6 --selection sips --relative-error 0.2",
+    "named by sips, bounds chosen": "plume --rho 1 --delta 1e-6 --selection sips --max-relative-error 0.2",
     "sampled users": "sampled --epsilon 1 --delta 1e-6",
     "sampled, three items each": "sampled --epsilon 1 --delta 1e-6 --max-items 3 --relation replace --output-files 2",
     "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000",

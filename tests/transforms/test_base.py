@@ -64,6 +64,6 @@ def test_builders_copy():
 
 
 def test_what_decides_nothing_says_so():
-    for transform in (TopItems(BUDGET, 3), Histogram(BUDGET, bound=3)):
+    for transform in (TopItems(BUDGET, 3), Histogram(BUDGET, method="one-stage", bound=3)):
         with pytest.raises(ParameterError, match="nothing is decided where .*: leave out with_decision"):
             transform.with_decision()

@@ -74,8 +74,11 @@ def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_r
         source = pipeline | beam.Create(rows)
         common = {"release": release, "output_files": 1, "shards": 5}
         results = [
-            *[(f"U{n}", Histogram(BUDGET, **p, **common)) for n, p in enumerate(UNKNOWN)],
-            *[(f"P{n}", Histogram(BUDGET, domain=DOMAIN, **p, **common)) for n, p in enumerate(PUBLIC)],
+            *[(f"U{n}", Histogram(BUDGET, method="one-stage", **p, **common)) for n, p in enumerate(UNKNOWN)],
+            *[
+                (f"P{n}", Histogram(BUDGET, method="one-stage", domain=DOMAIN, **p, **common))
+                for n, p in enumerate(PUBLIC)
+            ],
         ]
         named = [source | name >> t | f"Name{name}" >> beam.Map(_named, name) for name, t in results]
         return named | beam.Flatten()
@@ -91,7 +94,7 @@ def _named(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list]
 
 def test_the_decision_tells_what_was_chosen_and_what_it_cost(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        auto = Histogram(BUDGET, release=make_release()).with_decision()
+        auto = Histogram(BUDGET, method="one-stage", release=make_release()).with_decision()
         return (pipeline | beam.Create(_rows()) | auto).decision
 
     (decided,) = collect(build)
@@ -164,7 +167,9 @@ def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_rele
     true = {item: float(sum(other == item for _, other, _ in rows)) for item in domain}
 
     def build(pipeline: beam.Pipeline, cap: int | None) -> beam.PCollection:
-        histogram = Histogram(Budget(4, 1e-6), domain=domain, noise=noise, release=make_release(), max_per_item=cap)
+        histogram = Histogram(
+            Budget(4, 1e-6), method="one-stage", domain=domain, noise=noise, release=make_release(), max_per_item=cap
+        )
         counts, decision = pipeline | beam.Create(rows) | histogram.with_decision()
         return (counts, decision | beam.Map(lambda decided: decided.chosen)) | beam.Flatten()
 
@@ -174,7 +179,7 @@ def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_rele
         (found[cap],) = [row for row in result if isinstance(row, ChosenBound)]
     assert found[None].bound > 100 and found[None].max_per_item == 0
     assert found[1].bound <= 5 and found[1].max_per_item == 1
-    released = {row.item: row.count for row in result if not isinstance(row, ChosenBound)}
+    released = {row.item: row.bounded_count for row in result if not isinstance(row, ChosenBound)}
     assert released == pytest.approx(true, abs=40)
 
 
@@ -191,7 +196,7 @@ def test_users_of_two_types_are_refused(collect, make_release):
 
 
 def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
-    guarantee = Histogram(Budget(2, 1e-8), objective="items").guarantee()
+    guarantee = Histogram(Budget(2, 1e-8), method="one-stage", objective="items").guarantee()
     choice, noise = guarantee.mechanisms
     assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
@@ -200,30 +205,41 @@ def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
 
 
 def test_only_the_descent_takes_a_part_of_delta():
-    guarantee = Histogram(Budget(1, 1e-6), domain=DOMAIN, noise="gaussian", bound_method="dp-gd").guarantee()
+    guarantee = Histogram(
+        Budget(1, 1e-6), method="one-stage", domain=DOMAIN, noise="gaussian", bound_method="dp-gd"
+    ).guarantee()
     assert [step.delta for step in guarantee.mechanisms] == [1e-7, 9e-7]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Histogram(BUDGET, bound=5, objective="items"), "is for bound='auto'"),
-        (lambda: Histogram(BUDGET, bound=5, bound_share=0.5), "is for bound='auto'"),
-        (lambda: Histogram(BUDGET, domain=DOMAIN, bound=5, bound_method="em"), "is for bound='auto'"),
-        (lambda: Histogram(BUDGET, bound_share=1.0), "between 0 and 1, got 1.0"),
-        (lambda: Histogram(BUDGET, objective="fun"), "'error' or 'items', got 'fun'"),
-        (lambda: Histogram(BUDGET, bound_method="quantile-rank"), "got 'quantile-rank'"),
-        (lambda: Histogram(BUDGET, bound_method="em", noise="gaussian"), "take the method 'joint'"),
-        (lambda: Histogram(Budget(1)), "delta must be positive"),
-        (lambda: Histogram(BUDGET, domain=DOMAIN, bound_method="gem"), "got 'gem'"),
-        (lambda: Histogram(Budget(1), domain=DOMAIN, noise="gaussian"), "needs a delta"),
-        (lambda: Histogram(BUDGET, domain=DOMAIN, bound=5).with_decision(), "leave out with_decision"),
-        (lambda: Histogram(BUDGET, bound="many"), "got 'many'"),
+        (lambda: Histogram(BUDGET, method="one-stage", bound=5, objective="items"), "is for bound='auto'"),
+        (lambda: Histogram(BUDGET, method="one-stage", bound=5, bound_share=0.5), "is for bound='auto'"),
         (
-            lambda: Histogram(BUDGET, domain=DOMAIN, bound=5, max_per_item=0),
+            lambda: Histogram(BUDGET, method="one-stage", domain=DOMAIN, bound=5, bound_method="em"),
+            "is for bound='auto'",
+        ),
+        (lambda: Histogram(BUDGET, method="one-stage", bound_share=1.0), "between 0 and 1, got 1.0"),
+        (lambda: Histogram(BUDGET, method="one-stage", objective="fun"), "'error' or 'items', got 'fun'"),
+        (lambda: Histogram(BUDGET, method="one-stage", bound_method="quantile-rank"), "got 'quantile-rank'"),
+        (lambda: Histogram(BUDGET, method="one-stage", bound_method="em", noise="gaussian"), "take the method 'joint'"),
+        (lambda: Histogram(Budget(1)), "delta must be positive"),
+        (lambda: Histogram(BUDGET, method="one-stage", domain=DOMAIN, bound_method="gem"), "got 'gem'"),
+        (lambda: Histogram(Budget(1), method="one-stage", domain=DOMAIN, noise="gaussian"), "needs a delta"),
+        (
+            lambda: Histogram(BUDGET, method="one-stage", domain=DOMAIN, bound=5).with_decision(),
+            "leave out with_decision",
+        ),
+        (lambda: Histogram(BUDGET, method="one-stage", bound="many"), "got 'many'"),
+        (
+            lambda: Histogram(BUDGET, method="one-stage", domain=DOMAIN, bound=5, max_per_item=0),
             "^max_per_item must be an integer from 1",
         ),
-        (lambda: Histogram(BUDGET, domain=DOMAIN, max_per_item=2.5), "^max_per_item must be .* got 2.5"),
+        (
+            lambda: Histogram(BUDGET, method="one-stage", domain=DOMAIN, max_per_item=2.5),
+            "^max_per_item must be .* got 2.5",
+        ),
         (lambda: ChooseBound(Budget(0.1), BUDGET, domain=DOMAIN, max_per_item=0), "^max_per_item must be .* got 0"),
     ],
 )
@@ -237,8 +253,8 @@ def test_parameters_that_make_no_sense_are_refused(make, message):
     "make",
     [
         Histogram,
-        lambda budget: Histogram(budget, bound=3),
-        lambda budget: Histogram(budget, domain=DOMAIN),
+        lambda budget: Histogram(budget, method="one-stage", bound=3),
+        lambda budget: Histogram(budget, method="one-stage", domain=DOMAIN),
         lambda budget: ChooseBound(budget, BUDGET),
         lambda budget: ChooseBound(BUDGET, budget),
         lambda budget: ChooseBound(BUDGET, budget, domain=DOMAIN),

@@ -60,7 +60,7 @@ BUDGET, LESS = Budget(1, 1e-6), Budget(0.5, 1e-6)
 # What says where rows come from and go to, in how many pieces, under which key, and what is read off a released tree: no
 # mechanism has to know it.
 WIRING = {"release", "shards", "output_files", "user", "value", "drop_null", "state", "batch", "salt", "reports"}
-WIRING |= {"quantiles", "ranges", "sample"}
+WIRING |= {"quantiles", "ranges", "sample", "max_relative_error", "suppress_below"}
 
 
 class Also:
@@ -100,6 +100,7 @@ OTHER = {"release": "id-2", "shards": 5}
 ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
+GOOD = COUNTS | {"max_relative_error": 0.2, "suppress_below": 9}
 OVER_VALUES = ROWS | {"user": "who", "value": "what", "count": "times", "drop_null": True, "lo": 1, "hi": 90}
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_SHAPE = (
@@ -117,8 +118,8 @@ TABLE = [
     Line(NoisyCounts, "mechanism", KEY | {"budget": BUDGET, "bound": Bound(l1=3)},
          COUNTS | {"bound": Bound(l1=4), "domain": ["a"], "noise": "gaussian"}),
     Line(Histogram, "mechanism", KEY | {"budget": BUDGET},
-         COUNTS | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
-                   "bound_share": 0.3, "domain": ["a", "b"]}),
+         GOOD | {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items", "bound_method": "gem",
+                 "bound_share": 0.3, "domain": ["a", "b"]}),
     Line(ChooseBound, "mechanism", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
          OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
                   "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},
@@ -133,14 +134,14 @@ TABLE = [
     Line(SelectPartitions, "mechanism", KEY | {"budget": BUDGET}, COUNTS | {"rounds": 2},
          (({"max_items": 3, "strategy": "gaussian"}, {"max_items": 2, "strategy": "laplace"}),)),
     Line(Plume, "mechanism", KEY | {"budget": Zcdp(1, 1e-6)},
-         COUNTS | {"budget": BUDGET, "max_items": 3, "alpha": 0.3, "selection": "sips", "relative_error": 0.2},
+         GOOD | {"budget": BUDGET, "max_items": 3, "alpha": 0.3, "selection": "sips"},
          (({"max_items": 3}, {"max_counted_items": 5}),)),
     Line(PrivateCountRelease, "mechanism", KEY | {"budget": BUDGET},
-         COUNTS | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
-                   "start_epsilon": 0.001}),
+         GOOD | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
+                 "start_epsilon": 0.001}),
     Line(TopItems, "mechanism", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
     Line(SampledHistogram, "mechanism", KEY | {"budget": BUDGET},
-         COUNTS | {"max_items": 2, "objective": "w50", "sample": "other"}),
+         GOOD | {"max_items": 2, "objective": "w50", "sample": "other"}),
     Line(HeavyHitters, "mechanism", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},
          COUNTS | {"phi": 0.2, "users": 20_000, "max_items": 2, "objective": "w50", "sample": "other"},
          (({"users": None}, {"users_share": 0.3}),)),

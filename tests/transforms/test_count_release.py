@@ -150,7 +150,7 @@ def test_what_was_bounded_before_is_taken(collect, make_release):
     found = collect(build)
     assert sorted(row.item for row in found) == ["i0", "i1", "i2"]
     for row in found:  # repeated rows count once
-        assert row.count == pytest.approx(1000, rel=0.2)
+        assert row.bounded_count == pytest.approx(1000, rel=0.2)
 
 
 @pytest.mark.parametrize("mutation", ["bounded by nothing", "bounded by more"])

@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.debiased import debiased_count
-from headcount.transforms import Budget, Contributions, NoisyCount, NoisyIntCount, RandClip
+from headcount.transforms import Budget, Contributions, Estimate, IntEstimate, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
@@ -50,7 +50,7 @@ def test_it_equals_the_pure_function(collect, make_release, way):
     expected = debiased_count(budget, **given).run([_batch(table)], release, "Mine")
     assert expected.num_rows == (1 if given["items"] == "i1" else 4)
     found = _run(collect, table, DebiasedCount(budget, **given, release=release, shards=5))
-    assert all(isinstance(row, NoisyCount) for row in found)
+    assert all(isinstance(row, Estimate) for row in found)
     assert sorted(map(tuple, found)) == [tuple(row.values()) for row in expected.to_pylist()]
 
 
@@ -115,5 +115,5 @@ def test_empty_input_and_integer_items(collect, make_release):
     transform = DebiasedCount(Budget(1), [3, -4], max_per_item=2, item_type=int, release=make_release())
     empty = pa.table({"user": pa.array([], pa.string()), "item": pa.array([], pa.int64())})
     found = _run(collect, empty, transform)
-    assert sorted(row.item for row in found) == [-4, 3] and all(isinstance(row, NoisyIntCount) for row in found)
-    assert all(np.isfinite([row.count, row.stddev]).all() for row in found)
+    assert sorted(row.item for row in found) == [-4, 3] and all(isinstance(row, IntEstimate) for row in found)
+    assert all(np.isfinite([row.count, row.noise_stddev]).all() for row in found)

@@ -14,6 +14,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bounding.steps import RandClipStep, bound_shard, provenance
+from headcount.mechanisms.counting.quality import Quality, left_out
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.transforms import (
@@ -58,7 +59,7 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release()
-    transform = lambda: Histogram(BUDGET, bound=10, release=release, shards=3)  # noqa: E731
+    transform = lambda: Histogram(BUDGET, method="one-stage", bound=10, release=release, shards=3)  # noqa: E731
     expected = _tuples(unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release))
     assert len(expected) > 10
     users, items = (list(column) for column in zip(*rows, strict=True))
@@ -101,7 +102,16 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
             pipeline
             | beam.Create(rows)
             | "Mine"
-            >> Histogram(BUDGET, domain=domain, bound=10, noise=noise, release=release, shards=5, max_per_item=cap)
+            >> Histogram(
+                BUDGET,
+                method="one-stage",
+                domain=domain,
+                bound=10,
+                noise=noise,
+                release=release,
+                shards=5,
+                max_per_item=cap,
+            )
         )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
@@ -109,13 +119,13 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
 
 def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
     def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | Histogram(BUDGET, bound=10, output_files=2)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, method="one-stage", bound=10, output_files=2)
 
     partitions = dict(collect(unbounded))
     assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())
 
     def bounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | Histogram(BUDGET, domain=["a", "b"], bound=10)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, method="one-stage", domain=["a", "b"], bound=10)
 
     assert sorted(row.item for row in collect(bounded)) == ["a", "b"]
 
@@ -127,8 +137,8 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
         return (
             pipeline
             | beam.Create(rows)
-            | Histogram(BUDGET, bound=6, release=make_release(), item_type=int)
-            | beam.Map(lambda row: (row.item, row.count, type(row).__name__))
+            | Histogram(BUDGET, method="one-stage", bound=6, release=make_release(), item_type=int)
+            | beam.Map(lambda row: (row.item, row.bounded_count, type(row).__name__))
         )
 
     found = collect(build)
@@ -137,7 +147,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
     for row, item in ((NoisyCount, str), (NoisyIntCount, int)):
         coder = beam.coders.registry.get_coder(row)
         assert isinstance(coder, beam.coders.RowCoder)
-        value = row(item(7), 2.0, 1.5)
+        value = row(item(7), 2.0, 1.5, 0.0, 5.0)
         assert coder.decode(coder.encode(value)) == value
 
 
@@ -167,21 +177,38 @@ def test_noisy_counts_over_a_domain_releases_the_domain_and_nothing_else(collect
     assert sorted(row.item for row in collect(build)) == ["absent", "known"]
 
 
+def test_rows_of_poor_quality_are_left_out_of_the_same_release(collect, make_release):
+    rows, release = _rows(), make_release()
+    limits = {"max_relative_error": 0.05, "suppress_below": 500}
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        given = pipeline | beam.Create(rows)
+        return given | "It" >> Histogram(
+            BUDGET, method="one-stage", bound=10, release=release, output_files=1, **limits
+        )
+
+    ((_, found),) = collect(build)
+    whole = unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release, "It")
+    wanted = Quality(**limits).keep(whole)
+    assert found.equals(wanted) and 0 < found.num_rows < whole.num_rows
+    assert left_out(found) == left_out(wanted)
+
+
 def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
     rows, release = _rows(), make_release()
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
-        one = given | "One" >> Histogram(BUDGET, bound=10, release=release)
-        two = given | "Two" >> Histogram(BUDGET, bound=10, release=release)
+        one = given | "One" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
+        two = given | "Two" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
         return (
             one | "Tag1" >> beam.Map(lambda row: (1, *row)),
             two | "Tag2" >> beam.Map(lambda row: (2, *row)),
         ) | beam.Flatten()
 
     found = collect(build)
-    first = {item: count for use, item, count, _ in found if use == 1}
-    second = {item: count for use, item, count, _ in found if use == 2}
+    first = {item: count for use, item, count, *_ in found if use == 1}
+    second = {item: count for use, item, count, *_ in found if use == 2}
     both = first.keys() & second.keys()
     assert len(both) > 10 and sum(first[item] == second[item] for item in both) < len(both) / 2
 
@@ -303,12 +330,12 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
     assert "flatten first" in _message(collect, bounded_apart_then_limited)
 
     def mixed_users(pipeline):
-        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | Histogram(BUDGET, bound=10)
+        return pipeline | beam.Create([(1, "x"), ("1", "x")]) | Histogram(BUDGET, method="one-stage", bound=10)
 
     assert "one kind" in _message(collect, mixed_users)
 
     def other_type(pipeline):
-        return pipeline | beam.Create(rows) | Histogram(BUDGET, bound=10, item_type=int)
+        return pipeline | beam.Create(rows) | Histogram(BUDGET, method="one-stage", bound=10, item_type=int)
 
     assert "items are of type string, not int64" in _message(collect, other_type)
 
@@ -326,19 +353,19 @@ def test_windowed_and_unbounded_inputs_are_refused():
     pipeline = beam.Pipeline(runner="FnApiRunner")
     windowed = pipeline | beam.Create([("u", "i")]) | beam.WindowInto(FixedWindows(60))
     with pytest.raises(ParameterError, match="windowed"):
-        windowed | Histogram(BUDGET, bound=10)
+        windowed | Histogram(BUDGET, method="one-stage", bound=10)
     rows = pipeline | "More" >> beam.Create([("u", "i")])
     early = trigger.AfterWatermark(early=trigger.AfterCount(1))
     mode = trigger.AccumulationMode.ACCUMULATING
     panes = lambda: beam.WindowInto(GlobalWindows(), trigger=early, accumulation_mode=mode)  # noqa: E731
     with pytest.raises(ParameterError, match="trigger"):
-        rows | "Panes" >> panes() | "Once" >> Histogram(BUDGET, bound=10)
+        rows | "Panes" >> panes() | "Once" >> Histogram(BUDGET, method="one-stage", bound=10)
     with pytest.raises(ParameterError, match="trigger"):
         rows | RandClip(10) | "Late" >> panes() | NoisyCounts(BUDGET, Bound(l0=10, l1=10, linf=10))
     stream = pipeline | "Other" >> beam.Create([("u", "i")])
     stream.is_bounded = False
     with pytest.raises(ParameterError, match="unbounded"):
-        stream | "Again" >> Histogram(BUDGET, bound=10)
+        stream | "Again" >> Histogram(BUDGET, method="one-stage", bound=10)
 
 
 def test_a_remote_runner_without_a_key_source_is_refused():
@@ -346,22 +373,22 @@ def test_a_remote_runner_without_a_key_source_is_refused():
 
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
     with pytest.raises(ParameterError, match="--key-env or --key-file"):
-        pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET, bound=10)
+        pipeline | beam.Create([("u", "i")]) | Histogram(BUDGET, method="one-stage", bound=10)
 
 
 def test_guarantee_is_stated_before_anything_runs():
-    transform = Histogram(BUDGET, bound=10, max_per_item=2, relation="replace")
+    transform = Histogram(BUDGET, method="one-stage", bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
     assert "replacing one user" in guarantee.words() and transform.mechanism.plan.threshold is not None
-    pure = Histogram(Budget(1, 1e-6), domain=["a"], bound=3).guarantee()
+    pure = Histogram(Budget(1, 1e-6), method="one-stage", domain=["a"], bound=3).guarantee()
     assert pure.delta == 0  # Laplace noise on a public domain needs no delta
 
 
 @pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
 def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_of_the_bound(noise, norm):
     def made(cap: int | None) -> Histogram:
-        return Histogram(BUDGET, domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
+        return Histogram(BUDGET, method="one-stage", domain=["a", "b"], bound=3, noise=noise, max_per_item=cap)
 
     assert made(1).mechanism.plan.bound.linf == 1 and made(None).mechanism.plan.bound.linf == 3
     assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()

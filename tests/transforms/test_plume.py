@@ -12,11 +12,11 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import Contributions, Relation
-from headcount.transforms.plume import Plume
+from headcount.transforms.count_release import Plume
 
 ZCDP = Zcdp(1, 1e-6)
 WAYS = {
-    "given bounds": {"max_items": 5, "max_counted_items": 8, "relative_error": 0.2},
+    "given bounds": {"max_items": 5, "max_counted_items": 8},
     "sips, chosen bounds": {"selection": "sips"},
     "replaced, chosen bounds": {"selection": "weighted-gaussian", "relation": Relation.REPLACE},
 }

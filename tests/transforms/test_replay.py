@@ -31,7 +31,7 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        histogram = Histogram(BUDGET, bound=BOUND, release=release, shards=shards, output_files=1)
+        histogram = Histogram(BUDGET, method="one-stage", bound=BOUND, release=release, shards=shards, output_files=1)
         return pipeline | beam.Create(batches) | Contributions() | "Histogram" >> histogram
 
     ((_, counts),) = collect(build, *options)
@@ -58,7 +58,7 @@ def _noise(table: pa.Table, release, label: str = "Histogram", bound: int = BOUN
     sums = sum_by_code(np.asarray(item.indices).astype(int), np.asarray(bounded.column("count")), len(item.dictionary))
     exact = dict(zip(item.dictionary.to_pylist(), sums.tolist(), strict=True))
     counts = histogram.run([_batch(table)], release, label)
-    return {row["item"]: row["count"] - exact[row["item"]] for row in counts.to_pylist()}
+    return {row["item"]: row["bounded_count"] - exact[row["item"]] for row in counts.to_pylist()}
 
 
 def test_anything_else_draws_independent_noise_on_every_item(make_release):

@@ -249,7 +249,7 @@ def test_dates_and_times(collect, make_release):
     assert abs(datetime.date.fromisoformat(median.value) - datetime.date(2024, 7, 1)).days <= 4
     assert (march.low, march.high) == ("2024-03-01", "2024-04-01")
     true = sum(first[0] <= date < first[1] for date in dates)
-    assert abs(march.count - true) < 5 * march.stddev  # a part is a third of a day: no day is on the wrong side
+    assert abs(march.count - true) < 5 * march.noise_stddev  # a part is a third of a day: no day is on the wrong side
     times = pa.table({"user": rows["user"], "value": rows["day"].cast(pa.timestamp("ns", "UTC"))})
     ends = [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 12, 31, tzinfo=datetime.UTC)]
     (row,) = _of_values(collect, [times], Quantile(BUDGET, 0.5, *ends, release=release))
@@ -261,7 +261,7 @@ def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_relea
     rows = [(f"u{k}", math.inf if k % 4 == 0 else -1e300) for k in range(3000)] * 3
     transform = Quantiles(BUDGET, (), 0, 1, ranges=[(-5, 0.5), (0.5, 9)], levels=3, release=make_release())
     low, high = _of_values(collect, rows, transform)
-    assert abs(low.count - 2250) < 6 * low.stddev and abs(high.count - 750) < 6 * high.stddev
+    assert abs(low.count - 2250) < 6 * low.noise_stddev and abs(high.count - 750) < 6 * high.noise_stddev
 
 
 def test_rows_count_by_their_number_in_every_form(collect, make_release):
@@ -274,7 +274,7 @@ def test_rows_count_by_their_number_in_every_form(collect, make_release):
     )
     table = pa.table({"user": user, "value": value, "times": count})
     expected = _of_values(collect, [table], make(count="times"))
-    assert abs(expected[1].count - 48) < 6 * math.hypot(7, expected[1].stddev or 30)
+    assert abs(expected[1].count - 48) < 6 * math.hypot(7, expected[1].noise_stddev or 30)
     assert _of_values(collect, rows, make()) == expected
     assert _of_values(collect, [(u, v) for u, v, c in rows for _ in range(c)], make()) == expected
     held = [contribution_batch(pa.array(user), pa.array(value), pa.array(count))]
@@ -312,7 +312,7 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
     found = collect(build)
     assert sorted(row.item for row in found) == ["i0", "i1", "i2"]
     for row in found:  # repeated rows count once
-        assert abs(row.count - 1000) < 6 * row.stddev
+        assert abs(row.count - 1000) < 6 * row.noise_stddev
 
 
 def test_guarantees_and_what_is_refused():

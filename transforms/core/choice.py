@@ -37,14 +37,20 @@ def choose(
     label: str,
     keep: bool = True,
     result: type = ChosenBound,
+    public: beam.PCollection | None = None,
 ) -> Chosen:
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
-    type of what it gives."""
-    tabled = shards | "Tabulate" >> beam.ParDo(_Tabulate(choice, item_shards(number), keep)).with_output_types(
+    type of what it gives. `public` is the one (0, table) with the public entries, if there are any.
+    Shards may be packed already."""
+    tabulate = _Tabulate(choice, item_shards(number), keep)
+    tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(
         tuple[int, bytes], tables=tuple[int, bytes], items=tuple[int, bytes], users=str
     ).with_outputs("tables", "items", "users", main="shards")
-    empty = shards.pipeline | "EmptyTable" >> beam.Create([(0, encode_table([0] * choice.entries))], reshuffle=False)
-    tables = [empty, tabled.tables]  # (0, table)
+    if public is None:
+        public = shards.pipeline | "EmptyTable" >> beam.Create(
+            [(0, encode_table([0] * choice.entries))], reshuffle=False
+        )
+    tables = [public, tabled.tables]  # (0, table)
     if choice.by_item:
         tables.append(
             tabled.items  # (item shard, chunk)
@@ -81,18 +87,21 @@ class BoundAsDecided(beam.PTransform):
 
 
 class _Tabulate(Ahead):
-    """(shard, chunks) -> tables, what items need by item shard, the type of the users, and if kept the packed shard."""
+    """(shard, chunks or packed) -> tables, what items need by item shard, the users' type, and if kept the packed shard."""
 
     def __init__(self, choice: Choice[Any], item_shards: int, keep: bool) -> None:
         self._choice, self._item_shards, self._keep = choice, item_shards, keep
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        number, chunks = group
-        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+    def process(
+        self, group: tuple[int, Iterable[bytes] | bytes]
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, data = group
+        # A runner may fetch chunks, which only this thread can do.
+        yield from super().process((number, data if isinstance(data, bytes) else list(data)))
 
-    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        number, chunks = group
-        shard = gather(chunks)
+    def compute(self, group: tuple[int, list[bytes] | bytes]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        number, data = group
+        shard = unpack_shard(data) if isinstance(data, bytes) else gather(data)
         yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
         yield beam.pvalue.TaggedOutput("tables", (0, encode_table(self._choice.user_table(shard))))
         for chunk in self._choice.item_chunks(shard, self._item_shards):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
@@ -16,14 +15,15 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
-from headcount.mechanisms.counting.released import by_file, counts_batch
+from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
+from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
-from headcount.transforms.core.rows import ToRows, count_row
+from headcount.transforms.core.rows import KeepGood, ToRows, count_row
 from headcount.transforms.core.user_shards import item_shards
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
@@ -74,6 +74,7 @@ class Noise(beam.PTransform):
         output_files: int | None,
         named: beam.PCollection | None = None,
         drawn_as: str | None = None,
+        quality: Quality = EVERY_ROW,
     ) -> None:
         super().__init__()
         self._plan, self._domain, self._item_type = plan, domain, item_type
@@ -81,6 +82,7 @@ class Noise(beam.PTransform):
         self._shards = item_shards(shards)
         # The label of what is drawn, if not the transform's own: where steps with other labels must draw the same.
         self._drawn_as = drawn_as
+        self._quality = quality
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
@@ -101,6 +103,13 @@ class Noise(beam.PTransform):
             named = self._named | "ZeroSums" >> beam.FlatMap(_zero_sums, self._shards).with_output_types(
                 tuple[int, bytes]
             )
+            # Grouped before they meet: Beam's local runner holds a Flatten back until all readers of what it is made from are
+            # done, and a later stage that reads the same users would wait for this one for ever.
+            sums = (
+                sums
+                | "GroupSums" >> beam.GroupByKey()
+                | "SumsOfShard" >> beam.FlatMapTuple(_chunks_of_shard).with_output_types(tuple[int, bytes])
+            )
             sums = (sums, named) | "WithNamed" >> beam.Flatten()
         merged = (
             sums
@@ -110,11 +119,11 @@ class Noise(beam.PTransform):
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
-        empty = counts_batch(pa.array([], arrow_type(self._item_type)), np.zeros(0), 0.0)
+        empty = empty_counts(arrow_type(self._item_type))
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        counts = sorted_by_item(beyond_barrier(released, empty, output_files))
+        counts = sorted_by_item(beyond_barrier(released, empty, output_files)) | "KeepGood" >> KeepGood(self._quality)
         if self._output_files is not None:
             return counts
         return counts | "ToRows" >> ToRows(count_row(self._item_type))
@@ -185,3 +194,7 @@ def _plan(decided: NoisePlan | Planned) -> NoisePlan:
 def _zero_sums(file: tuple[int, pa.RecordBatch], shards: int) -> Iterator[tuple[int, bytes]]:
     _, named = file
     return zero_sums(named.column("item"), shards)
+
+
+def _chunks_of_shard(shard: int, chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    return ((shard, chunk) for chunk in chunks)

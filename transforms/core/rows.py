@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.counting.quality import Quality
+
 
 class ToRows(beam.PTransform):
     """(file, record batch) -> rows of this type, whose fields are columns of the batch."""
@@ -23,28 +25,81 @@ def _rows(file: tuple[int, pa.RecordBatch], row: Any) -> Iterator[NamedTuple]:
     return map(row, *(batch.column(name).to_pylist() for name in row._fields))
 
 
+class KeepGood(beam.PTransform):
+    """(file, released rows with a count) -> those that are good enough; all, where no limit is given."""
+
+    def __init__(self, quality: Quality) -> None:
+        super().__init__()
+        self._quality = quality
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        if not self._quality.limits:
+            return batches
+        return batches | "Keep" >> beam.Map(_kept, self._quality).with_output_types(tuple[int, pa.RecordBatch])
+
+
+def _kept(file: tuple[int, pa.RecordBatch], quality: Quality) -> tuple[int, pa.RecordBatch]:
+    number, batch = file
+    return number, quality.keep(batch)
+
+
 class NoisyCount(NamedTuple):
-    """A released count of an item named by a string; `stddev` is that of the noise alone."""
+    """A noisy count, of an item named by a string, of what was left after bounding: the true number may be far above it.
+
+    `noise_stddev` is the noise's standard deviation, and `low` to `high` hold 95 % of the noise.
+    """
 
     item: str
-    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
 
 
 class NoisyIntCount(NamedTuple):
-    """A released count of an item that is an integer; `stddev` is that of the noise alone."""
+    """The same for an item that is an integer."""
+
+    item: int
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """An estimate of the true number of an item named by a string, made of a noisy `bounded_count`.
+
+    `noise_stddev` is the standard deviation of the noise in the estimate, and `low` to `high` hold 95 % of that noise. They do
+    not speak of what the estimate assumes.
+    """
+
+    item: str
+    count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    noise_stddev: float
+    low: float
+    high: float
+    bounded_count: float
+
+
+class IntEstimate(NamedTuple):
+    """The same for an item that is an integer."""
 
     item: int
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
+    low: float
+    high: float
+    bounded_count: float
 
 
 beam.coders.registry.register_coder(NoisyCount, beam.coders.RowCoder)
 beam.coders.registry.register_coder(NoisyIntCount, beam.coders.RowCoder)
+beam.coders.registry.register_coder(Estimate, beam.coders.RowCoder)
+beam.coders.registry.register_coder(IntEstimate, beam.coders.RowCoder)
 
 
 def count_row(item_type: type) -> type:
-    """The type of a count's row."""
+    """The type of a noisy count's row."""
     return NoisyIntCount if item_type is int else NoisyCount
 
 
@@ -60,6 +115,11 @@ class TotalCount(NamedTuple):
 
 
 beam.coders.registry.register_coder(TotalCount, beam.coders.RowCoder)
+
+
+def estimate_row(item_type: type) -> type:
+    """The type of an estimate's row."""
+    return IntEstimate if item_type is int else Estimate
 
 
 class NamedItem(NamedTuple):
@@ -121,7 +181,7 @@ class SampledCount(NamedTuple):
 
     item: str
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
     sampled: int
 
 
@@ -130,7 +190,7 @@ class SampledIntCount(NamedTuple):
 
     item: int
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
     sampled: int
 
 
@@ -161,7 +221,7 @@ class RangeCount(NamedTuple):
     low: float
     high: float
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
 
 
 class RangeTimeCount(NamedTuple):
@@ -170,7 +230,7 @@ class RangeTimeCount(NamedTuple):
     low: str
     high: str
     count: float  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
-    stddev: float
+    noise_stddev: float
 
 
 for _row in (SampledCount, SampledIntCount, QuantileValue, QuantileTime, RangeCount, RangeTimeCount):
@@ -186,11 +246,11 @@ class ItemsWithCount(NamedTuple):
 
 
 class ShapeProperty(NamedTuple):
-    """A number that says something of a whole shape; `stddev` is that of the noise alone."""
+    """A number that says something of a whole shape; `noise_stddev` is that of the noise alone."""
 
     property: str
     value: float
-    stddev: float
+    noise_stddev: float
 
 
 beam.coders.registry.register_coder(ItemsWithCount, beam.coders.RowCoder)

@@ -50,7 +50,7 @@ def check_sample(named: object) -> str | None:
 
 
 class Sampled(beam.PTransform):
-    """Bounded batches -> (file, released rows item, count, stddev, sampled), sorted, beyond a barrier.
+    """Bounded batches -> (file, released rows item, count, noise_stddev, sampled), sorted, beyond a barrier.
 
     Items are those of the histogram, or the nodes of a tree over its leaves.
     """

@@ -279,10 +279,10 @@ def _distinct_stddev(p: float, cells: int) -> float:
     return math.sqrt(cells * (zero * below**2 + zero * p * at**2 + p**2 / (1 + p)))
 
 
-def plot(report: Mapping[str, Any]) -> str:
-    """The shape that a report tells, as bars on a logarithmic scale."""
-    bins = report["shape"]
-    unit = "events" if report.get("parameters", {}).get("model") == "pan-private" else "users"
+def plot(details: Mapping[str, Any]) -> str:
+    """The shape that the details of a report tell, as bars on a logarithmic scale."""
+    bins = details["shape"]
+    unit = "events" if details.get("parameters", {}).get("model") == "pan-private" else "users"
     lines = [f"{unit:>19}  {'items':>14}  {'error':>12}"]
     most = max((math.log1p(bin["items"]) for bin in bins), default=1.0)
     for bin in bins:
@@ -297,8 +297,8 @@ def plot(report: Mapping[str, Any]) -> str:
 
 def show(outcome: Outcome) -> None:
     """Print the shape, if the job was asked for one."""
-    if outcome.report is not None and "shape" in outcome.report:
-        print(plot(outcome.report))
+    if outcome.report is not None and "shape" in outcome.report["details"]:
+        print(plot(outcome.report["details"]))
 
 
 COMMAND = JobCommand(

@@ -213,7 +213,7 @@ def ledgers(monkeypatch):
 def true_cost(outcome, plan):
     """What the results cost, from their own numbers: rounds by level, and the precision of each count. No filter has a part."""
     draws = sum(level.rounds * (plan.relation.users * level.epsilon) ** 2 / 8 for level in outcome.released.levels)
-    counts = np.sum((plan.max_per_item / np.asarray(outcome.counts["stddev"])) ** 2 / 2)
+    counts = np.sum((plan.max_per_item / np.asarray(outcome.counts["noise_stddev"])) ** 2 / 2)
     return draws + counts
 
 
@@ -309,7 +309,11 @@ def test_nothing_to_find_ends_where_public_numbers_say():
 def errors(outcome, data):
     true = dict(zip(data.items.to_pylist(), data.values.tolist(), strict=True))
     rows = outcome.counts.to_pylist()
-    return np.array([row["count"] - true[row["item"]] for row in rows]), np.array([row["stddev"] for row in rows]), rows
+    return (
+        np.array([row["bounded_count"] - true[row["item"]] for row in rows]),
+        np.array([row["noise_stddev"] for row in rows]),
+        rows,
+    )
 
 
 def test_the_largest_counts_are_released_and_most_are_within_the_relative_error():
@@ -318,7 +322,7 @@ def test_the_largest_counts_are_released_and_most_are_within_the_relative_error(
         outcome = count_release(Zcdp(0.1, 1e-6), noise_reduction=reduced).release(data, KEY)
         error, stddev, rows = errors(outcome, data)
         assert 300 < len(rows) < 1500
-        counts = np.array([row["count"] for row in rows])
+        counts = np.array([row["bounded_count"] for row in rows])
         assert np.mean(np.abs(error) > 0.1 * (counts - error)) < most_wrong
         # Noise has the stddev that is stated: for 700 items, a variance off by 0.35 has a chance below 1e-9.
         if not reduced:
@@ -338,7 +342,7 @@ def test_reduced_noise_finds_more_where_counts_are_far_above_the_threshold():
     assert reduced.counts.num_rows > 1.4 * plain.counts.num_rows > 200
     for outcome in (plain, reduced):
         error, _, rows = errors(outcome, data)
-        assert np.mean(np.abs(error) > 0.1 * np.array([row["count"] for row in rows])) < 0.2
+        assert np.mean(np.abs(error) > 0.1 * np.array([row["bounded_count"] for row in rows])) < 0.2
 
 
 def test_values_are_released_with_noise_for_the_cap():
@@ -358,14 +362,14 @@ def test_repeated_rows_count_once_or_up_to_the_cap(make_release):
     release = make_release()
     users = count_release(Zcdp(2, 1e-4)).run([rows], release).to_pylist()
     assert [row["item"] for row in users] == ["i0", "i1", "i2"]
-    assert all(abs(row["count"] - 2000) < 6 * row["stddev"] < 1000 for row in users)
+    assert all(abs(row["bounded_count"] - 2000) < 6 * row["noise_stddev"] < 1000 for row in users)
     events = count_release(Zcdp(2, 1e-4), max_per_item=5).run([rows], release).to_pylist()
     total = {}
     for (user, item), count in zip(pairs * 2, [1 + k % 7 for k in range(2 * len(pairs))], strict=True):
         total[user, item] = total.get((user, item), 0) + count
     for row in events:
         exact = sum(min(count, 5) for (_, item), count in total.items() if item == row["item"])
-        assert exact > 8000 and abs(row["count"] - exact) < 6 * row["stddev"]
+        assert exact > 8000 and abs(row["bounded_count"] - exact) < 6 * row["noise_stddev"]
 
 
 def test_the_same_key_and_data_give_the_same_rows_and_anything_else_other_noise(make_release):
@@ -378,7 +382,7 @@ def test_the_same_key_and_data_give_the_same_rows_and_anything_else_other_noise(
 
     def counts(rows=pairs, release=release, label="Mine", **given):
         found = count_release(**({"budget": Zcdp(2, 1e-4)} | given)).run([batch(rows)], release, label).to_pylist()
-        return {row["item"]: row["count"] for row in found}
+        return {row["item"]: row["bounded_count"] for row in found}
 
     base = counts()
     assert len(base) > 50

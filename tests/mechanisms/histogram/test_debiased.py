@@ -49,9 +49,9 @@ def test_the_inverse_is_one_where_there_is_one_and_finite_everywhere(cap):
 
 
 def _debiased(plan: CountPlan, totals: list[float], users: int) -> tuple[list[float], list[float]]:
-    batch = counts_batch(pa.array([f"i{k}" for k in range(len(totals))]), np.array(totals), plan.noise.stddev)
+    batch = counts_batch(pa.array([f"i{k}" for k in range(len(totals))]), np.array(totals), plan.noise)
     rows = plan.debiased(batch, users)
-    return rows.column("count").to_pylist(), rows.column("stddev").to_pylist()
+    return rows.column("count").to_pylist(), rows.column("noise_stddev").to_pylist()
 
 
 @pytest.mark.parametrize(("cap", "largest"), [(1, None), (2, 1.0), (1000, None), (3, 2e9)])

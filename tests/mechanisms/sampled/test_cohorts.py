@@ -166,7 +166,7 @@ def test_items_of_fewer_members_than_the_threshold_stay_hidden(make_release):
     batch = contribution_batch(pa.array(cohort.members[: few + enough]), pa.array(items))
     assert cohort.count([batch]).column("item").to_pylist() == ["enough"]
     empty = draw_cohort(BUDGET, 3000, RATE, make_release()).count([], int)
-    assert empty.num_rows == 0 and empty.schema.names == ["item", "count", "stddev", "sampled"]
+    assert empty.num_rows == 0 and empty.schema.names == ["item", "count", "noise_stddev", "sampled"]
 
 
 def test_a_cohort_answers_once_and_nobody_else_does(make_release):

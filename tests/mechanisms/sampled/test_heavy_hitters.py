@@ -36,7 +36,7 @@ def test_items_above_the_share_of_the_noisy_number_are_reported(make_release):
     hitters = heavy_hitters(BUDGET, 0.15)
     rows = hitters.run([crowd([3000, 1000, 500, 400, 100])], make_release())
     assert set(found(rows)) == {"i0", "i1"}
-    assert rows.schema.names == ["item", "count", "stddev", "sampled"]
+    assert rows.schema.names == ["item", "count", "noise_stddev", "sampled"]
     assert hitters.run([], make_release()).num_rows == 0
     assert hitters.reported(rows, -5).num_rows == 2  # a noisy number below 0 hides nothing that may be shown
     assert hitters.reported(rows, 10**6).num_rows == 0

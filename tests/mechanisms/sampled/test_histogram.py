@@ -39,13 +39,13 @@ SIZES = [500] * 40
 def test_rows_are_estimates_of_distinct_users_with_their_standard_deviation(make_release):
     histogram = sampled_histogram(BUDGET)
     rows = histogram.run([crowd([10_000, 2000, 3])], make_release())
-    assert rows.schema.names == ["item", "count", "stddev", "sampled"]
+    assert rows.schema.names == ["item", "count", "noise_stddev", "sampled"]
     assert rows.column("item").to_pylist() == ["i0", "i1"]
     p = float(histogram.plan.rate)
     count, sampled = np.asarray(rows.column("count")), np.asarray(rows.column("sampled"))
     assert np.allclose(count, sampled / p)
-    assert np.allclose(np.asarray(rows.column("stddev")), np.sqrt(count * (1 - p) / p))
-    assert (np.abs(count - [10_000, 2000]) < 6 * np.asarray(rows.column("stddev"))).all()
+    assert np.allclose(np.asarray(rows.column("noise_stddev")), np.sqrt(count * (1 - p) / p))
+    assert (np.abs(count - [10_000, 2000]) < 6 * np.asarray(rows.column("noise_stddev"))).all()
 
 
 def test_any_order_and_batching_gives_the_same_rows(make_release):
@@ -112,7 +112,7 @@ def test_nothing_in_gives_nothing_out(make_release):
     for item_type, kind in ((str, pa.string()), (int, pa.int64())):
         rows = sampled_histogram(BUDGET, item_type=item_type).run([], make_release())
         assert rows.num_rows == 0 and rows.schema.field("item").type == kind
-        assert rows.schema.names == ["item", "count", "stddev", "sampled"]
+        assert rows.schema.names == ["item", "count", "noise_stddev", "sampled"]
 
 
 def test_what_was_bounded_otherwise_is_refused(make_release):

@@ -130,7 +130,7 @@ class TestHierarchy:
         counts = tree.range_counts(ranges)
         true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
         assert np.abs(values(counts, "count") - true).mean() / n < 0.0012
-        assert values(counts, "stddev").max() / n < 0.002
+        assert values(counts, "noise_stddev").max() / n < 0.002
         with pytest.raises(ParameterError, match="ends of a range"):
             tree.range_counts([(0, math.nan)])
 
@@ -169,7 +169,7 @@ class TestHierarchy:
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
             (row,) = tree.range_counts([(0, 1)]).to_pylist()
             assert (row["low"], row["high"], row["count"]) == (0, 1, 0)
-            assert row["stddev"] == pytest.approx(
+            assert row["noise_stddev"] == pytest.approx(
                 2 * 79 / math.sqrt(3), rel=0.05
             )  # two nodes, of which 79 users hide each
             assert tree.quantiles([]).num_rows == 0 and tree.range_counts([]).num_rows == 0
@@ -276,7 +276,7 @@ def test_the_stated_error_of_a_range_has_the_users_that_are_hidden(law, users):
     true = np.diff(np.append(0, np.cumsum(count))[[made.leaves.nearest_edge(end) for end in ends]])
     found = [_tree(made, count, random).range_counts(list(zip(ends, ends[1:], strict=False))) for _ in range(20)]
     error = np.array([values(rows, "count") for rows in found]) - true
-    stated = np.array([values(rows, "stddev") for rows in found])
+    stated = np.array([values(rows, "noise_stddev") for rows in found])
     assert ((error**2).mean(axis=0) <= 2 * (stated**2).mean(axis=0)).all()
 
 

@@ -167,7 +167,7 @@ def test_errors_of_answers_from_a_shape_are_as_stated(mode, runs):
         exact = [q.estimator(n, float(np.asarray(rows.column("error")).sum())) for q in questions]
         truth = np.array([estimator.value(estimator.exact(tally)) for estimator in exact])
         answers = asked.of_rows(rows)
-        found.append([np.asarray(answers.column("value")) - truth, np.asarray(answers.column("stddev"))])
+        found.append([np.asarray(answers.column("value")) - truth, np.asarray(answers.column("noise_stddev"))])
     error = np.sqrt(np.mean([np.square(gap) for gap, _ in found], axis=0))
     stated = np.mean([stddev for _, stddev in found], axis=0)
     assert (error < 2.5 * stated).all() and error[1] > stated[1] / 4
@@ -189,7 +189,7 @@ def test_the_noise_of_the_curator_has_the_stated_stddev(question, relation):
     asked = central_property(Budget(1), question, samples=10_000, relation=relation)
     rows = [asked.of_tally(tally, k.to_bytes(32, "little"), "id", "A") for k in range(400)]
     values = np.array([row.column("value")[0].as_py() for row in rows])
-    stated = rows[0].column("stddev")[0].as_py()
+    stated = rows[0].column("noise_stddev")[0].as_py()
     estimator, plan = asked.plan(10_000)
     assert abs(values.var() / stated**2 - 1) < 0.62
     assert abs(values.mean() - estimator.value(estimator.exact(tally))) < 5.5 * stated / 20
@@ -206,7 +206,7 @@ def test_the_stated_stddev_holds_the_noise_of_the_counted_samples_too(question):
     rows = [asked.of_tally(tally, k.to_bytes(32, "little"), "id", "A").to_pylist()[0] for k in range(300)]
     estimator, plan = asked.plan(2000)
     error = math.sqrt(np.mean([(row["value"] - estimator.value(estimator.exact(tally))) ** 2 for row in rows]))
-    assert error < 1.5 * np.mean([row["stddev"] for row in rows])
+    assert error < 1.5 * np.mean([row["noise_stddev"] for row in rows])
     if question.name == "entropy":
         assert error > 3 * plan.stddev / 2.0**estimator.grid
 

@@ -212,7 +212,7 @@ def test_entropy_and_support_follow_from_noisy_sums_in_both_models(noises):
         estimator = question.estimator(100_000, 0.0)
         truth = estimator.value(estimator.exact(exact))
         row = found[question.name]
-        assert abs(row["value"] - truth) <= min(most, 2 * row["stddev"]), (question.name, row, truth)
+        assert abs(row["value"] - truth) <= min(most, 2 * row["noise_stddev"]), (question.name, row, truth)
     naive = np.repeat(sums.values, sums.cells).clip(0)
     share = naive[naive > 0] / naive.sum()
     estimator = QUESTIONS[0].estimator(100_000, 0.0)

@@ -43,12 +43,14 @@ def run(command, place, out, *flags):
 def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
     report = run("histogram", place, tmp_path / "a", *SHAPE)
     said = capsys.readouterr().out
-    assert f"chosen: a bound of {report['chosen']['bound']}" in said
-    choice, bounding, noise = report["guarantee"]["mechanisms"]
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (1, 1e-6)
+    assert f"chosen: a bound of {report['details']['chosen']['bound']}" in said
+    choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (1, 1e-6)
     assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.1, 0.9, 1e-6)
-    assert re.match(rf"{report['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"])
-    assert report["parameters"]["bound"] == "auto"
+    assert re.match(
+        rf"{report['details']['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"]
+    )
+    assert report["details"]["parameters"]["bound"] == "auto"
     again = run("histogram", place, tmp_path / "b", *SHAPE, "--shards", 9, "--direct_runner_bundle_repeat=2")
     assert again == report
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
@@ -57,17 +59,17 @@ def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
 def test_share_method_and_objective_are_passed_on(place, tmp_path):
     flags = ["--objective", "items", "--noise", "laplace", "--max-per-item", 1]
     report = run("histogram", place, tmp_path / "items", *SHAPE, *flags)
-    assert report["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
-    assert report["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
-    assert report["chosen"]["noise"] == "laplace" and report["chosen"].get("max_per_item", 1) == 1
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
+    assert report["details"]["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
+    assert report["details"]["chosen"]["noise"] == "laplace" and report["details"]["chosen"].get("max_per_item", 1) == 1
     report = run("histogram", place, tmp_path / "gem", *SHAPE, "--bound-method", "gem", "--bound-share", 0.25)
-    assert report["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
-    assert [step["epsilon"] for step in report["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
+    assert [step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
 
 
 def test_a_public_domain_without_a_bound(place, tmp_path):
     report = run("histogram", place, tmp_path / "out", *SHAPE, "--noise", "gaussian", "--domain", place / "domain.txt")
-    assert report["chosen"]["noise"] == "gaussian"
+    assert report["details"]["chosen"]["noise"] == "gaussian"
     assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 20
 
 
@@ -76,10 +78,10 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     """No user has more than 19 of the items, and so at most an l2 norm of 5: a bound that is given loses nothing."""
     flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", bound]
     report = run("histogram", place, tmp_path / "out", *SHAPE, *flags)
-    assert report["parameters"]["max_per_item"] == 1 and report["parameters"]["public_domain"]
+    assert report["details"]["parameters"]["max_per_item"] == 1 and report["details"]["parameters"]["public_domain"]
     norm = {"laplace": "l1", "gaussian": "l2"}[noise]
-    chosen = report["chosen"]["bound"] if bound == "auto" else bound
-    (bounding,) = [step for step in report["guarantee"]["mechanisms"] if step["name"] == "bounding"]
+    chosen = report["details"]["chosen"]["bound"] if bound == "auto" else bound
+    (bounding,) = [step for step in report["details"]["guarantee"]["mechanisms"] if step["name"] == "bounding"]
     assert bounding["details"]["a user adds at most"] == f"an {norm} norm of {chosen}" + " and 1 on one item"
     events = pq.read_table(place / "events.parquet").to_pylist()
     users, times = Counter(), Counter(row["what"] for row in events)
@@ -88,21 +90,21 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     rows = list(csv.DictReader((tmp_path / "out" / FILE).open()))
     assert len(rows) == 19
     if bound == "auto":
-        assert report["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
+        assert report["details"]["chosen"]["max_per_item"] == 1 and "at most 1 on one item" in report["decision"]
         assert chosen <= 19
-        assert float(rows[0]["count"]) < times["i1"] / 2
+        assert float(rows[0]["bounded_count"]) < times["i1"] / 2
     else:
         for row in rows:
-            assert abs(float(row["count"]) - users[row["item"]]) < 15 * float(row["stddev"])
-        assert times["i1"] - users["i1"] > 20 * float(rows[0]["stddev"])
+            assert abs(float(row["bounded_count"]) - users[row["item"]]) < 15 * float(row["noise_stddev"])
+        assert times["i1"] - users["i1"] > 20 * float(rows[0]["noise_stddev"])
 
 
 def test_the_bound_alone_for_users_of_a_public_domain(place, tmp_path):
     shape = [*SHAPE[:4], "--epsilon", "1", "--for-epsilon", "1", "--domain", place / "domain.txt"]
     report = run("choose-bound", place, tmp_path / "out", *shape, "--max-per-item", 1)
-    assert report["chosen"]["max_per_item"] == report["parameters"]["max_per_item"] == 1
-    assert report["chosen"]["bound"] <= 19
-    assert report["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
+    assert report["details"]["chosen"]["max_per_item"] == report["details"]["parameters"]["max_per_item"] == 1
+    assert report["details"]["chosen"]["bound"] <= 19
+    assert report["details"]["guarantee"]["mechanisms"][0]["details"]["cap on one item"] == 1
 
 
 @pytest.mark.parametrize(
@@ -141,9 +143,9 @@ def test_a_guess_of_the_users_is_handed_on(place):
 def test_the_bound_alone(place, tmp_path, capsys):
     shape = [*SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "0.9", "--for-delta", "1e-6"]
     report = run("choose-bound", place, tmp_path / "out", *shape, "--output-files", 2)
-    chosen = report["chosen"]
+    chosen = report["details"]["chosen"]
     assert f"chosen: a bound of {chosen['bound']}" in capsys.readouterr().out
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (0.1, 0)
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (0.1, 0)
     header, row = (tmp_path / "out" / "bound-00000-of-00002.csv").read_text().splitlines()
     assert header.replace('"', "") == "bound,max_per_item,noise"
     assert row.replace('"', "") == f"{chosen['bound']},{chosen.get('max_per_item', 0)},{chosen['noise']}"
@@ -208,25 +210,27 @@ def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
     assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said
 
 
+ONE_STAGE = [*SHAPE, "--method", "one-stage"]
 CHOOSE = ["--user", "who", "--item", "what", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]
 
 
 def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_path, capsys):
     """The same rows as with its numbers given by hand; the choice of the later job costs nothing, and is named."""
     report = run("choose-bound", place, tmp_path / "bound", *CHOOSE)
-    found = run("histogram", place, tmp_path / "a", *SHAPE, "--bound-from", tmp_path / "bound" / "report.json")
-    chosen = report["chosen"]
+    found = run("histogram", place, tmp_path / "a", *ONE_STAGE, "--bound-from", tmp_path / "bound" / "report.json")
+    chosen = report["details"]["chosen"]
     cap = ["--max-per-item", chosen["max_per_item"]] if "max_per_item" in chosen else []
     given = ["--bound", chosen["bound"], "--noise", chosen["noise"], *cap]
-    by_hand = run("histogram", place, tmp_path / "b", *SHAPE, *given)
+    by_hand = run("histogram", place, tmp_path / "b", *ONE_STAGE, *given)
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
-    assert found["parameters"].pop("bound_from") == report["release_id"] and found == by_hand
-    assert all("choice" not in step["name"] for step in found["guarantee"]["mechanisms"])
+    assert found["details"]["parameters"].pop("bound_from") == report["release_id"] and found == by_hand
+    assert all("choice" not in step["name"] for step in found["details"]["guarantee"]["mechanisms"])
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        (["--method", "estimates"], "--bound-from is for --method one-stage, got --method estimates"),
         (["--relation", "replace"], "--bound-from holds a choice under --relation add-remove, got --relation replace"),
         (["--domain", "domain.txt"], "--bound-from holds a choice without --domain"),
         (["--bound", "5"], "--bound 5 is in the file of --bound-from: leave one of them out"),
@@ -243,12 +247,15 @@ def test_a_bound_of_another_promise_is_refused(place, monkeypatch, capsys, flags
     report = {
         "command": "choose-bound",
         "release_id": "r",
-        "chosen": {"bound": 30, "noise": "gaussian", "max_per_item": 2},
-        "guarantee": {"relation": "add-remove"},
-        "parameters": {"public_domain": False},
+        "details": {
+            "chosen": {"bound": 30, "noise": "gaussian", "max_per_item": 2},
+            "guarantee": {"relation": "add-remove"},
+            "parameters": {"public_domain": False},
+        },
     }
     (place / "bound.json").write_text(json.dumps(report))
     (place / "other.json").write_text(json.dumps(report | {"command": "histogram"}))
     file = [] if "--bound-from" in flags else ["--bound-from", "bound.json"]
-    assert main(["histogram", *SHAPE, *file, *flags, "--explain"]) == 2
+    stage = [] if "--method" in flags else ["--method", "one-stage"]
+    assert main(["histogram", *SHAPE, *stage, *file, *flags, "--explain"]) == 2
     assert said in capsys.readouterr().err

@@ -56,13 +56,18 @@ def test_a_release_from_one_command_is_that_of_the_pure_function(run, place, tmp
     assert len(err) == 1 and "promises little: delta = 0.00019999" in err[0]
     assert found == expected(place, count_release(Zcdp(2, 1e-4)), "CountRelease")
     report = json.loads((out / "report.json").read_text())
-    rounds = sum(line["rounds"] for line in report["ledger"])
+    rounds = sum(line["rounds"] for line in report["details"]["ledger"])
     assert said.splitlines()[0] == report["decision"]
     assert report["decision"].startswith(f"released {len(found)} items in {rounds} rounds, rho 1.")
-    assert sum(line["items"] for line in report["ledger"]) == len(found)
-    assert report["spent"]["rho"] <= report["spent"]["rho_budget"] == report["parameters"]["rho"] == 2
-    assert report["guarantee"]["delta"] == Zcdp(2, 1e-4).to_budget(1e-4).delta
-    assert "epsilon" not in report["parameters"]
+    assert sum(line["items"] for line in report["details"]["ledger"]) == len(found)
+    assert (
+        report["details"]["spent"]["rho"]
+        <= report["details"]["spent"]["rho_budget"]
+        == report["details"]["parameters"]["rho"]
+        == 2
+    )
+    assert report["details"]["guarantee"]["delta"] == Zcdp(2, 1e-4).to_budget(1e-4).delta
+    assert "epsilon" not in report["details"]["parameters"]
     again = tmp_path / "again"
     assert run("count-release", *SHAPE, "--rho", "2", "--delta", "1e-4", *job(place, again), "--shards", "9")[0] == 0
     assert json.loads((again / "report.json").read_text()) == report and rows(again) == [found]
@@ -98,20 +103,27 @@ def test_events_with_an_epsilon_integers_and_files(run, place, tmp_path):
     assert len(wanted) > 5
     assert sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"]) == wanted
     report = json.loads((out / "report.json").read_text())
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (6, 1e-4)
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (6, 1e-4)
     names = {"epsilon": 6, "max_per_item": 3, "noise_reduction": True, "strict_target": True, "k_bar": 30}
-    assert names.items() <= report["parameters"].items()
+    assert names.items() <= report["details"]["parameters"].items()
 
 
 def test_the_top_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["top", *SHAPE, "--k", "5", "--epsilon", "3", "--delta", "1e-4", "--relation", "replace"]
-    assert run(*words, *job(place, out)) == (0, f"wrote {out} (release r1)\n", [])
+    status, said, err = run(*words, *job(place, out))
+    assert (status, err) == (0, []) and said.startswith(
+        f"wrote {out} (release r1)\n5 items came out:\n\n  rank  item\n"
+    )
     wanted = expected(place, top_items(Budget(3, 1e-4), 5, relation="replace"), "Top")
     assert rows(out, "top") == [wanted]
     assert [row["rank"] for row in wanted] == [1, 2, 3, 4, 5] and list(wanted[0]) == ["rank", "item"]
     report = json.loads((out / "report.json").read_text())
-    assert (report["guarantee"]["epsilon"], report["parameters"]["k"], report["parameters"]["k_bar"]) == (3, 5, 10_000)
+    assert (
+        report["details"]["guarantee"]["epsilon"],
+        report["details"]["parameters"]["k"],
+        report["details"]["parameters"]["k_bar"],
+    ) == (3, 5, 10_000)
 
 
 def test_explain_reads_nothing(run):

@@ -72,16 +72,19 @@ def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, 
     assert found.to_pylist() == expected
     assert [row["item"] for row in expected] == ITEMS
     report = json.loads((out / "report.json").read_text())
-    assert report["guarantee"]["epsilon"] == 1 and report["parameters"]["symbols"] == 25
-    assert report["parameters"]["hypothesis"] == given.get("hypothesis", "ks")
+    assert report["details"]["guarantee"]["epsilon"] == 1 and report["details"]["parameters"]["symbols"] == 25
+    assert report["details"]["parameters"]["hypothesis"] == given.get("hypothesis", "ks")
     assert ("the errors are 1 and the probabilities say nothing" in str(report.get("note"))) == ("phs" in flags)
     if release.choice is not None:
-        chosen = report["chosen"]["samples_per_user"]
-        assert 5 <= chosen <= 60 and report["parameters"]["samples_per_user"] == "auto"
-        assert f"chosen: {chosen} samples per user, by the method {report['chosen']['method']}" in said
-        assert f"{chosen} samples" in json.dumps(report["guarantee"]["words"])
+        chosen = report["details"]["chosen"]["samples_per_user"]
+        assert 5 <= chosen <= 60 and report["details"]["parameters"]["samples_per_user"] == "auto"
+        assert f"chosen: {chosen} samples per user, by the method {report['details']['chosen']['method']}" in said
+        assert f"{chosen} samples" in json.dumps(report["details"]["guarantee"]["words"])
     else:
-        assert report["parameters"]["samples_per_user"] == 20 and report["parameters"]["method"] == "dense"
+        assert (
+            report["details"]["parameters"]["samples_per_user"] == 20
+            and report["details"]["parameters"]["method"] == "dense"
+        )
     bars = said.splitlines()[-20:]
     assert "the 20 largest of 25 probabilities, with the error to expect:" in said
     assert bars[0].startswith("genre 00") and "#" in bars[0]

@@ -49,8 +49,8 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     names = selection.run([batch], Release(KeyFile(str(place / "key")), "r"), "Partitions").column("item").to_pylist()
     assert sorted(sum((table["item"].to_pylist() for table in tables), [])) == names and len(names) > 5
     report = json.loads((out / "report.json").read_text())
-    assert report["guarantee"]["mechanisms"][1]["details"]["strategy"] == "sips"
-    assert {name: report["parameters"][name] for name in ("strategy", "max_items", "rounds")} == {
+    assert report["details"]["guarantee"]["mechanisms"][1]["details"]["strategy"] == "sips"
+    assert {name: report["details"]["parameters"][name] for name in ("strategy", "max_items", "rounds")} == {
         "strategy": "sips",
         "max_items": 4,
         "rounds": 2,
@@ -61,10 +61,10 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
 def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
     status, said, _ = run(*flags(place, tmp_path / "a", "--format", "csv"))
     report = json.loads((tmp_path / "a" / "report.json").read_text())
-    chosen = report["chosen"]
+    chosen = report["details"]["chosen"]
     assert status == 0 and f"chosen: {chosen['strategy']} with at most {chosen['max_items']} item" in said
     assert report["decision"] in said
-    choice, bounding, noise = report["guarantee"]["mechanisms"]
+    choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
     assert (choice["epsilon"], noise["epsilon"], noise["delta"]) == (0.05, 0.95, 1e-6)
     assert noise["details"]["strategy"] == chosen["strategy"]
     rows = (tmp_path / "a" / "items-00000-of-00001.csv").read_text().splitlines()

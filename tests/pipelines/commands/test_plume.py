@@ -45,14 +45,14 @@ def test_one_command_is_the_pure_function(run, events, tmp_path, flags, budget, 
     batch = contribution_batch(table["user"].combine_chunks(), table["item"].combine_chunks())
     expected = release.run([batch], Release(KeyFile(key), "r1"), "Plume").to_pylist()
     assert pq.read_table(out / "counts-00000-of-00001.parquet").to_pylist() == expected
-    assert len(expected) > 10 and all(row["count"] == round(row["count"]) for row in expected)
+    assert len(expected) > 10 and all(row["bounded_count"] == round(row["bounded_count"]) for row in expected)
     report = json.loads((out / "report.json").read_text())
-    assert report["guarantee"]["epsilon"] == release.promise.epsilon
-    assert report["parameters"]["rho"] == release.zcdp.rho
+    assert report["details"]["guarantee"]["epsilon"] == release.promise.epsilon
+    assert report["details"]["parameters"]["rho"] == release.zcdp.rho
     if release.choice is not None:
-        chosen = report["chosen"]["max_items"]
+        chosen = report["details"]["chosen"]["max_items"]
         assert f"chosen: {chosen} items per user" in said
-        assert f"{chosen} items" in json.dumps(report["guarantee"]["words"])
+        assert f"{chosen} items" in json.dumps(report["details"]["guarantee"]["words"])
 
 
 def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):

@@ -77,7 +77,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]
     status, said, err = run(*words, *job(place, out))
-    note, wrote = said.splitlines()
+    note, wrote, words_of_rows, *_ = said.splitlines()
     assert (status, wrote, err) == (0, f"wrote {out} (release r1)", [])
     assert (
         note.startswith("each user counts once for each of at most 2 of its items") and note == report_of(out)["note"]
@@ -85,18 +85,19 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
-    assert list(wanted[0]) == ["item", "count", "stddev", "sampled"]
+    assert words_of_rows == f"{len(wanted)} items came out; the 10 largest:"
+    assert list(wanted[0]) == ["item", "count", "noise_stddev", "sampled"]
     report = report_of(out)
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (2, 1e-4)
-    assert report["parameters"].items() >= {"max_items": 2, "threshold": made.plan.threshold}.items()
-    assert report["parameters"]["rate"] == float(made.plan.rate)
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
+    assert report["details"]["parameters"].items() >= {"max_items": 2, "threshold": made.plan.threshold}.items()
+    assert report["details"]["parameters"]["rate"] == float(made.plan.rate)
     again = tmp_path / "again"
     assert run(*words, *job(place, again), "--shards", "9")[0] == 0
     assert report_of(again) == report and rows(again) == [wanted]
 
 
 def test_the_report_holds_what_may_be_published_alone(run, place, tmp_path):
-    """Neither rows, users or sampled users in all nor hidden items: it is the same for any input."""
+    """Neither rows, users or sampled users in all nor hidden items: but for the shown rows, it is the same for any input."""
     nothing = tmp_path / "events.parquet"
     pq.write_table(pq.read_table(place / "events.parquet").slice(0, 1), nothing)
     reports = []
@@ -104,7 +105,7 @@ def test_the_report_holds_what_may_be_published_alone(run, place, tmp_path):
         out = tmp_path / f"out-{len(reports)}"
         key = ["--key-file", place / "key", "--release-id", "r1", "--output", out]
         assert run("sampled", *SHAPE, *PROMISE, "--input", events, *key)[0] == 0
-        reports.append(report_of(out))
+        reports.append({name: part for name, part in report_of(out).items() if name not in ("rows", "shown", "files")})
     assert reports[0] == reports[1]
     assert rows(tmp_path / "out-1") == [[]]
 
@@ -117,7 +118,7 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
     assert found == wanted and 1 < len(wanted) < 12
-    assert report_of(out)["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
+    assert report_of(out)["details"]["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
     assert "may stay hidden" not in report_of(out)["note"]
     words[words.index("0.06")] = "0.001"
     assert run(*words, *job(place, tmp_path / "few"))[0] == 0
@@ -140,10 +141,10 @@ def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
     wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
     assert rows(out) == [wanted] and 1 < len(wanted) < 12
     report = report_of(out)
-    assert (report["guarantee"]["epsilon"], report["guarantee"]["delta"]) == (2, 1e-4)
-    assert [step["epsilon"] for step in report["guarantee"]["mechanisms"]] == [0, 1.8, 0.2, 0]
+    assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
+    assert [step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"]] == [0, 1.8, 0.2, 0]
     assert "users are counted with noise of standard deviation 7.059" in report["note"]
-    assert "users" not in report["parameters"] and "users_share" not in report["parameters"]
+    assert "users" not in report["details"]["parameters"] and "users_share" not in report["details"]["parameters"]
     status, said, _ = run(*words, "--explain", "--users-share", "0.5")
     assert status == 0 and "number of users: epsilon = 1" in said and "standard deviation 1.35" in said
 
@@ -173,7 +174,7 @@ def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     out = tmp_path / "out"
     assert run(*words, "--quantile", "0.5", "--quantile", "0.9", *job(place, out))[0] == 0
     assert rows(out, "quantiles") == [tree.quantiles([check_share("q", 0.5), check_share("q", 0.9)]).to_pylist()]
-    parameters = report_of(out)["parameters"]
+    parameters = report_of(out)["details"]["parameters"]
     assert parameters.items() >= {"lo": "-5", "hi": "15", "quantiles": 2, "values": "number", "levels": 6}.items()
     assert "item_type" not in parameters
     ranges = tmp_path / "ranges"
@@ -205,10 +206,10 @@ def test_a_search_for_one_quantile_is_that_of_the_pure_function(run, place, tmp_
     for shards, out in (("3", tmp_path / "out"), ("11", tmp_path / "again")):
         assert run(*words, *job(place, out), "--shards", shards, "--output-files", "2")[0] == 0
         assert rows(out, "quantiles", 2) == [wanted, []]
-        parameters = report_of(out)["parameters"]
+        parameters = report_of(out)["details"]["parameters"]
         assert parameters.items() >= {"method": "search", "rounds": 7, "quantiles": 1, "lo": "-5", "hi": "15"}.items()
         assert parameters["threshold"] == made.plan.threshold and not {"levels", "branching"} & parameters.keys()
-        assert report_of(out)["guarantee"]["epsilon"] == 2
+        assert report_of(out)["details"]["guarantee"]["epsilon"] == 2
     values = np.asarray(pq.read_table(place / "events.parquet")["value"])
     assert abs((values < wanted[0]["value"]).mean() - 0.5) < 0.15
 

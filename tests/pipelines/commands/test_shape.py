@@ -61,14 +61,22 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     report = json.loads((out / "report.json").read_text())
     questions = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion())
     answers = ShapeProperties(plan, questions).answers(rows)
-    assert {name: report[name] for name in answers.sections()} == answers.sections()
-    assert [row["property"] for row in report["properties"]] == ["entropy", "distinct items", "support coverage"]
-    assert report["guarantee"]["epsilon"] == 1 == sum(step["epsilon"] for step in report["guarantee"]["mechanisms"])
-    assert {"domain_size": 3000, "mode": "central", "max_items": 1}.items() <= report["parameters"].items()
+    assert {name: report["details"][name] for name in answers.sections()} == answers.sections()
+    assert [row["property"] for row in report["details"]["properties"]] == [
+        "entropy",
+        "distinct items",
+        "support coverage",
+    ]
+    assert (
+        report["details"]["guarantee"]["epsilon"]
+        == 1
+        == sum(step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"])
+    )
+    assert {"domain_size": 3000, "mode": "central", "max_items": 1}.items() <= report["details"]["parameters"].items()
     lines = said.splitlines()
     assert lines[0] == report["decision"] == answers.words()
     assert lines[2] == f"wrote {out} (release r1)"
-    assert "\n".join(lines[3:]) == release.plot(report) and lines[3].split() == ["users", "items", "error"]
+    assert "\n".join(lines[3:]) == release.plot(report["details"]) and lines[3].split() == ["users", "items", "error"]
     again = tmp_path / "again"
     words = ["--epsilon", "1", "--domain-size", "3000", "--shards", "9", "--output-files", "2"]
     assert run(*SHAPE, *words, *job(place, again))[0] == 0
@@ -91,13 +99,17 @@ def test_buckets_modes_and_formats(run, place, tmp_path):
     wanted = [(row["count"], row["items"]) for row in rows.to_pylist()]
     assert [tuple(map(int, line.split(",")[:2])) for line in lines] == wanted
     report = json.loads((out / "report.json").read_text())
-    assert report["properties"][2]["samples"] == report["parameters"]["coverage"] == 15_000
+    assert report["details"]["properties"][2]["samples"] == report["details"]["parameters"]["coverage"] == 15_000
     assert "; among 15,000 samples" in said.splitlines()[0]
     assert (
         said.splitlines()[1] == report["note"]
         and "for each of at most 2 of its items, chosen at random" in report["note"]
     )
-    assert report["guarantee"]["epsilon"] == 2 == sum(s["epsilon"] for s in report["guarantee"]["mechanisms"])
+    assert (
+        report["details"]["guarantee"]["epsilon"]
+        == 2
+        == sum(s["epsilon"] for s in report["details"]["guarantee"]["mechanisms"])
+    )
 
 
 def test_the_plot_has_a_bar_for_every_bin():

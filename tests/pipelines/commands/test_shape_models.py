@@ -40,7 +40,7 @@ def check_report(out, plan, said):
     report = json.loads((out / "report.json").read_text())
     batch = pq.read_table(out / "shape-00000-of-00001.parquet").to_batches()[0]
     answers = ShapeProperties(plan, QUESTIONS).answers(batch)
-    assert {name: report[name] for name in answers.sections()} == answers.sections()
+    assert {name: report["details"][name] for name in answers.sections()} == answers.sections()
     assert said.splitlines()[0] == report["decision"] == answers.words()
     return report
 
@@ -68,8 +68,11 @@ def test_the_shuffle_model_from_users_to_their_shape(run, people, tmp_path, mode
     status, said, err = run("shape", *words, "--input", messages, "--output", out)
     assert status == 0 and rows_of(out) == expected.to_pylist()
     report = check_report(out, plan, said)
-    assert report["parameters"]["model"] == "shuffle" and report["parameters"]["estimate"] == "algorithm-1"
-    assert report["guarantee"]["relation"] == "replace" and report["guarantee"]["delta"] == 1e-2
+    assert (
+        report["details"]["parameters"]["model"] == "shuffle"
+        and report["details"]["parameters"]["estimate"] == "algorithm-1"
+    )
+    assert report["details"]["guarantee"]["relation"] == "replace" and report["details"]["guarantee"]["delta"] == 1e-2
     pyarrow.csv.write_csv(table, tmp_path / "messages.csv")
     assert run("shape", *words, "--input", tmp_path / "messages.csv", "--shards", 5, "--output", again)[0] == 0
     assert rows_of(again) == rows_of(out)
@@ -101,7 +104,11 @@ def test_counters_from_the_first_event_to_the_shape(run, tmp_path):
     status, said, err = run("shape", *words, "--samples", 1200, "--output", out)
     assert status == 0
     report = check_report(out, pan_private_counts(Budget(3), buckets=1200), said)
-    assert report["guarantee"]["unit"] == "event" and said.splitlines()[3].split() == ["events", "items", "error"]
+    assert report["details"]["guarantee"]["unit"] == "event" and said.splitlines()[3].split() == [
+        "events",
+        "items",
+        "error",
+    ]
     rows = rows_of(out)
     assert abs(sum(row["items"] for row in rows if row["count"] > 8) - 60) < 12, "60 items of 20 events each"
     assert run("shape", *words, "--samples", 1200, "--output", again)[0] == 0 and rows_of(again) == rows
@@ -143,7 +150,7 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
     rows = plan.run([batch], Release(KeyFile(place / "key"), "r1"), "Shape")
     assert pq.read_table(out / "property-00000-of-00001.parquet").to_pylist() == rows.to_pylist()
     report = json.loads((out / "report.json").read_text())
-    assert report["properties"] == rows.to_pylist() and report["decision"] == said.splitlines()[0]
+    assert report["details"]["properties"] == rows.to_pylist() and report["decision"] == said.splitlines()[0]
     assert report["decision"].startswith(question.name) and len(said.splitlines()) == 3
     assert "epsilon = 1, delta = 0" in run("shape", "--property", name, *words, "--epsilon", "1", "--explain")[1]
 

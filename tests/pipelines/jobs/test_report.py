@@ -12,6 +12,8 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.histogram.auto import Decided
 from headcount.pipelines.jobs import report
 
 
@@ -77,12 +79,27 @@ def test_explain_of_a_public_domain_has_no_threshold():
 
 def test_the_report_holds_the_promise_and_public_parameters_only():
     noise = plan("laplace", 10, 200)
-    content = report.make_report("histogram", "r1", guarantee_of(noise), {"bound": 10, "count": None})
+    about = report.About("histogram", "r1", {"bound": 10, "count": None}, told={"users_needed": 7})
+    content = report.make_report(about, guarantee_of(noise))
     found = json.loads(content)
-    assert list(found) == ["headcount", "command", "release_id", "guarantee", "parameters", "versions"]
-    assert found["release_id"] == "r1"
-    assert found["guarantee"]["words"] == guarantee_of(noise).words().splitlines()
-    assert (found["guarantee"]["epsilon"], found["guarantee"]["delta"]) == (1.0, 1e-8)
-    assert found["parameters"] == {"bound": 10}
-    assert {"python", "apache-beam", "numpy", "pyarrow"} < set(found["versions"])
-    assert content == report.make_report("histogram", "r1", guarantee_of(noise), {"bound": 10, "count": None})
+    assert list(found) == ["headcount", "command", "release_id", "promise", "users_needed", "details"]
+    assert found["release_id"] == "r1" and found["promise"] == guarantee_of(noise).total_words()
+    details = found["details"]
+    assert list(details) == ["guarantee", "parameters", "versions"]
+    assert details["guarantee"]["words"] == guarantee_of(noise).words().splitlines()
+    assert (details["guarantee"]["epsilon"], details["guarantee"]["delta"]) == (1.0, 1e-8)
+    assert details["parameters"] == {"bound": 10}
+    assert {"python", "apache-beam", "numpy", "pyarrow"} < set(details["versions"])
+    assert content == report.make_report(about, guarantee_of(noise))
+
+
+def test_words_of_the_user_and_what_a_decision_tells_go_before_the_details():
+    noise = plan("laplace", 10, 200)
+    decided = Decided(ChosenBound(10, 0, "laplace"), noise, guarantee_of(noise))
+    about = report.About("histogram", "r1", {}, "a note", "all shops", "week 3", told={"users_needed": 1})
+    found = json.loads(report.decided_report(decided, about))
+    own = ["label", "period", "command", "release_id", "promise", "decision", "note", "users_needed"]
+    assert list(found) == ["headcount", *own, "details"]
+    assert (found["label"], found["period"], found["note"]) == ("all shops", "week 3", "a note")
+    assert found["users_needed"] == expected_error.expected_error(noise).even_count
+    assert found["details"]["chosen"]["bound"] == 10 and found["decision"] == decided.words()

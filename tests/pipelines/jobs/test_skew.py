@@ -40,7 +40,7 @@ def _job(path: Path, output: Path, *flags: str) -> tuple[dict[str, int], int]:
     (counts,) = output.glob("counts-*.csv")
     table = pyarrow.csv.read_csv(counts)
     peak = re.search(r"VmHWM:\s+(\d+) kB", done.stdout)
-    return dict(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)), int(peak[1]) * 1024
+    return dict(zip(table["item"].to_pylist(), table["bounded_count"].to_pylist(), strict=True)), int(peak[1]) * 1024
 
 
 @pytest.fixture(scope="module")

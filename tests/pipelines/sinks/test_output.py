@@ -15,8 +15,11 @@ from headcount.pipelines.options import FORMATS
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.storage import stores
 
-ROWS = [{"item": 'a "b", c', "count": 5.0, "stddev": 14.1}, {"item": "zwölf\n", "count": 0.5, "stddev": 14.1}]
-SCHEMA = pa.schema([("item", pa.string()), ("count", pa.float64()), ("stddev", pa.float64())])
+ROWS = [
+    {"item": 'a "b", c', "count": 5.0, "noise_stddev": 14.1},
+    {"item": "zwölf\n", "count": 0.5, "noise_stddev": 14.1},
+]
+SCHEMA = pa.schema([("item", pa.string()), ("count", pa.float64()), ("noise_stddev", pa.float64())])
 REPORT = b'{"headcount": "0"}\n'
 NAMES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
 
@@ -50,7 +53,7 @@ def write(target, texts=("zero", "one")):
 
 
 def rows_of(text):
-    return batch([{"item": text, "count": 1.0, "stddev": 1.0}])
+    return batch([{"item": text, "count": 1.0, "noise_stddev": 1.0}])
 
 
 def files(directory):
@@ -60,8 +63,8 @@ def files(directory):
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_come_back_from_every_format(format):
     assert decode(formats.encode(batch(), format), format) == ROWS
-    numbers = pa.schema([("item", pa.int64()), ("count", pa.float64()), ("stddev", pa.float64())])
-    rows = [{"item": -(2**63), "count": -3.0, "stddev": 2.0}]
+    numbers = pa.schema([("item", pa.int64()), ("count", pa.float64()), ("noise_stddev", pa.float64())])
+    rows = [{"item": -(2**63), "count": -3.0, "noise_stddev": 2.0}]
     assert decode(formats.encode(batch(rows, numbers), format), format) == rows
 
 
@@ -76,13 +79,15 @@ def test_no_rows_still_have_a_schema():
     assert pq.read_schema(io.BytesIO(formats.encode(empty, "parquet"))) == SCHEMA
     schema = fastavro.reader(io.BytesIO(formats.encode(empty, "avro"))).writer_schema
     assert [field["name"] for field in schema["fields"]] == SCHEMA.names
-    assert formats.encode(empty, "csv") == b"item,count,stddev\n"
+    assert formats.encode(empty, "csv") == b"item,count,noise_stddev\n"
     assert formats.encode(empty, "jsonl") == b""
 
 
 def test_whole_counts_are_written_as_integers():
-    rows = [{"item": item, "count": count, "stddev": 1.5} for item, count in (("a", 5.0), ("b", 123456789012345.0))]
-    assert formats.encode(batch(rows), "csv") == b'item,count,stddev\n"a",5,1.5\n"b",123456789012345,1.5\n'
+    rows = [
+        {"item": item, "count": count, "noise_stddev": 1.5} for item, count in (("a", 5.0), ("b", 123456789012345.0))
+    ]
+    assert formats.encode(batch(rows), "csv") == b'item,count,noise_stddev\n"a",5,1.5\n"b",123456789012345,1.5\n'
     assert b'"count": 5,' in formats.encode(batch(rows), "jsonl")
 
 

@@ -61,7 +61,9 @@ def words(tmp_path, events):
     local = ["--input", str(tmp_path / "events.parquet"), "--output", str(tmp_path / "out")]
     assert main(["histogram", *flags, *local]) == 0
     parts = [pq.read_table(tmp_path / "out" / f"counts-0000{k}-of-00002.parquet") for k in range(2)]
-    return flags, pa.concat_tables(parts), (tmp_path / "out" / "report.json").read_text()
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [file["rows"] for file in report["files"]] == [part.num_rows for part in parts]
+    return flags, pa.concat_tables(parts), {name: part for name, part in report.items() if name != "files"}
 
 
 def test_a_job_from_table_to_table(warehouse, events, words, capsys):
@@ -70,8 +72,9 @@ def test_a_job_from_table_to_table(warehouse, events, words, capsys):
     more = ["--input", EVENTS, "--output", OUTPUT, "--temp_location", TEMPORARY]
     assert main(["histogram", *flags, *more]) == 0
     assert warehouse.rows["counts"].equals(rows)
-    assert warehouse.tables["counts"]["description"] == report
+    assert json.loads(warehouse.tables["counts"]["description"]) == report  # a table has no files to compare
     assert stores.names(TEMPORARY) == []
+    assert "items came out" in capsys.readouterr().out
     capsys.readouterr()
     assert main(["histogram", *flags, *more]) == 2
     assert "--overwrite" in capsys.readouterr().err
@@ -154,7 +157,7 @@ def start(warehouse, overwrite):
     """No table, or one of an old output with a column more."""
     warehouse.tables.clear()
     if overwrite:
-        rows = pa.table({"item": ["old"], "count": [1.0], "stddev": [1.0]})
+        rows = pa.table({"item": ["old"], "count": [1.0], "noise_stddev": [1.0]})
         warehouse.add("counts", rows, description=OLD_REPORT, labels={"headcount-run": "old", "team": "a"})
     found = target(overwrite=overwrite)
     return found, write(found)

@@ -221,7 +221,7 @@ def measured(relative_error=Fraction(1, 10**9)):
     rounds.run(level)
     counts = rounds.counts()
     rho = sum(spend.rho for spend in budget.ledger if spend.what == "count")
-    return np.asarray(counts["count"]) - 10**6, np.asarray(counts["stddev"]), level, rho
+    return np.asarray(counts["bounded_count"]) - 10**6, np.asarray(counts["noise_stddev"]), level, rho
 
 
 def off(error, stddev):

@@ -37,8 +37,9 @@ from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram, histogram
+from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
@@ -210,7 +211,7 @@ def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domai
     rows = [*everybody_else(), VICTIM, *planted()]
     expected = histogram(BUDGET, domain=domain, bound=3).run([batch_of(rows)], make_release()).to_pylist()
     for shards in (1, 2, 7):
-        transform = Histogram(BUDGET, domain=domain, bound=3, release=make_release(), shards=shards)
+        transform = Histogram(BUDGET, method="one-stage", domain=domain, bound=3, release=make_release(), shards=shards)
         found = collect(lambda pipeline, transform=transform: pipeline | beam.Create(rows) | transform)
         assert sorted(tuple(row) for row in found) == [tuple(row.values()) for row in expected]
 

@@ -171,7 +171,7 @@ def _draws(plan: NoisePlan, total: int, worlds: int, subkey: bytes) -> np.ndarra
     """The noisy total in so many worlds of its own."""
     names = pa.array([f"{world}" for world in range(worlds)])
     histogram, digest = merge_sums([pack({"item": names, "sum": pa.array(np.full(worlds, total))})], subkey, str)
-    return np.asarray(add_noise(histogram, plan, subkey, Evidence.of([digest], [])).column("count"))
+    return np.asarray(add_noise(histogram, plan, subkey, Evidence.of([digest], [])).column("bounded_count"))
 
 
 def _log_ratio(plan: CountPlan, worlds: int) -> float:
@@ -220,7 +220,7 @@ def _noisy(plan: CountPlan, batch: pa.RecordBatch, release) -> tuple[float, int]
 
     class Seen(CountPlan):
         def debiased(self, counts: pa.RecordBatch, users: int) -> pa.RecordBatch:
-            seen["numbers"] = counts.column("count")[0].as_py(), users
+            seen["numbers"] = counts.column("bounded_count")[0].as_py(), users
             return super().debiased(counts, users)
 
     Seen(**{field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}).run([batch], release)

@@ -116,7 +116,7 @@ def _log_ratio(plan: NoisePlan, bound: int, worlds: int) -> float:
         sums = np.tile(np.array([heavy + a * unit, heavy + b * unit], dtype=np.int64), worlds)
         counts = _noised(items, sums, plan)
         assert counts.num_rows == 2 * worlds
-        value = dict(zip(counts.column("item").to_pylist(), counts.column("count").to_pylist(), strict=True))
+        value = dict(zip(counts.column("item").to_pylist(), counts.column("bounded_count").to_pylist(), strict=True))
         base = heavy / unit
         hits = sum(value[f"{world} a"] >= base + bound and value[f"{world} b"] <= base for world in range(worlds))
         return hits / worlds
@@ -151,7 +151,7 @@ def test_gaussian_noise_of_the_public_domain_keeps_delta_under_replace_and_witho
         sums[:worlds], sums[worlds:] = (heavy + bound * unit, heavy), (heavy, heavy + bound * unit)
         counts = _noised(items, sums.ravel(), plan)
         order = {item: k for k, item in enumerate(counts.column("item").to_pylist())}
-        count = np.asarray(counts.column("count"))
+        count = np.asarray(counts.column("bounded_count"))
         a = count[[order[f"{world} a"] for world in range(2 * worlds)]]
         b = count[[order[f"{world} b"] for world in range(2 * worlds)]]
         sigma = plan.stddev
@@ -290,7 +290,7 @@ def test_noise_depends_on_key_id_label_plan_and_domain_one_by_one(make_release):
     ) -> dict:
         histogram = bounded_histogram(Budget(epsilon), [*domain, *extra], bound=bound, max_per_item=cap)
         counts = histogram.run([batch], release or make_release(), label)
-        found = dict(zip(counts.column("item").to_pylist(), counts.column("count").to_pylist(), strict=True))
+        found = dict(zip(counts.column("item").to_pylist(), counts.column("bounded_count").to_pylist(), strict=True))
         return {item: round(found[item] - 200) for item in domain}
 
     base = noise()

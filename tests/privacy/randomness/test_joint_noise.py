@@ -74,7 +74,7 @@ def released(sums: np.ndarray, plan: NoisePlan, absent: int = 0) -> np.ndarray:
         rows = with_absent(rows, pa.array(np.arange(len(sums) + absent)), KEY)
     counts = add_noise(rows, plan, KEY, Evidence.of([digest], []))
     assert counts.num_rows == len(sums) + absent
-    return np.asarray(counts.column("count"))[np.argsort(np.asarray(counts.column("item")))]
+    return np.asarray(counts.column("bounded_count"))[np.argsort(np.asarray(counts.column("item")))]
 
 
 def of_no_item(ids: Callable[..., Any] = counting_sums.item_lane_ids) -> Callable[..., Any]:

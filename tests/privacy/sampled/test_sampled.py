@@ -193,7 +193,7 @@ def test_items_with_enough_users_are_found_and_those_of_nobody_are_not():
     plan = _plan(Fraction(2514, 10_000), 20)
     rows = _sampled(np.full(100_000, 1000), plan)
     assert rows.num_rows == 100_000
-    count, stddev = np.asarray(rows.column("count")), np.asarray(rows.column("stddev"))
+    count, stddev = np.asarray(rows.column("count")), np.asarray(rows.column("noise_stddev"))
     assert np.count_nonzero(np.abs(count - 1000) > 5 * stddev) < 6
     assert abs(count.mean() - 1000) < 6 * 54.6 / math.sqrt(100_000)
     assert _sampled(np.zeros(100_000, dtype=np.int64), plan).num_rows == 0

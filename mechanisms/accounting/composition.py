@@ -1,0 +1,129 @@
+"""What choices and noise cost together: exactly composed, in place of shares of epsilon that are added up.
+
+A release that chooses something first, and adds Gaussian noise in several stages, has three kinds of parts:
+
+* **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma. Adaptively composed they are one
+  Gaussian with mu^2 = sum of (d / sigma)^2 (Dong, Roth, Su, "Gaussian differential privacy", 2022).
+* **Choices** of bounded range c: log-probabilities of neighbours differ by amounts within an interval of length c, as those
+  of `choice.exponential` do. Their divergence at e^s is at most (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c (Dong, Durfee,
+  Rogers, "Optimal differential privacy composition for exponential mechanisms", 2020).
+* **Pure parts**, such as Laplace noise: e-differentially private, with no more said.
+
+* **Hiding**: thresholds that show a user's own items with a probability of at most delta'. Such a part is private but for an
+  event of that probability, whatever else is released (`partitions.rounds` has that argument), so delta' is added.
+
+Guarantee: `composed_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each may depend
+on what the ones before have released.
+
+Proof. A convex falling function of e^s between (1 - e^s)^+ and 1 is the divergence of some pair of laws, and a part whose
+divergences stay below it is dominated by that pair. Products of dominating pairs dominate every adaptive composition (Zhu,
+Dong, Wang, "Optimal accounting of differential privacy via characteristic function", 2022). So each part is replaced by its
+pair, with these privacy losses L under the first law:
+
+    choice of range c     P[L <= s] = (e^((s-c)/2) - e^-c) / (1 - e^-c) on [-c, c]
+    pure part e           L = e with probability 1 / (1 + e^-e), and -e else
+
+and the divergence of the whole is the mean of delta_rest(epsilon - sum of L), with delta_rest that of the Gaussian. Losses
+are rounded up to a lattice, which can only raise it. Where what follows the choices is one of several alternatives,
+delta_rest is the largest of theirs.
+
+The formulas are those of continuous noise, like those of `gaussian`: `thresholds.TOTAL_SHARE` keeps back what the grid takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from headcount.mechanisms.accounting.gaussian import gaussian_delta
+
+# No part of the proof: how fine the lattice is, which costs 1/100 of delta at most where it is used.
+_CELLS = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Parts of a release: ranges of choices, Gaussian parts of `mu` together, pure parts, and what thresholds fail to hide."""
+
+    choices: tuple[float, ...] = ()
+    mu: float = 0.0
+    pure: tuple[float, ...] = ()
+    hiding: float = 0.0
+
+
+def composed_delta(epsilon: float, choices: Sequence[float], *alternatives: Parts) -> float:
+    """An upper bound of delta at `epsilon` for choices of these ranges, and whichever of the alternatives follows them."""
+    sizes = [*choices, *(size for each in alternatives for size in (*each.choices, *each.pure))]
+    step = min(sizes, default=1.0) / _CELLS
+    first = _Losses.of_parts(Parts(tuple(choices)), step)
+    worst = np.max([_delta_after(epsilon, first, each) for each in alternatives], axis=0)
+    return float(np.dot(first.mass, worst)) * (1 + 1e-9)  # beyond the rounding of these sums
+
+
+def largest_mu(epsilon: float, delta: float, choices: Sequence[float], parts: Parts, *others: Parts) -> float:
+    """The largest mu of the parts, to a relative 1e-7 and from the private side, that keeps delta, where the choices may also
+    lead to others; 0 if none does."""
+
+    def holds(mu: float) -> bool:
+        return composed_delta(epsilon, choices, dataclasses.replace(parts, mu=mu), *others) <= delta
+
+    low, high = 0.0, 1.0
+    while holds(high):
+        low, high = high, 2 * high
+    while high - low > 1e-7 * high:
+        if high < 1e-9:
+            return 0.0
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _delta_after(epsilon: float, first: _Losses, parts: Parts) -> np.ndarray:
+    """delta of the parts, at epsilon less each of the first losses."""
+    losses = _Losses.of_parts(parts, first.step)
+    sums = np.arange(len(first.mass) + len(losses.mass) - 1) + first.first + losses.first
+    left = epsilon - sums * first.step
+    after = gaussian_delta(left, parts.mu, 1.0) if parts.mu > 0 else -np.expm1(np.minimum(left, 0.0))
+    return np.correlate(after, losses.mass, mode="valid") + parts.hiding
+
+
+@dataclasses.dataclass(frozen=True)
+class _Losses:
+    """A law of privacy losses on the lattice: `mass[i]` at (first + i) * step."""
+
+    first: int
+    mass: np.ndarray
+    step: float
+
+    @classmethod
+    def of_parts(cls, parts: Parts, step: float) -> _Losses:
+        """The law of the sum of all losses but the Gaussian ones."""
+        first, mass = 0, np.ones(1)
+        for each in (
+            *(cls.of_choice(size, step) for size in parts.choices),
+            *(cls.of_pure(size, step) for size in parts.pure),
+        ):
+            first, mass = first + each.first, np.convolve(mass, each.mass)
+        return cls(first, mass, step)
+
+    @classmethod
+    def of_choice(cls, c: float, step: float) -> _Losses:
+        """The losses of a choice of range c: the mass of each cell lies at its upper edge."""
+        cells = math.ceil(c / step * (1 - 1e-12))
+        edges = np.minimum(np.arange(-cells, cells + 1) * step, c)
+        below = np.expm1((edges - c) / 2) - math.expm1(-c)
+        below = np.maximum.accumulate(np.clip(below / -math.expm1(-c), 0.0, 1.0))
+        below[-1] = 1.0
+        return cls(-cells, np.diff(below, prepend=0.0), step)
+
+    @classmethod
+    def of_pure(cls, e: float, step: float) -> _Losses:
+        """The losses of a pure part: +-e, each rounded up."""
+        high, low = math.ceil(e / step * (1 - 1e-12)), math.ceil(-e / step * (1 + 1e-12))
+        mass = np.zeros(high - low + 1)
+        mass[-1] = 1 / (1 + math.exp(-e))
+        mass[0] += 1 - mass[-1]
+        return cls(low, mass, step)

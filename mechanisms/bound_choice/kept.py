@@ -1,0 +1,194 @@
+"""How much of a user counts, where the items are public and what the bound leaves out is estimated afterwards.
+
+Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
+items by which these counts are calibrated (`histogram.estimates`):
+
+    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - kept / 4
+    B: the totals, scaled down to a norm of B.                                         loss = weight * B - kept
+
+where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part
+of the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What
+a norm of B leaves out is lost, and counts in full; the weight is the expected error of one total at B = 1.
+
+The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
+8 R at most, a public limit, since one user could else decide alone.
+
+Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. One
+user more adds between 0 and S to each kept sum, where S is 8 R, R (l1) or B, whatever its rows are. So each loss falls by at
+most S/4, or S, and none rises: the one-sided form. Replacing a user is the difference of two such moves. `items` is the
+number of items that were made public before; it is 0 where no counts are asked for, and then (R, c) is not drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget, sum_up
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
+from headcount.mechanisms.choice.exponential import gem_exponents, select
+from headcount.mechanisms.randomness.lanes import Lanes
+
+# No part of any proof: what is looked at, and what an event is worth that the bound leaves out.
+BOUNDS = tuple(lead * 2**power for power in range(13) for lead in (2, 3) if lead * 2**power > 3) + (1, 2, 3)
+CAPS = (1, 3, 10, 100, 1000)
+NORMS = tuple(sorted({round(10 ** (step / 4)) for step in range(29)}))
+MISPLACED = Fraction(1, 4)
+
+# Nor this: how often a choice may miss what `gem_exponents` promises of it. A norm that is far too large makes totals useless.
+_MISSED = 0.005
+
+#: What a user keeps at most in the table for l2, as a multiple of R.
+MOST_KEPT = 8
+
+
+class KeptBound(NamedTuple):
+    """What was chosen; public, since it is paid for. 0 stands for what was not asked for."""
+
+    bound: int
+    max_per_item: int
+    noise: str
+    totals_bound: int
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptCandidate:
+    """At most `max_per_item` events on one item and a norm of `bound`, with noise of an expected size of `cost` in all."""
+
+    bound: int
+    max_per_item: int
+    noise: str
+    cost: Fraction
+
+    @property
+    def most(self) -> int:
+        """What one user keeps at most."""
+        return self.bound if self.noise == "laplace" else MOST_KEPT * self.bound
+
+
+NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptChoice:
+    """The choice of both bounds. Without candidates, or without norms, nothing of that kind is chosen.
+
+    `once` counts every item of a user once: then users are counted, and not events.
+    """
+
+    counts_budget: Budget | None
+    totals_budget: Budget | None
+    release_budget: Budget
+    relation: Relation
+    candidates: tuple[KeptCandidate, ...]
+    norms: tuple[int, ...]
+    weight: Fraction
+    once: bool = False
+
+    name = "kept"
+    by_item = False
+    draws = 1  # one lane, with words for both
+
+    @property
+    def budget(self) -> Budget:
+        """What both cost, added up."""
+        parts = (self.counts_budget, self.totals_budget)
+        return Budget(sum_up(part.epsilon for part in parts if part is not None))
+
+    @property
+    def entries(self) -> int:
+        """The length of the table: what each candidate and each norm keeps, and the number of items."""
+        return len(self.candidates) + len(self.norms) + 1
+
+    def items_table(self, items: int) -> list[int]:
+        """The public part of the table."""
+        return [0] * (self.entries - 1) + [items]
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """The events of the shard's users that each candidate and each norm keeps."""
+        whole = limit_per_item(shard, 1) if self.once else shard
+        kept, of_cap = [], {}
+        for each in self.candidates:
+            if each.max_per_item not in of_cap:
+                capped = limit_per_item(whole, each.max_per_item)
+                of_cap[each.max_per_item] = capped.totals(), np.sqrt(squared_norms(capped).astype(np.float64))
+            kept.append(_kept(each, *of_cap[each.max_per_item]))
+        if self.norms:
+            totals = whole.totals()
+            kept += [int(np.minimum(totals, norm).sum()) for norm in self.norms]
+        return [*kept, 0]
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """Nothing: the choice looks at users alone."""
+        return iter(())
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """Zeros."""
+        return [0] * self.entries
+
+    def counts_exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the candidates (R, c)."""
+        kept = table[: len(self.candidates)]
+        losses = [table[-1] * each.cost - MISPLACED * sum_ for each, sum_ in zip(self.candidates, kept, strict=True)]
+        return self._exponents(losses, [MISPLACED * each.most for each in self.candidates], self.counts_budget)
+
+    def totals_exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the norms B."""
+        kept = table[len(self.candidates) : -1]
+        losses = [norm * self.weight - sum_ for norm, sum_ in zip(self.norms, kept, strict=True)]
+        return self._exponents(losses, [Fraction(norm) for norm in self.norms], self.totals_budget)
+
+    def _exponents(
+        self, losses: list[Fraction], sensitivities: list[Fraction], budget: Budget | None
+    ) -> list[Fraction]:
+        assert budget is not None
+        tau = math.ceil(2 / budget.epsilon * math.log(len(losses) / _MISSED))
+        return gem_exponents(losses, sensitivities, budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE, tau)
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
+        """The private choice."""
+        chosen, norm = NOT_ASKED, 0
+        if self.candidates and table[-1] > 0:
+            chosen = self.candidates[select(self.counts_exponents(table), lanes)]
+        if self.norms:
+            norm = self.norms[select(self.totals_exponents(table), lanes)]
+        return KeptBound(chosen.bound, chosen.max_per_item, chosen.noise, norm)
+
+    def ends(self) -> tuple[KeptBound, KeptBound]:
+        """The smallest and the largest that can be chosen."""
+        ranked = sorted(self.candidates, key=lambda each: each.cost) or [NOT_ASKED]
+        norms = self.norms or (0,)
+        first, last = (
+            KeptBound(each.bound, each.max_per_item, each.noise, norm)
+            for each, norm in ((ranked[0], norms[0]), (ranked[-1], norms[-1]))
+        )
+        return first, last
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        parts = (self.counts_budget, self.totals_budget)
+        return {
+            "candidates": [dataclasses.astuple(each) for each in self.candidates],
+            "norms": self.norms,
+            "weight": self.weight,
+            "once": self.once,
+            "parts": [None if part is None else repr(part.epsilon) for part in parts],
+        }
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        return {"candidates for the counts": len(self.candidates), "for the totals": len(self.norms)}
+
+
+def _kept(candidate: KeptCandidate, totals: np.ndarray, norms: np.ndarray) -> int:
+    """The events that a candidate keeps of users with these totals and l2 norms, each rounded down, and limited."""
+    if candidate.noise == "laplace":
+        return int(np.minimum(totals, candidate.bound).sum())
+    scaled = np.floor(totals * np.minimum(1.0, candidate.bound / np.maximum(norms, 1.0))).astype(np.int64)
+    return int(np.minimum(scaled, candidate.most).sum())

@@ -1,0 +1,122 @@
+"""Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
+
+A release takes one of two ways, and which one is a private choice itself. On the Gaussian way names, counts and totals have
+Gaussian noise, and share its precision mu^2. On the pure way one step of Laplace noise names and counts at once (or counts,
+where the items are public), and the totals have Laplace noise too: better where users have an item or two.
+
+Guarantee: both ways together with all choices are (epsilon, delta)-differentially private, by `accounting.composition`. With
+Laplace noise alone delta is what the threshold takes, or 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headcount.mechanisms.accounting import thresholds
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
+from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
+from headcount.mechanisms.errors import ParameterError
+
+# Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
+# estimates too low.
+_NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.05, 0.05, 0.1
+
+# Shares of precision, and on the pure way of the epsilon that choices leave. What is not asked for goes to the others.
+_NAMES, _COUNTS, _TOTALS = 0.75, 0.2, 0.05
+_PURE_TOTALS = 0.05
+_PUBLIC_TOTALS = 0.2
+
+# Shares of delta that thresholds take.
+_HIDING, _PURE_HIDING = 0.1, 0.6
+
+# What the lattice of the composition takes of a sum of pure parts.
+_PURE_SHARE = 0.995
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """The parts of a budget. None stands for what is not chosen, and a mu or pure part of 0 for what is not there."""
+
+    budget: Budget
+    names_choice: Budget | None
+    counts_choice: Budget | None
+    totals_choice: Budget | None
+    names_mu: float
+    counts_mu: float
+    totals_mu: float
+    hiding: float
+    pure_counts: float
+    pure_totals: float
+    pure_hiding: float
+
+    def __post_init__(self) -> None:
+        if self.delta() > self.budget.delta:
+            raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether there is a Gaussian way."""
+        return self.counts_mu > 0
+
+    @property
+    def pure(self) -> bool:
+        """Whether there is a pure way."""
+        return self.pure_counts > 0
+
+    def delta(self) -> float:
+        """What all of it costs at epsilon."""
+        first = _epsilons(self.names_choice if self.names_choice is not None else self.counts_choice)
+        last = _epsilons(self.totals_choice)
+        # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
+        second = _epsilons(self.counts_choice) if self.names_choice is not None else ()
+        ways = []
+        if self.gaussian:
+            mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
+            ways.append(Parts((*second, *last), mu, (), self.hiding))
+        if self.pure:
+            ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
+        whole = composed_delta(self.budget.epsilon, first, *ways)
+        return whole / thresholds.TOTAL_SHARE if self.gaussian else whole
+
+
+def make_account(
+    budget: Budget, *, named: bool, chosen: bool, calibrated: bool, gaussian: bool = True, pure: bool = True
+) -> Account:
+    """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
+    given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken."""
+    check_budget(budget)
+    if named:
+        check_delta_for_names(budget.delta)
+    gaussian = gaussian and budget.delta > 0
+    epsilon = budget.epsilon
+    names = Budget(_NAMES_CHOICE * epsilon) if named else None
+    counts = Budget(_COUNTS_CHOICE * epsilon) if chosen else None
+    totals = Budget(_TOTALS_CHOICE * epsilon) if calibrated else None
+    spent = sum(_epsilons(names, None if named else counts, totals))
+    rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
+    pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
+    pure_counts = rest - pure_totals
+    pure_hiding = _PURE_HIDING * budget.delta if named and pure else 0.0
+    choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
+    if not gaussian:
+        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures)
+    hiding = _HIDING * budget.delta if named else 0.0
+    first = _epsilons(names if named else counts)
+    after = Parts(_epsilons(counts if named else None, totals), hiding=hiding)
+    other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
+    mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
+    if mu == 0:
+        raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
+    shares = (_NAMES, _COUNTS, _TOTALS) if named else (0.0, 1 - _PUBLIC_TOTALS, _PUBLIC_TOTALS)
+    if not calibrated:
+        shares = (shares[0], 1 - shares[0], 0.0)
+    mus = [mu * share**0.5 * (1 - 1e-12) for share in shares]
+    return Account(*choices, mus[0], mus[1], mus[2], hiding, *pures)
+
+
+def _epsilons(*choices: Budget | None) -> tuple[float, ...]:
+    return tuple(choice.epsilon for choice in choices if choice is not None)
+
+
+def _positive(*parts: float) -> tuple[float, ...]:
+    return tuple(part for part in parts if part > 0)

@@ -1,0 +1,219 @@
+"""Counts close to the truth: items are named, then counted, then the counts are calibrated by a few totals.
+
+A bound throws events away, so that counts of what is left lie below the truth. Here three stages share the work:
+
+1. **Names**: rounds of selection (`partitions`) name the items; with a public domain they are known.
+2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every
+   named item gets noise. Nothing is hidden any more, so there is no threshold.
+3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a
+   norm of B, are summed and get noise. They say how much of each group the counts have left out.
+
+How items are named, (R, c) and B are chosen privately (`stages`). Where users have an item or two, one step of Laplace noise
+may name and count at once: that is one of the ways that can be chosen.
+
+Guarantee: user-level (epsilon, delta)-differential privacy for the relation. The stages are adaptive: each reads the users'
+rows and what the stages before it have released, and nothing else. `account` composes all of them, with all choices.
+Estimates and their intervals are post-processing.
+
+What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates
+of the true numbers, under the assumption that `groups` states."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.expected_error import users_needed
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.batches.domain import only_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.bounding.clipping import limit_per_item
+from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, step_subkeys
+from headcount.mechanisms.choice.run import choose_of
+from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.released import estimates_batch
+from headcount.mechanisms.histogram.fixed import NAME
+from headcount.mechanisms.histogram.groups import calibrate, cut_groups
+from headcount.mechanisms.histogram.stages import StagePlan, Stages
+from headcount.mechanisms.partitions.select import counts_in_rounds
+from headcount.mechanisms.randomness.keys import Release
+
+#: What a reader of estimates must know of them.
+ASSUMPTION = (
+    "count assumes that events which the bound left out spread over items of similar size like those kept; low to high covers "
+    "the noise, and not that assumption"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimated:
+    """What was chosen, and what the totals have told: the share of events that the bound left out of the counts."""
+
+    plan: StagePlan
+    groups: int
+    left_out: float | None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The whole promise, in the numbers of what was chosen."""
+        return self.plan.guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.plan.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """The same as parts of a report."""
+        return {**self.plan.sections(), **({"groups": self.groups} if self.groups else {})}
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader asks first: the users that an item needs, and what the bound left out."""
+        names = self.plan.names
+        told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
+        if self.left_out is not None:
+            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+        return told
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """Named items, sorted, with their noisy counts and their groups; public."""
+
+    items: Names
+    counts: np.ndarray
+    noise: float
+    group: np.ndarray
+
+    @property
+    def number(self) -> int:
+        """How many groups there are: one without items, too."""
+        return int(self.group.max(initial=0)) + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EstimatesMechanism:
+    """A whole estimated histogram as a value; `run` is the mechanism without Beam."""
+
+    stages: Stages
+    domain: Names | None
+    item_type: type
+    name = NAME
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether rows are estimates; else they are noisy counts of what the bound has left."""
+        return self.stages.account.totals_choice is not None
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.stages.guarantee()
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows, sorted by item, of contribution batches."""
+        return self.estimated(batches, release, label)[0]
+
+    def estimated(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, Estimated]:
+        """The same, and what was chosen and told."""
+        label, stages = self.name if label is None else label, self.stages
+        if self.domain is not None:
+            batches = [only_domain(batch, self.domain) for batch in batches]
+        shard = one_shard(batches)
+        names, counts, items = None, None, self.domain
+        if items is None:
+            names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
+            counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
+            items = counts.column("item")
+        shard = None if shard is None else shard.with_items(items)
+        chosen, choice = None, stages.kept_choice
+        if choice is not None:
+            public = stages.public_table(names, len(items))
+            chosen = choose_of(shard, choice, release, f"{label}/ChooseBounds", public)
+        plan = stages.plan(names, chosen)
+        if plan.counts is not None:
+            counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
+        assert counts is not None
+        if plan.totals is None:
+            return counts, Estimated(plan, 0, None)
+        grouped = group_items(counts, plan)
+        groups = pa.array(np.arange(grouped.number))
+        summed = None if shard is None else group_rows(shard, grouped, stages.once)
+        totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
+        return estimate(grouped, totals, plan)
+
+
+def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
+    """Noisy counts, sorted by item, with the groups that they fall into."""
+    noisy, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
+    noise = float(stddev[0]) if len(stddev) else 0.0
+    group = np.zeros(len(noisy), dtype=np.int64)
+    if len(noisy):
+        assert plan.totals is not None
+        group = cut_groups(noisy, noise, plan.totals.stddev)
+    return Grouped(counts.column("item"), noisy, noise, group)
+
+
+def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
+    """The totals of each user by group, of the rows of grouped items; `once` counts each item of a user once.
+
+    A total stops at MOST_COUNT, as a count on one item does: above any bound, so that it makes no difference.
+    """
+    shard = shard.with_items(grouped.items)
+    if once:
+        shard = limit_per_item(shard, 1)
+    place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
+    group = grouped.group[place[shard.item]]
+    user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())
+    key = user * grouped.number + group
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    key = key[order][starts]
+    user, group = np.divmod(key, grouped.number)
+    return Shard(
+        shard.users,
+        pa.array(np.arange(grouped.number)),
+        np.searchsorted(user, np.arange(len(shard.users) + 1)).astype(np.int64),
+        group,
+        np.minimum(run_sums(shard.count[order], starts), MOST_COUNT),
+    )
+
+
+def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups."""
+    assert plan.totals is not None
+    made = calibrate(
+        grouped.counts,
+        grouped.group,
+        np.asarray(totals.column("bounded_count")),
+        grouped.noise,
+        plan.totals.stddev,
+        sampled=plan.counts is None,
+    )
+    rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts)
+    return rows, Estimated(plan, grouped.number, made.left_out)
+
+
+def _noisy(
+    shard: Shard | None,
+    steps: tuple[Step, ...],
+    plan: NoisePlan,
+    named: Names,
+    release: Release,
+    label: str,
+    item_type: type,
+) -> pa.RecordBatch:
+    """Bounding and noise of one stage: every named item gets a noisy count, and no other may be there."""
+    bounded = []
+    if shard is not None:
+        subkeys = step_subkeys(release.key_source.fetch(), release.id, f"{label}/Bounded", steps)
+        bounded = [bound_shard(shard, steps, subkeys, provenance(f"{label}/Bounded", release.id, 1)).to_batch()]
+    return noisy_counts(bounded, plan, release, f"{label}/NoisyCounts", item_type=item_type, named=named)

@@ -1,0 +1,161 @@
+"""The histogram that parameters ask for: estimates of the true counts, or the bounded counts of one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Literal
+
+from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.calibration import NOISES
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import arrow_type, public_domain
+from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.checks import check_one_of
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.account import make_account
+from headcount.mechanisms.histogram.auto import (
+    AutoHistogramMechanism,
+    auto_bounded_histogram,
+    auto_unbounded_histogram,
+)
+from headcount.mechanisms.histogram.estimates import EstimatesMechanism
+from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_histogram, unbounded_histogram
+from headcount.mechanisms.histogram.stages import Stages
+
+METHODS = ("estimates", "one-stage")
+OF = ("events", "users")
+CALIBRATIONS = ("totals", "none")
+
+
+def histogram(
+    budget: Budget,
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    method: str = "estimates",
+    of: str = "events",
+    bound: int | Literal["auto"] = "auto",
+    max_per_item: int | None = None,
+    calibrate: str | None = None,
+    noise: str = "auto",
+    objective: str | None = None,
+    bound_method: str = "auto",
+    bound_share: float | Fraction | None = None,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism:
+    """The histogram of a public domain or of the data's items, of events or of users, with a bound that is given or chosen."""
+    check_one_of("method", method, METHODS)
+    check_one_of("of", of, OF)
+    if of == "users" and max_per_item not in (None, 1):
+        raise ParameterError(
+            f"of='users' counts each user once on an item, got max_per_item={max_per_item!r}: leave one out",
+            "max_per_item",
+        )
+    choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
+    chosen = {name: value for name, value in choosing.items() if value not in (None, "auto")}
+    if method == "estimates":
+        for name, value in chosen.items():
+            raise ParameterError(f"{name}={value!r} is for method='one-stage': give that, or leave {name} out", name)
+        return estimates(
+            budget,
+            domain=domain,
+            of=of,
+            bound=bound,
+            max_per_item=max_per_item,
+            calibrate="totals" if calibrate is None else calibrate,
+            noise=noise,
+            relation=relation,
+            item_type=item_type,
+        )
+    if calibrate not in (None, "none"):
+        raise ParameterError(
+            f"calibrate={calibrate!r} is for method='estimates', as one stage has no totals: leave one out", "calibrate"
+        )
+    cap = 1 if of == "users" else max_per_item
+    if bound != "auto":
+        for name, value in chosen.items():
+            raise ParameterError(
+                f"{name} is for bound='auto', got {name}={value!r} with bound={bound!r}: leave one out"
+            )
+    if domain is None:
+        if bound == "auto":
+            return auto_unbounded_histogram(
+                budget,
+                objective=objective or "error",
+                method=bound_method,
+                share=bound_share,
+                max_per_item=cap,
+                noise=noise,
+                relation=relation,
+                item_type=item_type,
+            )
+        return unbounded_histogram(
+            budget, bound=bound, max_per_item=cap, noise=noise, relation=relation, item_type=item_type
+        )
+    if objective not in (None, "error"):
+        raise ParameterError(
+            f"objective={objective!r} is for items that come from the data: of a domain all are released; leave one out"
+        )
+    if bound == "auto":
+        return auto_bounded_histogram(
+            budget,
+            domain,
+            method=bound_method,
+            share=bound_share,
+            noise=noise,
+            relation=relation,
+            item_type=item_type,
+            max_per_item=cap,
+        )
+    return bounded_histogram(
+        budget, domain, bound=bound, noise=noise, relation=relation, item_type=item_type, max_per_item=cap
+    )
+
+
+def estimates(
+    budget: Budget,
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    of: str = "events",
+    bound: int | Literal["auto"] = "auto",
+    max_per_item: int | None = None,
+    calibrate: str = "totals",
+    noise: str = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> EstimatesMechanism:
+    """Estimates of the true counts: items are named, counted, and the counts calibrated by totals."""
+    check_budget(budget)
+    check_one_of("calibrate", calibrate, CALIBRATIONS)
+    check_one_of("noise", noise, NOISES)
+    arrow_type(item_type)
+    names = None if domain is None else public_domain(domain, item_type)
+    given = None if bound == "auto" else check_bound("bound", bound)
+    cap = 1 if of == "users" else None if max_per_item is None else check_bound("max_per_item", max_per_item)
+    gaussian, pure = noise != "laplace", noise != "gaussian"
+    if gaussian and budget.delta == 0:
+        if noise == "gaussian":
+            raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace", "noise")
+        gaussian = False
+    if given is not None:
+        if names is None and not gaussian:
+            raise ParameterError(
+                "with noise='laplace' items are named and counted in one step, whose bound is chosen: leave out "
+                f"bound={bound!r}, or give method='one-stage'",
+                "bound",
+            )
+        pure = not gaussian
+    account = make_account(
+        budget,
+        named=names is None,
+        chosen=given is None and (gaussian or names is not None),
+        calibrated=calibrate == "totals",
+        gaussian=gaussian,
+        pure=pure,
+    )
+    stages = Stages(account, relation, given, cap, of == "users")
+    if account.counts_choice is not None or given is not None:  # refuses what cannot be calibrated
+        for end in (None,) if stages.kept_choice is None else stages.kept_choice.ends():
+            stages.plan(None, end)
+    return EstimatesMechanism(stages, names, item_type)

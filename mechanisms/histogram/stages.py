@@ -1,0 +1,291 @@
+"""The stages of an estimated histogram in numbers: candidates to choose from, and noise for what is chosen.
+
+All of it is public: budgets, bounds, scales. `estimates` says what the stages do, and `account` what they may cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
+from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice.kept import BOUNDS, CAPS, NORMS, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
+from headcount.mechanisms.counting.noisy import promised
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.account import Account
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
+from headcount.mechanisms.partitions.rounds import Round, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.select import in_items, selection_steps
+from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
+from headcount.mechanisms.randomness.noise import LARGEST_SCALE
+
+_MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesPlan:
+    """How items are named, as was chosen, and the rounds for it."""
+
+    named: ChosenStrategy
+    rounds: tuple[Round, ...]
+
+    def words(self) -> str:
+        """How items are named, in one line."""
+        if self.counts_too:
+            return f"names and counts at once, of one {'item' if self.rounds[0].weights == 'count' else 'event'} of each user"
+        return f"names by {self.named.strategy}, with at most {in_items(self.named.max_items)} of each user"
+
+    @property
+    def counts_too(self) -> bool:
+        """Whether the noisy sums by which items were named are their counts."""
+        return self.named.strategy == "laplace"
+
+
+@dataclasses.dataclass(frozen=True)
+class StagePlan:
+    """What was chosen, and what follows from it: the noise of counts and totals, and the whole guarantee. All is public.
+
+    `counts` is None where names and counts come from one step, `totals` where nothing is calibrated.
+    """
+
+    names: NamesPlan | None
+    kept: KeptBound
+    counts_steps: tuple[Step, ...]
+    counts: NoisePlan | None
+    totals_steps: tuple[Step, ...]
+    totals: NoisePlan | None
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        parts = []
+        if self.names is not None:
+            parts.append(self.names.words())
+        if self.counts is not None:
+            cap = f", at most {self.kept.max_per_item:,} on one item" if self.kept.max_per_item else ""
+            parts.append(f"a norm of {self.kept.bound:,}{cap}, with {self.counts.kind} noise")
+        if self.totals is not None:
+            parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
+        return "chosen: " + "; ".join(parts)
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        named = {} if self.names is None else self.names.named._asdict()
+        return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
+
+
+@dataclasses.dataclass(frozen=True)
+class NamesChoice(PartitionChoice):
+    """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
+
+    given: tuple[StrategyCandidate, ...] = ()
+
+    @cached_property
+    def candidates(self) -> tuple[StrategyCandidate, ...]:
+        """What can be chosen."""
+        return self.given
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None."""
+
+    account: Account
+    relation: Relation
+    bound: int | None
+    max_per_item: int | None
+    once: bool
+
+    @cached_property
+    def names_choice(self) -> NamesChoice:
+        """The choice of how items are named."""
+        account = self.account
+        assert account.names_choice is not None
+        rate = -math.log1p(-account.hiding)
+        found = []
+        for items in MAX_ITEMS:
+            if account.pure and items == 1:
+                threshold_in_counts = self._one_step().plan.threshold_in_counts
+                assert threshold_in_counts is not None
+                found.append(StrategyCandidate("laplace", items, math.ceil(threshold_in_counts * 2**10)))
+            if not account.gaussian:
+                continue
+            sigma = math.sqrt(self.relation.users) / account.names_mu
+            threshold = math.ceil(gaussian_hiding_threshold(items, "l2", sigma, rate) * 2**10)
+            found.append(StrategyCandidate("weighted-gaussian", items, threshold))
+            if items > 1:
+                found.append(StrategyCandidate("sips", items, threshold))
+        return NamesChoice(account.names_choice, account.budget, self.relation, tuple(found))
+
+    @cached_property
+    def kept_choice(self) -> KeptChoice | None:
+        """The choice of the bounds of counts and totals; None if neither is chosen."""
+        account = self.account
+        if account.counts_choice is None and account.totals_choice is None:
+            return None
+        weight = self._mean_noise(account.totals_mu, account.pure_totals) if account.totals_choice else 0.0
+        return KeptChoice(
+            account.counts_choice,
+            account.totals_choice,
+            account.budget,
+            self.relation,
+            self._candidates() if account.counts_choice is not None else (),
+            NORMS if account.totals_choice is not None else (),
+            Fraction(round(weight * 1024), 1024),
+            self.once,
+        )
+
+    def names_plan(self, named: ChosenStrategy) -> NamesPlan:
+        """The rounds that name items, for what was chosen."""
+        if named.strategy == "laplace":
+            return NamesPlan(named, (self._one_step(),))
+        account = self.account
+        rounds = zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
+        return NamesPlan(named, rounds)
+
+    def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
+        """The public part of the table from which bounds are chosen, for so many items: whether they are to be counted."""
+        assert self.kept_choice is not None
+        return self.kept_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
+
+    def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> StagePlan:
+        """All numbers, for what was chosen: `chosen` has what is not given."""
+        if self.bound is None:
+            assert chosen is not None
+            kept = chosen
+        else:
+            noise = "gaussian" if self.account.gaussian else "laplace"
+            kept = KeptBound(self.bound, self.max_per_item or 0, noise, 0 if chosen is None else chosen.totals_bound)
+        account = self.account
+        steps: list[MechanismStep] = []
+        counts_steps: tuple[Step, ...] = ()
+        totals_steps: tuple[Step, ...] = ()
+        if names is not None:
+            pure = names.counts_too
+            cost = self._pure_names() if pure else self._cost(account.names_mu, account.hiding)
+            steps += selection_steps(names.named.strategy, cost, names.rounds)
+        else:
+            pure = kept.noise == "laplace"
+        counts = None
+        if names is None or not pure:
+            counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
+            counts = self._noise(counts_steps, account.counts_mu, account.pure_counts, pure)
+            steps += [
+                MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
+                MechanismStep.of_plan("noise of the counts", counts),
+            ]
+        totals = None
+        if account.totals_choice is not None:
+            totals_steps = self._steps(kept.totals_bound, 0, pure)
+            totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
+            steps.append(MechanismStep.of_plan("noise of the totals", totals))
+        return StagePlan(
+            names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps, counted=counts is not None)
+        )
+
+    def guarantee(self, *steps: MechanismStep, counted: bool = True) -> Guarantee:
+        """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
+        bound of the counts was chosen."""
+        account = self.account
+        names = {"names_choice": "choice of how items are named", "counts_choice": "choice of the counts' bound"}
+        names["totals_choice"] = "choice of the totals' bound"
+        found = [
+            MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})
+        ]
+        for field, name in names.items():
+            part = getattr(account, field)
+            if part is not None and (counted or field != "counts_choice"):
+                found.append(MechanismStep(name, part.epsilon, 0.0, {}))
+        if not steps:
+            what = "counts" if account.names_choice is None else "names and counts"
+            what += " and totals" if account.totals_choice is not None else ""
+            steps = (
+                MechanismStep(
+                    f"noise of {what}",
+                    account.budget.epsilon,
+                    account.budget.delta,
+                    {"calibrated for": "what is chosen"},
+                ),
+            )
+        return Guarantee(account.budget.epsilon, account.budget.delta, self.relation, (*found, *steps))
+
+    def expected_words(self) -> list[str]:
+        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        account, lines = self.account, []
+        if account.names_choice is not None:
+            # A user of one item weighs 1: what follows needs no more than the lowest threshold.
+            least = min(candidate.threshold for candidate in self.names_choice.candidates if candidate.items == 1)
+            lines.append(
+                f"an item needs about {least / 2**10:,.0f} users to be shown, if each has one item, and more if not"
+            )
+        for kind, mu, pure in (("gaussian", account.counts_mu, 0.0), ("laplace", 0.0, account.pure_counts)):
+            if mu > 0 or pure > 0:
+                unit = self._stddev(mu, pure)
+                norms = (self.bound,) if self.bound is not None else (1, 10, 100)
+                sizes = ", ".join(f"{unit * norm:,.4g} at {norm:,}" for norm in norms)
+                lines.append(
+                    f"{kind} noise of a count, before it is calibrated: a standard deviation of {sizes} as the bound"
+                )
+        return lines
+
+    def _stddev(self, mu: float, pure: float) -> float:
+        """The standard deviation of the noise at a norm of 1."""
+        return math.sqrt(self.relation.users) / mu if mu > 0 else math.sqrt(2) * self.relation.users / pure
+
+    def _candidates(self) -> tuple[KeptCandidate, ...]:
+        account = self.account
+        caps = (1,) if self.once else CAPS if self.max_per_item is None else (self.max_per_item,)
+        kinds = ["gaussian"] if account.gaussian else []
+        if account.pure and account.names_choice is None:
+            kinds.append("laplace")
+        found = []
+        for kind in kinds:
+            mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
+            unit = Fraction(round(mean * 1024), 1024)
+            for bound in (self.bound,) if self.bound is not None else BOUNDS:
+                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in caps if cap <= 4 * bound or cap == 1]
+        return tuple(found)
+
+    def _mean_noise(self, mu: float, pure: float) -> float:
+        """The mean size of the noise at a norm of 1."""
+        return _MEAN_GAUSSIAN * math.sqrt(self.relation.users) / mu if mu > 0 else self.relation.users / pure
+
+    def _steps(self, bound: int, max_per_item: int, pure: bool) -> tuple[Step, ...]:
+        scaled = ClipNormStep(bound, 1 if pure else 2)
+        return (LimitPerItemStep(max_per_item), scaled) if max_per_item else (scaled,)
+
+    def _noise(self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool) -> NoisePlan:
+        """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2."""
+        bound = promised(steps)
+        if is_pure:
+            return calibrate_public_domain(Budget(pure), bound, self.relation, "laplace")
+        assert bound.l2 is not None
+        sigma = math.sqrt(self.relation.users) * bound.l2 / mu * (1 + 1e-9)  # beyond the rounding of this line
+        grid, scale = whole_sigma(sigma, bound.grid)
+        if scale >= LARGEST_SCALE:
+            raise ParameterError(
+                f"epsilon = {self.account.budget.epsilon} with a bound of {bound.l2} needs more noise than can be sampled: "
+                "raise epsilon or lower the bound"
+            )
+        return make_plan("gaussian", grid, scale, None, self._cost(mu, 0.0), self.relation, bound)
+
+    def _cost(self, mu: float, hiding: float) -> Budget:
+        """What one Gaussian part would cost alone."""
+        delta = self.account.budget.delta
+        return Budget(gaussian_epsilon(mu, delta - hiding), delta)
+
+    def _one_step(self) -> Round:
+        """Names and counts at once: of one event of each user, or of one item where users are counted."""
+        return one_step_round(self._pure_names(), self.relation, "count" if self.once else "events")
+
+    def _pure_names(self) -> Budget:
+        return Budget(self.account.pure_counts, self.account.pure_hiding)

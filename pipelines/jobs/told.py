@@ -1,0 +1,100 @@
+"""What the terminal says of the rows of a job, from its finished report: how many, the largest of them, what is missing.
+
+A report holds nothing exact of the input, and so neither do these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# What rows are, by a column that only such rows have; others are told by the decision of their job alone.
+_ROWS = {"item": "item", "quantile": "quantile", "low": "range"}
+_SIZES = ("count", "bounded_count", "probability")
+_BESIDE = {"noise_stddev": "+-", "error": "+-"}
+_NAME = 40  # letters of an item in a table
+
+
+def told(report: Mapping[str, Any]) -> str:
+    """All that is to be said of the rows; nothing, if they are no list that a reader looks through."""
+    columns = list(report["columns"])
+    unit = next((word for column, word in _ROWS.items() if column in columns), None)
+    if unit is None:
+        return ""
+    number, shown = report["rows"], report["shown"]
+    lines = []
+    if number == 0:
+        lines += nothing(report)
+    elif number > len(shown):
+        largest = any(name in columns for name in _SIZES)
+        lines.append(
+            f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
+        )
+    else:
+        lines.append(f"{_some(number, unit)} came out:")
+    if number:
+        lines += ["", *table(columns, shown), ""]
+    lines += [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
+    if "share_left_out" in report:
+        lines.append(
+            f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
+        )
+    if "bounded_count" in columns and "count" not in columns and number:
+        lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
+    if "assumption" in report and number:
+        lines.append(report["assumption"])
+    return "\n".join(lines).rstrip("\n")
+
+
+def nothing(report: Mapping[str, Any]) -> list[str]:
+    """What to do where nothing came out."""
+    if any(part["rows"] for part in report.get("left_out", [])):
+        return ["no row came out: all were left out"]
+    details = report.get("details", {})
+    parameters = details.get("parameters", {})
+    lines = ["no item came out: none has enough users"]
+    if "users_needed" in report:
+        lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
+    user, item = (parameters.get(name) for name in ("user", "item"))
+    lines.append(f"- is --user {user} the column that tells users apart, and --item {item} the one to count?")
+    bound = details.get("chosen", parameters).get("bound", parameters.get("max_items"))
+    if isinstance(bound, int) and bound > 1:
+        lines.append(f"- a user counts for up to {bound:,} here: a lower bound needs fewer users of an item")
+    lines.append("- a larger --epsilon or --delta needs fewer users too; so does a longer period, or a coarser item")
+    return lines
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows as aligned lines: the item, its number and its interval, or what there is in place of these."""
+    if "item" in columns:
+        names = [name for name in ("rank", "item", *_SIZES) if name in columns]
+        names = [name for name in names if name != "bounded_count" or "count" not in columns]
+        names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
+    else:
+        names = list(columns)
+    cells = [[_BESIDE.get(name, name) for name in names], *([_cell(name, row[name]) for name in names] for row in rows)]
+    texts = [isinstance(rows[0][name], str) for name in names]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    lines = []
+    for line in cells:
+        padded = [
+            cell.ljust(width) if text else cell.rjust(width)
+            for cell, width, text in zip(line, widths, texts, strict=True)
+        ]
+        lines.append(f"  {'  '.join(padded)}".rstrip())
+    return lines
+
+
+def _cell(column: str, value: Any) -> str:
+    if isinstance(value, str) or column == "item":
+        text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+        return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+    if value is None:
+        return "unknown"
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{round(value):,}"
+    return f"{value:.4g}"
+
+
+def _some(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,82 @@
+"""The end of a report: what is known of the rows once they are written, without reading them again.
+
+Whoever writes a file sums it up (`summary`): its number of rows, its digest, its largest rows. The commit puts the sums of all
+files into the report (`finished`). All of it is a function of the released rows, and so as public as they are; and the same
+for every attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.counting.quality import left_out
+from headcount.pipelines.sinks.meanings import meanings
+
+SHOWN = 10  # rows that a report shows
+_LONGEST = 60  # letters of an item there
+# By what rows are ranked: the first of these columns that they have, beside an item.
+_RANKED = (
+    ("rank", "ascending"),
+    ("count", "descending"),
+    ("bounded_count", "descending"),
+    ("probability", "descending"),
+)
+
+
+def summary(batch: pa.RecordBatch) -> str:
+    """The rows of one file, summed up as JSON."""
+    names, by = batch.schema.names, _ranked_by(batch.schema.names)
+    shown = batch.slice(0, SHOWN)
+    if by is not None:
+        shown = batch.take(pc.select_k_unstable(batch, SHOWN, [by, ("item", "ascending")]))
+    rows = [{name: _shown(value) for name, value in row.items()} for row in shown.to_pylist()]
+    return json.dumps({"columns": names, "rows": batch.num_rows, "left_out": left_out(batch), "shown": rows})
+
+
+def finished(report: bytes, names: Sequence[str], digests: Sequence[bytes], summaries: Sequence[str]) -> bytes:
+    """The report with the rows of all files (of these names, in their order) summed up; its details stay last."""
+    content = json.loads(report)
+    details = content.pop("details", None)
+    parts = [json.loads(part) for part in summaries]
+    columns = parts[0]["columns"]
+    content["rows"] = sum(part["rows"] for part in parts)
+    without = {why: sum(part["left_out"][why] for part in parts) for why in parts[0]["left_out"]}
+    if without:
+        content["left_out"] = [{"rows": number, "because": why} for why, number in without.items()]
+    content |= {"columns": meanings(columns), "shown": _merged(columns, [part["shown"] for part in parts])}
+    content["files"] = [
+        {"name": name, "rows": part["rows"], "sha256": digest.hex()}
+        for name, digest, part in zip(names, digests, parts, strict=True)
+    ]
+    if details is not None:
+        content["details"] = details
+    return to_json(content)
+
+
+def to_json(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a report."""
+    return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _ranked_by(columns: Sequence[str]) -> tuple[str, str] | None:
+    return next((by for by in _RANKED if by[0] in columns), None) if "item" in columns else None
+
+
+def _merged(columns: Sequence[str], shown: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    rows, by = [row for part in shown for row in part], _ranked_by(columns)
+    if by is not None:
+        sign = 1 if by[1] == "ascending" else -1
+        rows.sort(key=lambda row: (sign * row[by[0]], row["item"]))
+    return rows[:SHOWN]
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[: _LONGEST - 1]}…"
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,56 @@
+"""What the columns of released rows mean, in plain words: for report.json, which whoever gets the rows may read alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_NOISE = "not what bounding or an assumption did to it"
+_ANY = {
+    "item": "the item",
+    "count": "an estimate of the true number",
+    "bounded_count": (
+        "the number that was left after limiting how much each user counts, with noise: the true number may be far above it"
+    ),
+    "noise_stddev": f"the standard deviation of the noise in the number beside it; {_NOISE}",
+    "low": f"the lower end of the interval that holds 95 % of the noise; {_NOISE}",
+    "high": f"the upper end of the interval that holds 95 % of the noise; {_NOISE}",
+    "sampled": "how many of the item's users were in the secret sample",
+    "rank": "the place of the item by the number of its users; 1 has the most",
+    "quantile": "the share of users whose value is below",
+    "value": "the value",
+    "rank_stddev": "the standard deviation of the share of users that are really below the value",
+    "probability": "how likely the item is",
+    "error": "how far off the number is to be expected, on average",
+    "property": "what the value says of all items together",
+    "items": "how many items have that count",
+    "bound": "how much one user may count in all",
+    "max_per_item": "how much one user may count on one item; 0 is no such limit",
+    "noise": "the kind of noise that the bound was chosen for",
+    "report": "what one user sends, noise included",
+}
+# Where the same word is for something else, by a column that only such rows have.
+_BESIDE = {
+    "items": {
+        "count": "a number of users (or of events, where those are counted)",
+        "error": "by how much the counts of these items are off in sum, about",
+    },
+    "property": {
+        "value": "the value of the property",
+        "noise_stddev": "the standard deviation of the noise in the value",
+    },
+}
+_RANGES = {
+    "low": "where the range begins",
+    "high": "where the range ends",
+    "count": "an estimate of the users in the range",
+}
+
+
+def meanings(columns: Sequence[str]) -> dict[str, str]:
+    """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out."""
+    known = dict(_ANY)
+    for column in columns:
+        known |= _BESIDE.get(column, {})
+    if "low" in columns and "item" not in columns:
+        known |= _RANGES
+    return {column: known[column] for column in columns if column in known}

@@ -1,0 +1,74 @@
+"""What the terminal says of the rows of a job."""
+
+from __future__ import annotations
+
+from headcount.pipelines.jobs.told import told
+
+COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
+
+
+def row(item, number):
+    return {"item": item, "bounded_count": number, "noise_stddev": 1.5, "low": number - 3, "high": number + 3}
+
+
+def report(rows, number=None, **more):
+    details = {"parameters": {"user": "who", "item": "what", "bound": 40}}
+    return {
+        "columns": COUNTS,
+        "rows": len(rows) if number is None else number,
+        "shown": rows,
+        "details": details,
+    } | more
+
+
+def test_a_table_of_the_largest():
+    lines = told(report([row("tea", 12345.0), row("a\nb\x1b", 7.0)], 4281)).splitlines()
+    assert lines == [
+        "4,281 items came out; the 2 largest:",
+        "",
+        "  item  bounded_count     low    high",
+        "  tea          12,345  12,342  12,348",
+        "  a b               7       4      10",
+        "",
+        "bounded_count is what was left after limiting each user: the true numbers may be far above it",
+    ]
+
+
+def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
+    found = {**row("tea", 5.0), "count": 900.0}
+    made = report([found], share_left_out=0.413, assumption="count assumes this")
+    lines = told(made | {"columns": {**COUNTS, "count": ""}}).splitlines()
+    assert lines[0] == "1 item came out:" and lines[2].split() == ["item", "count", "low", "high"]
+    assert lines[-2:] == ["the bound left out about 41 % of the events of the items shown", "count assumes this"]
+
+
+def test_rows_that_were_left_out_are_told():
+    left_out = [{"rows": 37, "because": "their count is below 10"}]
+    assert "37 rows left out because their count is below 10" in told(report([row("a", 11.0)], left_out=left_out))
+    nothing = told(report([], left_out=left_out)).splitlines()
+    assert nothing == ["no row came out: all were left out", "37 rows left out because their count is below 10"]
+
+
+def test_what_to_do_if_nothing_came_out():
+    first, columns, bound, more = told(report([], users_needed=212)).splitlines()
+    assert first.endswith("an item needs about 212 users here, if each counts once")
+    assert "--user who" in columns and "--item what" in columns and "up to 40" in bound and "--epsilon" in more
+    chosen = report([]) | {"details": {"parameters": {"user": "who"}, "chosen": {"bound": 1}}}
+    assert "a lower bound" not in told(chosen)
+
+
+def test_names_and_ranks_are_shown_alone():
+    top = {
+        "columns": {"rank": "", "item": ""},
+        "rows": 2,
+        "shown": [{"rank": 1, "item": "b"}, {"rank": 2, "item": "a"}],
+    }
+    assert told(top).splitlines() == ["2 items came out:", "", "  rank  item", "     1  b", "     2  a"]
+    numbers = {"columns": {"item": ""}, "rows": 20, "shown": [{"item": 12345}]}
+    assert told(numbers).splitlines()[0] == "20 items came out; the first 1:" and "  12345" in told(numbers)
+
+
+def test_quantiles_are_shown_and_shapes_have_words_of_their_own():
+    found = {"columns": {"quantile": "", "value": ""}, "rows": 1, "shown": [{"quantile": 0.5, "value": None}]}
+    assert told(found).splitlines() == ["1 quantile came out:", "", "  quantile    value", "       0.5  unknown"]
+    assert told({"columns": {"count": "", "items": ""}, "rows": 5, "shown": []}) == ""

@@ -1,0 +1,245 @@
+"""Counts close to the truth, wired: the stages of `mechanisms.histogram.estimates`, each beyond the barrier of the last.
+
+Users are brought together once. Every stage reads their shards again, with what the stages before have released beside it, and
+only sums by item are shuffled anew. (These are functions where a composite would only lengthen labels, which name randomness.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.shards import pack_shard, unpack_shard
+from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.choice.protocol import Choice
+from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.counting.released import by_file, empty_counts, empty_estimates, sorted_counts
+from headcount.mechanisms.histogram.estimates import (
+    Estimated,
+    EstimatesMechanism,
+    Grouped,
+    estimate,
+    group_items,
+    group_rows,
+)
+from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
+from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.barrier import beside, beyond_barrier, sorted_by_item
+from headcount.transforms.core.choice import Chosen, choose
+from headcount.transforms.core.contributions import ContributionBatch
+from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.release import full_label
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.partitions import NamedItems, PackShards
+
+Stage = Literal["counts", "totals"]
+NamedBatches = list[tuple[int, pa.RecordBatch]]
+
+
+def estimated(
+    contributions: beam.PCollection, mechanism: EstimatesMechanism, release: Release, shards: int, files: int
+) -> CountsAndDecision:
+    """(file, released rows) of contributions, sorted, for each of the files, and the `Estimated` decision."""
+    stages, item_type = mechanism.stages, mechanism.item_type
+    users = contributions | "UserShards" >> UserShards(shards)
+    choice = stages.kept_choice
+    if mechanism.domain is None:
+        chosen = users | "ChooseNames" >> _Choose(stages.names_choice, release, shards, ChosenStrategy)
+        names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+        named = chosen.shards | "NamedItems" >> NamedItems(
+            names, release, shards, item_type, item_shards(shards), SIPS_ROUNDS, with_sums=True
+        )  # (k, items with their noisy sums), beyond a barrier
+        all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
+        rows = chosen.shards | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
+        known = beam.pvalue.AsSingleton(beside(names, "NamesBeside"))
+        public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named) if choice is not None else None
+    else:
+        known, names = None, _one(contributions, "NoNames", None)
+        named = _one(contributions, "Domain", to_ipc(_of_items(mechanism.domain))) | "Named" >> beam.Map(
+            lambda items: (0, from_ipc(items))
+        ).with_output_types(tuple[int, pa.RecordBatch])
+        all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
+        rows = users | "PackShards" >> PackShards()
+        if choice is not None:
+            table = stages.public_table(None, len(mechanism.domain))
+            public = _one(contributions, "PublicTable", (0, encode_table(table)))
+    if choice is not None:
+        bounds = rows | "ChooseBounds" >> _Choose(choice, release, shards, KeptBound, public)
+        plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
+    else:
+        plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
+    decided = beam.pvalue.AsSingleton(beside(plan, "PlanBeside"))
+    counted = rows | "Counts" >> _Stage("counts", plan, decided, named, None, release, shards, item_type)
+    # One worker sees all counts: of their own stage, or where names and counts come from one step those of the names.
+    gathered = (
+        counted
+        | "PackCounts" >> beam.MapTuple(lambda _, counts: (0, to_ipc(counts))).with_output_types(tuple[int, bytes])
+        | "GatherCounts" >> beam.GroupByKey()
+        | "AllCounts" >> beam.Map(_all_counts, decided, all_named).with_output_types(pa.RecordBatch)
+    )
+    if not mechanism.calibrated:
+        made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
+        decision = plan | "Decision" >> beam.Map(Estimated, 0, None).with_output_types(Estimated)
+        return CountsAndDecision(
+            sorted_by_item(beyond_barrier(made, empty_counts(arrow_type(item_type)), files)), decision
+        )
+    grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
+    groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
+    every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
+    totals = rows | "Totals" >> _Stage("totals", plan, decided, every, (groups, stages.once), release, shards, int)
+    made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
+        tuple[int, bytes], decision=Estimated
+    ).with_outputs("decision", main="rows")
+    empty = empty_estimates(arrow_type(item_type))
+    return CountsAndDecision(sorted_by_item(beyond_barrier(made.rows, empty, files)), made.decision)
+
+
+class _Choose(beam.PTransform):
+    """Shards of users -> what is chosen from them, by a choice that is called as this transform is."""
+
+    def __init__(
+        self,
+        choice: Choice[Any],
+        release: Release,
+        shards: int,
+        result: type,
+        public: beam.PCollection | None = None,
+    ) -> None:
+        super().__init__()
+        self._choice, self._release, self._shards, self._result, self._public = choice, release, shards, result, public
+
+    def expand(self, shards: beam.PCollection) -> Chosen:
+        keep, where = self._public is None, full_label(shards)  # what is packed already need not be kept again
+        return choose(shards, self._choice, self._release, self._shards, where, keep, self._result, self._public)
+
+
+class _Stage(beam.PTransform):
+    """Packed shards of users -> (k, noisy counts of all that was named): of items, or of groups of them."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        plan: beam.PCollection,
+        decided: beam.pvalue.AsSingleton,
+        named: beam.PCollection,
+        groups: tuple[beam.pvalue.AsSingleton, bool] | None,
+        release: Release,
+        shards: int,
+        item_type: type,
+    ) -> None:
+        super().__init__()
+        self._stage, self._plan, self._decided, self._named, self._groups = stage, plan, decided, named, groups
+        self._release, self._shards, self._item_type = release, shards, item_type
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        stage, decided = self._stage, self._decided
+        bound = _Bound(stage, self._release, f"{full_label(rows)}/Bounded", self._shards)
+        noise = self._plan | "Plan" >> beam.Map(_noise, stage).with_output_types(NoisePlan)
+        # Where there is no such stage, nothing is bounded, and nothing gets noise.
+        named = self._named | "IfAny" >> beam.Filter(lambda _, plan: getattr(plan, stage) is not None, decided)
+        return (
+            rows
+            | "Bounded"
+            >> beam.ParDo(bound, decided, *(self._groups or (None, False))).with_output_types(ContributionBatch)
+            | "NoisyCounts"
+            >> Noise(noise, None, self._item_type, self._release, self._shards, item_shards(self._shards), named)
+        )
+
+
+class _OnlyNamed(beam.DoFn):
+    """Packed shards -> the same with the rows of named items only."""
+
+    def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        yield number, pack_shard(unpack_shard(data).with_items(_items(named)).compact())
+
+
+class _Bound(beam.DoFn):
+    """Packed shards -> what each user adds to one stage. The key is fetched on the worker."""
+
+    def __init__(self, stage: Stage, release: Release, label: str, number: int) -> None:
+        self._stage, self._release, self._label, self._number = stage, release, label, number
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(
+        self, packed: tuple[int, bytes], plan: StagePlan, groups: Grouped | None, once: bool
+    ) -> Iterator[pa.RecordBatch]:
+        if _noise_of(plan, self._stage) is None:
+            return
+        number, data = packed
+        shard = unpack_shard(data)
+        if groups is not None:
+            shard = group_rows(shard, groups, once)
+        steps = plan.counts_steps if self._stage == "counts" else plan.totals_steps
+        subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
+        # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
+        origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
+        yield bound_shard(shard, steps, subkeys, origin).to_batch(number)
+
+
+class _Estimate(beam.DoFn):
+    """Grouped items and the totals of their groups -> released rows by file, and the decision beside."""
+
+    def __init__(self, files: int) -> None:
+        self._files = files
+
+    def process(
+        self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan)
+        yield beam.pvalue.TaggedOutput("decision", decision)
+        yield from by_file(rows, self._files)
+
+
+def _items(named: NamedBatches) -> Names:
+    return pa.concat_arrays([batch.column("item") for _, batch in named])
+
+
+def _of_items(items: Names) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"item": items})
+
+
+def _one(pvalue: beam.PCollection, label: str, value: Any) -> beam.PCollection:
+    return pvalue.pipeline | label >> beam.Create([value], reshuffle=False)
+
+
+def _public_table(names: NamesPlan, stages: Stages, named: NamedBatches) -> tuple[int, bytes]:
+    return 0, encode_table(stages.public_table(names, sum(batch.num_rows for _, batch in named)))
+
+
+def _plan(chosen: KeptBound, stages: Stages, names: NamesPlan | None) -> StagePlan:
+    return stages.plan(names, chosen)
+
+
+def _noise_of(plan: StagePlan, stage: Stage) -> NoisePlan | None:
+    return plan.counts if stage == "counts" else plan.totals
+
+
+def _noise(plan: StagePlan, stage: Stage) -> NoisePlan:
+    """The noise of a stage; where there is none, nothing gets noise, whatever the plan is."""
+    found = _noise_of(plan, stage) or plan.counts or plan.totals
+    assert found is not None
+    return found
+
+
+def _all_counts(gathered: tuple[int, Iterable[bytes]], plan: StagePlan, named: NamedBatches) -> pa.RecordBatch:
+    if plan.counts is None:
+        return sorted_counts(to_ipc(batch) for _, batch in named)
+    return sorted_counts(gathered[1])
+
+
+def _every_group(grouped: Grouped) -> tuple[int, pa.RecordBatch]:
+    return 0, _of_items(pa.array(range(grouped.number), pa.int64()))
