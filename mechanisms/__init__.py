@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.errors import ParameterError as ParameterError
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
+    from headcount.mechanisms.histogram.total import total as total
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
@@ -90,6 +91,7 @@ _ROOMS = {
     "errors": "HeadcountError InputError ParameterError",
     "histogram.factory": "private_histogram",
     "histogram.debiased": "debiased_count",
+    "histogram.total": "total",
     "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",

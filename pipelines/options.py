@@ -37,8 +37,8 @@ def chosen_items(items: int) -> str:
     )
 
 
-def add_input(parser: argparse.ArgumentParser) -> None:
-    """Which rows to read, and which columns of them."""
+def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
+    """Which rows to read, and which columns of them: of items, or of `values`."""
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--input",
@@ -48,12 +48,18 @@ def add_input(parser: argparse.ArgumentParser) -> None:
         "or bigquery://project.dataset.table; may be repeated",
     )
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
-    group.add_argument("--item", metavar="COLUMN", help="the column to count")
+    if values:
+        group.add_argument("--value", metavar="COLUMN", help="the column of the values: numbers, dates or times")
+    else:
+        group.add_argument("--item", metavar="COLUMN", help="the column to count")
     group.add_argument("--count", metavar="COLUMN", help="how often a row counts, 10^9 times at most (default: once)")
+    held = "a value" if values else "an item"
+    group.add_argument("--drop-null", action="store_true", help=f"drop rows without a user, {held} or a count")
+    if values:
+        return
     group.add_argument(
         "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
     )
-    group.add_argument("--drop-null", action="store_true", help="drop rows without a user, an item or a count")
     group.add_argument(
         "--max-item-bytes",
         type=whole_number(),
@@ -202,8 +208,8 @@ def how_to_run(
 
 
 def item_type(args: argparse.Namespace) -> type | None:
-    """The type of the items, if it was given."""
-    return {"str": str, "int": int, None: None}[args.item_type]
+    """The type of the items, if it was given; a command of values has no such flag."""
+    return {"str": str, "int": int, None: None}[getattr(args, "item_type", None)]
 
 
 def require(args: argparse.Namespace, *flags: str) -> None:

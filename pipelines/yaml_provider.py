@@ -122,6 +122,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 # A further transform is one line here and one in providers.yaml.
 Histogram = _factory(transforms.Histogram)
+Total = _factory(transforms.Total)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)
 PrivateCountRelease = _factory(transforms.PrivateCountRelease)

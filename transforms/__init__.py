@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headcount.mechanisms.lazy import lazy_face
 
-if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_face.py holds both lists together
+if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_face.py holds both lists together
     from headcount.mechanisms.accounting.bound import Bound as Bound
     from headcount.mechanisms.accounting.budget import Budget as Budget
     from headcount.mechanisms.accounting.budget import Zcdp as Zcdp
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.transforms.bounding import LimitItems as LimitItems
     from headcount.transforms.bounding import LimitPerItem as LimitPerItem
     from headcount.transforms.bounding import RandClip as RandClip
+    from headcount.transforms.core import coders as coders
     from headcount.transforms.core.contributions import Contributions as Contributions
     from headcount.transforms.core.rows import Estimate as Estimate
     from headcount.transforms.core.rows import IntEstimate as IntEstimate
@@ -52,10 +53,12 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.transforms.core.rows import SampledCount as SampledCount
     from headcount.transforms.core.rows import SampledIntCount as SampledIntCount
     from headcount.transforms.core.rows import ShapeProperty as ShapeProperty
+    from headcount.transforms.core.rows import TotalCount as TotalCount
     from headcount.transforms.count_release import Plume as Plume
     from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
     from headcount.transforms.count_release import TopItems as TopItems
     from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
+    from headcount.transforms.debiased_count import Total as Total
     from headcount.transforms.distribution import LearnDistribution as LearnDistribution
     from headcount.transforms.histogram import Histogram as Histogram
     from headcount.transforms.histogram import NoisyCounts as NoisyCounts
@@ -82,12 +85,13 @@ _ROOMS = {
     "headcount.mechanisms.randomness.keys": "KeyEnvironment KeyFile KeySecret Release",
     "bound_choice": "ChooseBound",
     "bounding": "ClipNorm LimitItems LimitPerItem RandClip",
+    "core": "coders",
     "core.contributions": "Contributions",
     "core.rows": "Estimate IntEstimate IntItemProbability ItemProbability ItemsWithCount NamedIntItem "
     "NamedItem NoisyCount NoisyIntCount QuantileTime QuantileValue RangeCount RangeTimeCount "
-    "RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty",
+    "RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty TotalCount",
     "count_release": "Plume PrivateCountRelease TopItems",
-    "debiased_count": "DebiasedCount",
+    "debiased_count": "DebiasedCount Total",
     "distribution": "LearnDistribution",
     "histogram": "Histogram NoisyCounts",
     "pan_private": "PanPrivateCounts",

@@ -70,11 +70,13 @@ class _OverValues(PrivateTransform):
         output_files: int | None,
         user: str,
         value: str,
+        count: str | None,
         drop_null: bool,
     ) -> None:
         super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
         self.axis = axis
-        self._user, self._value, self._drop_null = user, value, drop_null
+        self._columns = user, value, count
+        self._drop_null = drop_null
         self._of_leaves = False
 
     def of_leaves(self) -> Self:
@@ -86,21 +88,20 @@ class _OverValues(PrivateTransform):
         if self._of_leaves:
             leaves = as_contributions(rows)
         else:
-            leaves = rows | "Values" >> Values(
-                self.axis, self.mechanism.leaves, self._user, self._value, self._drop_null
-            )
+            leaves = rows | "Values" >> Values(self.axis, self.mechanism.leaves, *self._columns, self._drop_null)
         return leaves | "Bounded" >> Bounded(self.mechanism.steps, release, self._shards, drawn_as)
 
 
 class Quantile(_OverValues):
     """One quantile of the users' values, by a search that halves lo .. hi in each of its rounds (the paper).
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
-    chosen uniformly, and is sampled anew in each of the `rounds`, which compose. Every search is a release of its own.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with the value of one
+    of its rows, chosen uniformly, and is sampled anew in each of the `rounds`, which compose. Every search is a release of its
+    own.
 
     The result is one `QuantileValue` row (`QuantileTime` for dates and times), or none if too few users were sampled to tell.
     Rows go in: Arrow batches, pandas frames, dicts, `beam.Row`s or named tuples with the fields `user` and `value`, or (user,
-    value) tuples; or `Contributions`, whose items are then the values.
+    value) or (user, value, count) tuples; or `Contributions`, whose items are then the values.
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
@@ -108,6 +109,7 @@ class Quantile(_OverValues):
         lo, hi: the public ends, numbers, dates or times; values outside count as the ends. Wider ones are searched coarser.
         rounds: how often the range is halved (default: 10). More are finer, and sample fewer users each.
         user, value: the fields of a row (default: "user" and "value").
+        count: the field that says how many rows a row stands for (default: None, itself).
         drop_null: leave out rows with a null or NaN, in place of refusing them (default: False).
         relation, release, shards, output_files: as for `Histogram`.
     """
@@ -128,6 +130,7 @@ class Quantile(_OverValues):
         output_files: int | None = None,
         user: str = "user",
         value: str = "value",
+        count: str | None = None,
         drop_null: bool = False,
     ) -> None:
         axis = Axis.of(lo, hi)
@@ -140,6 +143,7 @@ class Quantile(_OverValues):
             output_files=output_files,
             user=user,
             value=value,
+            count=count,
             drop_null=drop_null,
         )
 
@@ -169,10 +173,10 @@ class Quantile(_OverValues):
 class Quantiles(_OverValues):
     """Any number of quantiles of the users' values, and of counts of users by ranges, from one sample (the paper).
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with one of its values,
-    chosen uniformly, on each level of a tree over branching^levels equal parts of lo .. hi; every node is sampled by itself,
-    and the levels compose. `quantiles` and `ranges` are read off the nodes that are shown: any number costs no more, also by
-    other transforms with the same release, budget and tree on the same collection.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Each user counts with the value of one
+    of its rows, chosen uniformly, on each level of a tree over branching^levels equal parts of lo .. hi; every node is sampled
+    by itself, and the levels compose. `quantiles` and `ranges` are read off the nodes that are shown: any number costs no more,
+    also by other transforms with the same release, budget and tree on the same collection.
 
     The result is `QuantileValue` rows, or `RangeCount` rows where only `ranges` are asked for (`QuantileTime`,
     `RangeTimeCount` for dates and times); asked for both, it has fields `quantiles` and `ranges`. A quantile is left out if
@@ -187,7 +191,7 @@ class Quantiles(_OverValues):
         levels: of the tree (default: 10). More are finer, and sample fewer users each.
         branching: the children of a node (default: 2). More make fewer levels for as many parts, with more nodes to add up.
         sample: as for `SampledHistogram`.
-        user, value, drop_null: as for `Quantile`.
+        user, value, count, drop_null: as for `Quantile`.
         relation, release, shards, output_files: as for `Histogram`.
     """
 
@@ -209,6 +213,7 @@ class Quantiles(_OverValues):
         output_files: int | None = None,
         user: str = "user",
         value: str = "value",
+        count: str | None = None,
         drop_null: bool = False,
         sample: str | None = None,
     ) -> None:
@@ -250,13 +255,14 @@ class Quantiles(_OverValues):
             output_files=output_files,
             user=user,
             value=value,
+            count=count,
             drop_null=drop_null,
         )
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection | QuantilesAndRanges:
         release, _ = self._drawn(rows)
         plan = self.mechanism
-        key = SampleKey(plan, release, sample_name(rows, self._sample, self._user, self._value))
+        key = SampleKey(plan, release, sample_name(rows, self._sample, *filter(None, self._columns)))
         nodes = self._bounded(rows, key.choices, CHOICES) | "Sampled" >> Sampled(plan, key, self._shards, 1)
         # All from here on works on released nodes only: (0, record batch).
         made = []

@@ -1,4 +1,4 @@
-"""The number of users, counted as the total of one item that everybody has once.
+"""The number of users, or of their events, counted as the total of one item that everybody has.
 
 Guarantee: that of a histogram over the public domain of this one item, with a bound of 1: Laplace noise of scale 1 / epsilon.
 It is only for ADD_REMOVE: under REPLACE the number of users is public.
@@ -20,6 +20,13 @@ def one_row_per_user(batch: pa.RecordBatch) -> pa.RecordBatch:
     user = batch.column("user").unique()
     item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(user), dtype=np.int32)), EVERYBODY)
     return pa.RecordBatch.from_pydict({"user": user, "item": item}, metadata=batch.schema.metadata)
+
+
+def all_as_one(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a contribution batch with their counts, all of them on the one item that everybody has."""
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, dtype=np.int32)), EVERYBODY)
+    columns = {name: batch.column(name) for name in batch.schema.names} | {"item": item}
+    return pa.RecordBatch.from_pydict(columns, metadata=batch.schema.metadata)
 
 
 def number_of_users(counts: pa.RecordBatch) -> int:

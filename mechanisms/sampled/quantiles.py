@@ -1,6 +1,8 @@
 """Quantiles and range counts by sample and threshold (the paper, sections on quantiles), over a public grid of leaves.
 
-Each user counts with one value, that is with one leaf (of several, one is chosen uniformly). Two mechanisms:
+Each user counts with one value: that of one of its rows, each as likely as the others, so that a value in 99 of 100 rows
+counts in 99 of 100 draws. (One of its distinct leaves would make one odd row as likely as all others together.) Whatever the
+rows, a user has one leaf, once. Two mechanisms:
 
 * `QuantileSearch` finds one quantile by bisection: in each round, the users left and right of the middle are sampled, and
   the larger-than-wanted side is taken. A user is in one of two counts in each of `rounds` rounds.
@@ -30,7 +32,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
-from headcount.mechanisms.bounding.steps import Step, one_each, promise_of
+from headcount.mechanisms.bounding.steps import RandClipStep, Step, promise_of
 from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -51,9 +53,10 @@ from headcount.mechanisms.sampled.histogram import (
 )
 from headcount.mechanisms.sampled.leaves import MOST_LEAVES, Leaves
 from headcount.mechanisms.sampled.plan import SamplePlan, calibrate_sample
-from headcount.mechanisms.sampled.tree import SampledTree, quantile_rows
+from headcount.mechanisms.sampled.tree import WITHIN, SampledTree, quantile_rows
 
-ONE_LEAF: tuple[Step, ...] = one_each(1)
+#: One event of each user, a uniform draw by rows and their counts: one leaf, once.
+ONE_LEAF: tuple[Step, ...] = (RandClipStep(1),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +92,7 @@ class QuantileSearch:
         return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
-        """The released row quantile, value, rank_stddev; the value is NaN if nothing at all was shown."""
+        """The released row quantile, value, low, high, rank_stddev; all but the first are NaN if nothing at all was shown."""
         label = self.name if label is None else label
         bounded = [check_bounded(b) for b in bounded_batches(batches, ONE_LEAF, release, f"{label}/Bounded")]
         key = self.subkey(release.key_source.fetch(), release.id, f"{label}/Sampled")
@@ -104,7 +107,11 @@ class QuantileSearch:
 
     def search(self, chunks: list[bytes], origins: Iterable[Origin], key: bytes) -> pa.RecordBatch:
         """The whole search, on all sums of the leaves. Round r samples with the lanes 2r and 2r + 1, whose key depends on all
-        the leaves' sums, so that they determine what is counted in it."""
+        the leaves' sums, so that they determine what is counted in it.
+
+        `rank_stddev` is as in `SampledTree.quantiles`, by the shares that were seen at both ends of the last leaf; `low` and
+        `high` are the nearest middles at which the seen share differed from the wanted one by WITHIN standard deviations.
+        """
         below, digest = np.zeros(self.leaves.count + 1, dtype=np.int64), 0
         if chunks:
             histogram, digest = merge_sums(chunks, key, int)
@@ -113,7 +120,9 @@ class QuantileSearch:
         evidence.check(_bound())
         data = digest.to_bytes(16, "little")
         lanes = Lanes(block_key(key, data), decision_lane_ids(lane_key(key), data, 2 * self.rounds))
-        first, last, sampled = 0, self.leaves.count, 0
+        q, noise = float(self.quantile), float(1 - self.plan.rate)
+        first, last, low, high = 0, self.leaves.count, 0, self.leaves.count
+        before, after, spread = 0.0, 1.0, math.nan  # the shares of the users before the first leaf, and up to the last
         for r in range(self.rounds):
             middle = (first + last) // 2
             both = np.array([below[middle], below[-1] - below[middle]])
@@ -121,11 +130,20 @@ class QuantileSearch:
             if left + right == 0:
                 break
             sampled = left + right
-            first, last = (middle, last) if left < self.quantile * sampled else (first, middle)
-        value = float(self.leaves.edge(Fraction(first + last, 2))) if sampled else math.nan
-        q = float(self.quantile)
-        spread = math.sqrt(q * (1 - q) * float(1 - self.plan.rate) / sampled) if sampled else math.nan
-        return quantile_rows([(q, value, spread)])
+            share, hidden = left / sampled, 0 if left and right else self.plan.threshold / sampled
+            spread = math.sqrt(q * (1 - q) * noise / sampled + hidden**2 / 3)
+            if left < self.quantile * sampled:
+                first, before = middle, share
+            else:
+                last, after = middle, share
+            if share < q - WITHIN * spread:
+                low = max(low, middle)
+            elif share > q + WITHIN * spread:
+                high = min(high, middle)
+        if math.isnan(spread):
+            return quantile_rows([(q, math.nan, math.nan, math.nan, math.nan)])
+        value, low_value, high_value = (float(self.leaves.edge(at)) for at in (Fraction(first + last, 2), low, high))
+        return quantile_rows([(q, value, low_value, high_value, math.hypot(spread, max(q - before, after - q)))])
 
     def _shown(self, sampled: np.ndarray) -> tuple[int, int]:
         left, right = (s if s >= self.plan.threshold else 0 for s in sampled.tolist())

@@ -1,14 +1,17 @@
-"""The flags of a bound that is given or chosen, for the commands that have one."""
+"""The flags of a bound that is given, chosen, or was chosen before, for the commands that have one."""
 
 from __future__ import annotations
 
 import argparse
+import json
+from typing import NamedTuple
 
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bound_choice.methods import METHODS
-from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
+from headcount.pipelines.storage import stores
 
 
 def add_choice(group: argparse._ArgumentGroup) -> None:
@@ -52,3 +55,79 @@ def check_choice(args: argparse.Namespace) -> None:
 
 
 bound_or_auto = numbers.whole_number_or("auto", most=MAX_BOUND)  # the value of --bound
+
+
+class EarlierChoice(NamedTuple):
+    """What an earlier job of `headcount choose-bound` chose, for whom, and its release id."""
+
+    bound: int
+    max_per_item: int | None
+    noise: str
+    relation: str
+    public_domain: bool
+    release_id: str
+
+
+def add_bound_from(group: argparse._ArgumentGroup) -> None:
+    """A bound that was chosen before."""
+    group.add_argument(
+        "--bound-from",
+        type=earlier_choice,
+        metavar="FILE",
+        help="in place of --bound, --max-per-item and --noise: what headcount choose-bound chose, by its report.json",
+    )
+
+
+def earlier_choice(path: str) -> EarlierChoice:
+    """The choice in the report of `headcount choose-bound`."""
+    try:
+        report = json.loads(stores.read(path))
+    except OSError as error:
+        reason = error.strerror or "no such file, or not readable"
+        raise argparse.ArgumentTypeError(f"must be a file that can be read, got {path!r}: {reason}") from None
+    except ValueError:
+        report = None
+    try:
+        if report["command"] != "choose-bound":
+            raise ValueError
+        details = report["details"]
+        chosen, cap = details["chosen"], details["chosen"].get("max_per_item")
+        check_bound("bound", chosen["bound"])
+        check_bound("max_per_item", cap or 1)
+        return EarlierChoice(
+            chosen["bound"],
+            cap,
+            chosen["noise"],
+            details["guarantee"]["relation"],
+            details["parameters"]["public_domain"],
+            report["release_id"],
+        )
+    except (TypeError, KeyError, ValueError, AttributeError):
+        raise argparse.ArgumentTypeError(
+            f"must be the report.json of an output of headcount choose-bound, got {path!r}"
+        ) from None
+
+
+def with_earlier_choice(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments with the bound, cap and noise of --bound-from, if it is given; refuses those of another promise."""
+    found: EarlierChoice | None = args.bound_from
+    if found is None:
+        return args
+    if args.method != "one-stage":
+        raise ParameterError(
+            f"--bound-from is for --method one-stage, got --method {args.method}: give that, or no file"
+        )
+    for flag, given in (("--bound", args.bound), ("--max-per-item", args.max_per_item), ("--noise", args.noise)):
+        if given not in (None, "auto"):
+            raise ParameterError(f"{flag} {given} is in the file of --bound-from: leave one of them out")
+    if found.relation != args.relation:
+        raise ParameterError(
+            f"--bound-from holds a choice under --relation {found.relation}, got --relation {args.relation}: choose one for it"
+        )
+    if found.public_domain != (args.domain is not None):
+        with_or_without = "with" if found.public_domain else "without"
+        raise ParameterError(
+            f"--bound-from holds a choice {with_or_without} --domain, whose bound means something else: choose one for this"
+        )
+    chosen = {"bound": found.bound, "max_per_item": found.max_per_item, "noise": found.noise}
+    return argparse.Namespace(**vars(args) | chosen)

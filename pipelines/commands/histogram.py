@@ -13,7 +13,13 @@ from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.commands.bound_options import add_choice, bound_or_auto, check_choice
+from headcount.pipelines.commands.bound_options import (
+    add_bound_from,
+    add_choice,
+    bound_or_auto,
+    check_choice,
+    with_earlier_choice,
+)
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.run import Plan
 from headcount.pipelines.sources.domain import read_domain
@@ -57,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of epsilon that choosing the bound takes, for --method one-stage (default: 0.1, or 0.05 with --objective "
         "items)",
     )
+    add_bound_from(group)
     add_choice(group)
     options.add_quality(parser)
     options.add_output(parser)
@@ -66,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
+    args = with_earlier_choice(args)
     budget = options.make_budget(args)
     check_choice(args)
     if args.method == "estimates":
@@ -94,6 +102,7 @@ def check(args: argparse.Namespace) -> None:
 
 def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
     """The transform that the flags ask for."""
+    args = with_earlier_choice(args)
     domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
     return Histogram(
         options.make_budget(args),
@@ -114,6 +123,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
 
 def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
+    args = with_earlier_choice(args)
     made = transform.mechanism
     chosen = not isinstance(made, HistogramMechanism)
     one_stage = isinstance(made, AutoHistogramMechanism)
@@ -127,6 +137,7 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
         "objective": (args.objective or "error") if one_stage and args.domain is None else None,
         "bound_method": args.bound_method if one_stage else None,
         "bound_share": args.bound_share,
+        "bound_from": None if args.bound_from is None else args.bound_from.release_id,
         "public_domain": args.domain is not None,
         **options.quality(args),
     }

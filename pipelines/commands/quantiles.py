@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Value
@@ -26,12 +27,13 @@ _OF_ONE_METHOD = {
     "branching": "tree",
     "rounds": "search",
 }  # flags, which are None if they are not given
+_ONE_ROW = "each user counts with the value of one of its rows, each as likely as the others"
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
+    options.add_input(parser, values=True)
     group = options.add_budget(parser)
     group.add_argument(
         "--lo", type=value, metavar="V", help="the least value: a number, or a date or time in UTC, as 2030-01-31"
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=numbers.number,
         action="append",
         metavar="Q",
-        help="a quantile of the values of --item, such as 0.5; may be repeated",
+        help="a quantile of the values, such as 0.5; may be repeated",
     )
     group.add_argument(
         "--range",
@@ -129,8 +131,6 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(
             f"--method search finds one --quantile, got {asked}: take --method tree, which reads off any"
         )
-    if args.item_type is not None:
-        raise ParameterError(f"--item-type {args.item_type} is of no use: values are what --lo and --hi are")
 
 
 def make_transform(
@@ -144,7 +144,7 @@ def make_transform(
     if args.method == "search":
         (quantile,) = args.quantile
         return Quantile(budget, quantile, args.lo, args.hi, **how)
-    name = sampled.sample_name(args)
+    name = sampled.sample_name(_as_items(args))
     return Quantiles(budget, args.quantile or [], args.lo, args.hi, ranges=args.range or [], sample=name, **how)
 
 
@@ -156,9 +156,11 @@ def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_ty
         size = {"rounds": plan.rounds}
     else:
         size = {"levels": plan.levels, "branching": plan.branching}
-    parameters = options.shared_parameters(args, int) | {
+    parameters = options.shared_parameters(_as_items(args), int) | {
+        "item": None,
         "item_type": None,
         "max_item_bytes": None,
+        "value": args.value,
         "values": transform.axis.kind,
         "lo": str(args.lo),
         "hi": str(args.hi),
@@ -168,7 +170,7 @@ def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_ty
         "rate": float(plan.plan.rate),
         "threshold": plan.plan.threshold,
     }
-    return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked)
+    return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked, note=_ONE_ROW)
 
 
 def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
@@ -192,18 +194,27 @@ def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
             " a chance of 50 %",
-            f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most",
+            f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most, by the sampling",
         ]
-    return "\n".join([transform.guarantee().words(), "", *lines, "a user counts with one of its values"])
+    return "\n".join(
+        [transform.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW]
+    )
+
+
+def _as_items(args: argparse.Namespace) -> argparse.Namespace:
+    """The same arguments for what knows items only, which the values stand in for."""
+    return argparse.Namespace(**vars(args) | {"item": args.value, "item_type": "int", "max_item_bytes": MAX_ITEM_BYTES})
 
 
 class Values(Events):
     """Files of events whose items are values, which are read as the numbers of their leaves."""
 
+    required = ("--input", "--user", "--value", "--output")
+
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         transform = make_transform(args, None, int, None)
-        column = ValueColumn(args.item, transform.axis, transform.mechanism.leaves, args.drop_null)
-        super().__init__(argparse.Namespace(**vars(args) | {"item": column, "item_type": "int"}), remote)
+        column = ValueColumn(args.value, transform.axis, transform.mechanism.leaves, args.drop_null)
+        super().__init__(argparse.Namespace(**vars(_as_items(args)) | {"item": column}), remote)
 
 
 COMMAND = JobCommand(
@@ -211,7 +222,7 @@ COMMAND = JobCommand(
     help="Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
     add_arguments=add_arguments,
     example=(
-        "headcount quantiles --input 'visits-*.parquet' --user user_id --item age --lo 0 --hi 120 \\\n"
+        "headcount quantiles --input 'visits-*.parquet' --user user_id --value age --lo 0 --hi 120 \\\n"
         "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output out/"
     ),
     check=check,

@@ -1,25 +1,51 @@
-"""`headcount total`: the totals of a few given items, with the bias of the cap on each user taken out."""
+"""`headcount total`: how many users and events there are, of all rows or of given items."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Sequence
 
+import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 
 from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.debiased import MOST_USERS, capped_slope
+from headcount.mechanisms.histogram.total import OF
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.debiased_count import DebiasedCount
+from headcount.pipelines.commands.bound_options import bound_or_auto
+from headcount.pipelines.jobs.run import Events, Name, Plan
+from headcount.pipelines.sources import events
+from headcount.pipelines.sources.domain import read_domain
+from headcount.transforms.core.contributions import ContributionBatch
+from headcount.transforms.debiased_count import DebiasedCount, Total
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+METHODS = ("bounded", "debiased")
+# Flags of one method, which are None if they are not given.
+_OF_ONE_METHOD = {
+    "of": "bounded",
+    "bound": "bounded",
+    "max_per_item": "debiased",
+    "users": "debiased",
+    "users_share": "debiased",
+    "max_items": "debiased",
+    "largest_mean": "debiased",
+    "noise": "debiased",
+}
+_NOTES = {
+    "users": "every user counts once: their number is right up to its noise",
+    "events": "of each user at most `bound` events count, and those beyond are missing: with a chance of 97.5 % "
+    "there are `low` or more; how many more, no private number can tell, as they may be one user's",
+    "debiased": "the estimate assumes that users' counts are Poisson with similar means; where a few users have much of all "
+    "events it is nearly as low as the capped total, and stddev does not say so",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,43 +53,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_input(parser)
     group = options.add_budget(parser)
     group.add_argument(
-        "--of", action="append", metavar="ITEM", help="the item to count, which must be public; may be repeated"
+        "--of", choices=OF, help="what to count (default: both, where the users take a tenth of epsilon)"
+    )
+    group.add_argument(
+        "--domain",
+        metavar="FILE",
+        help="only rows with these items of --item count, one per line, which must be public (default: all rows)",
+    )
+    group.add_argument(
+        "--bound",
+        type=bound_or_auto,
+        metavar="auto|C",
+        help="events of one user that count at most (up to 1000000000); auto chooses it privately (default: auto)",
+    )
+    group.add_argument(
+        "--method",
+        choices=METHODS,
+        default=METHODS[0],
+        help="bounded counts what is within the bound; debiased is the paper's estimate of the totals of each item of "
+        "--domain, for users whose counts are Poisson with similar means (default: %(default)s)",
     )
     group.add_argument(
         "--max-per-item",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="C",
-        help="events of one user on an item that count at most (up to 1000000000)",
+        help="of debiased: events of one user on an item that count at most (up to 1000000000)",
     )
     group.add_argument(
         "--users",
         type=numbers.whole_number(most=MOST_USERS),
         metavar="N",
-        help="the number of all users, if it is public; needed with --relation replace (default: counted with noise)",
+        help="of debiased: the number of all users, if it is public; needed with --relation replace (default: counted with "
+        "noise)",
     )
     group.add_argument(
         "--users-share",
         type=numbers.number,
         metavar="S",
-        help="the share of epsilon for counting the users, without --users (default: 0.1)",
+        help="of debiased: the share of epsilon for counting the users, without --users (default: 0.1)",
     )
     group.add_argument(
         "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="K",
-        help="how many of the items one user counts for at most (default: all of them)",
+        help="of debiased: how many of the items one user counts for at most (default: all of them)",
     )
     group.add_argument(
         "--largest-mean",
         type=numbers.number,
         metavar="M",
-        help="events per user on an item that an estimate may reach, on average (default: twice the cap)",
+        help="of debiased: events per user on an item that an estimate may reach, on average (default: twice the cap)",
     )
     group.add_argument(
         "--noise",
         choices=("auto", "laplace", "gaussian"),
-        default="auto",
-        help="auto takes the one with the lower standard deviation (default: %(default)s)",
+        help="of debiased: auto takes the one with the lower standard deviation (default: auto)",
     )
     options.add_output(parser)
     options.add_release(parser)
@@ -71,7 +115,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon", "--of", "--max-per-item")
+    options.require(args, "--epsilon")
+    for name, method in _OF_ONE_METHOD.items():
+        if getattr(args, name) is not None and args.method != method:
+            flag = options.as_flag(name)
+            raise ParameterError(f"{flag} {getattr(args, name)} is of no use to --method {args.method}: leave it out")
+    if args.method == "bounded":
+        if args.bound is not None and args.of == "users":
+            raise ParameterError(f"--bound {args.bound} is for events, got --of users: leave one of them out")
+        for flag, given in (("--item", args.item), ("--item-type", args.item_type)):
+            if given is not None and args.domain is None:
+                raise ParameterError(f"{flag} {given} is of no use without --domain, as all rows count: leave it out")
+        return
+    options.require(args, "--domain", "--max-per-item")
     if args.users is None and args.relation == Relation.REPLACE.value:
         raise ParameterError(
             f"--relation {args.relation} needs --users, the public number of all users, also of those without the item"
@@ -82,89 +138,138 @@ def check(args: argparse.Namespace) -> None:
 
 def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> DebiasedCount:
+) -> Total | DebiasedCount:
     """The transform that the flags ask for."""
+    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    how = options.how_to_run(args, release, item_type, shards)
+    if args.method == "bounded":
+        return Total(options.make_budget(args), of=args.of or OF, domain=domain, bound=args.bound or "auto", **how)
+    assert domain is not None
     return DebiasedCount(
         options.make_budget(args),
-        read_items(args.of, item_type, args.max_item_bytes),
+        domain,
         max_per_item=args.max_per_item,
         users=args.users,
         users_share=args.users_share,
         max_items=args.max_items,
         largest_mean=args.largest_mean,
-        noise=args.noise,
-        **options.how_to_run(args, release, item_type, shards),
+        noise=args.noise or "auto",
+        **how,
     )
 
 
-def read_items(given: Sequence[str], item_type: type, max_item_bytes: int) -> list[str] | list[int]:
-    """The items of --of, as strings or, for an integer column, as integers; each once."""
-    for number, item in enumerate(given):
-        if item in given[:number]:
-            raise ParameterError(f"--of {item!r} is given twice")
-        if _bytes(item) > max_item_bytes:
-            raise ParameterError(f"--of {item!r} is longer than {max_item_bytes} bytes: such rows are dropped")
-        if item_type is int and not (_INTEGER.fullmatch(item) and -(2**63) <= int(item) < 2**63):
-            raise ParameterError(f"--of must be a whole number of 64 bits, as the item column holds, got {item!r}")
-    return [int(item) for item in given] if item_type is int else list(given)
-
-
-def _bytes(item: str) -> int:
-    try:
-        return len(item.encode())
-    except UnicodeEncodeError:
-        raise ParameterError(f"--of must be text in UTF-8, got {item!r}") from None
-
-
-def make_plan(args: argparse.Namespace, transform: DebiasedCount, item_type: type) -> Plan:
+def make_plan(args: argparse.Namespace, transform: Total | DebiasedCount, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
-        "items": len(transform.mechanism.items),
+    shared = options.shared_parameters(args, item_type) | {"method": args.method}
+    if isinstance(transform, Total):
+        made = transform.mechanism
+        of = [name for name, _ in made.parts()]
+        parameters = shared | {
+            "item_type": None if made.domain is None else item_type.__name__,
+            "max_item_bytes": None if made.domain is None else args.max_item_bytes,
+            "of": " and ".join(of),
+            "items": None if made.domain is None else len(made.domain),
+            "bound": (args.bound or "auto") if "events" in of else None,
+        }
+        chosen = isinstance(made.events, AutoHistogramMechanism)
+        note = "; ".join(_NOTES[name] for name in of)
+        return Plan(transform.with_decision() if chosen else transform, made.guarantee(), parameters, "totals", note)
+    plan = transform.mechanism
+    parameters = shared | {
+        "items": len(plan.items),
         "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
-        "max_items": transform.mechanism.max_items,
-        "largest_mean": transform.mechanism.largest_mean,
-        "noise": transform.mechanism.noise.kind,
+        "max_items": plan.max_items,
+        "largest_mean": plan.largest_mean,
+        "noise": plan.noise.kind,
     }
-    told = {
-        "assumption": "count assumes that the number of events of each user on an item is Poisson, the same for all users"
-    }
+    told = {"assumption": _NOTES["debiased"]}
     return Plan(transform, transform.guarantee(), parameters, told=told)
 
 
-def explain(args: argparse.Namespace, transform: DebiasedCount) -> str:
+def explain(args: argparse.Namespace, transform: Total | DebiasedCount) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan = transform.mechanism
-    error = expected_error.expected_error(plan.noise)
-    means = sorted(
-        {min(mean, plan.largest_mean) for mean in (plan.max_per_item / 4, plan.max_per_item / 2, plan.max_per_item)}
-    )
-    factors = 1 / capped_slope(np.array(means), plan.max_per_item)
+    lines = [transform.guarantee().words(), ""]
+    if isinstance(transform, Total):
+        for of, part in transform.mechanism.parts():
+            if isinstance(part, AutoHistogramMechanism):
+                plan = part.auto.decided(part.auto.choice.ends()[0]).plan
+                each = expected_error.expected_error(plan)
+                lines.append(f"{of}: noise of standard deviation {each.stddev:,.4g} times the bound that is chosen")
+            else:
+                each = expected_error.expected_error(part.plan)
+                lines.append(
+                    f"{of}: noise of standard deviation {each.stddev:,.4g}; 95 % are within {each.half_width:,.4g}"
+                )
+            lines.append(_NOTES[of])
+        return "\n".join(lines)
+    debiased = transform.mechanism
+    error = expected_error.expected_error(debiased.noise)
+    cap = debiased.max_per_item
+    means = sorted({min(mean, debiased.largest_mean) for mean in (cap / 4, cap / 2, cap)})
+    factors = 1 / capped_slope(np.array(means), cap)
     widened = ", ".join(f"{factor:.3g} at {mean:,g}" for mean, factor in zip(means, factors, strict=True))
-    lines = [
-        plan.guarantee().words(),
-        "",
-        f"noise: {plan.noise.kind}, standard deviation {error.stddev:,.4g};"
+    lines += [
+        f"noise: {debiased.noise.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy totals are within {error.half_width:,.4g} of the capped total",
         f"debiasing multiplies that, by the events per user on an item: {widened}",
-        "the estimate is right for users whose counts are Poisson with similar means; the more they differ, the lower it is",
+        _NOTES["debiased"],
     ]
-    if plan.max_items < len(plan.items):
-        lines.append(f"what a user did on more than {plan.max_items} of the items does not count, and is not estimated")
+    if debiased.max_items < len(debiased.items):
+        lines.append(
+            f"what a user did on more than {debiased.max_items} of the items does not count, and is not estimated"
+        )
     return "\n".join(lines)
+
+
+class EveryRow(Events):
+    """Files of events of which users and counts are read alone: all rows are of one item."""
+
+    required = ("--input", "--user", "--output")
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        inputs = events.expand_inputs(args.input)
+        self._args, self._inputs = args, inputs.absolute() if remote else inputs
+        self._types = events.user_types(self._inputs, args.user, args.count)
+        self.size = self._inputs.decoded(self._types)
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions."""
+        args = self._args
+        columns = ["user", "item"] if args.count is None else ["user", "item", "count"]
+        return (
+            pipeline
+            | "Read" >> events.ReadEvents(self._inputs, None, args.user, args.count, self._types)
+            | "Name" >> beam.ParDo(Name(columns))  # batches whose items are the users once more
+            | "Contributions"
+            >> beam.Map(_every_row, args.user, args.count, args.drop_null).with_output_types(ContributionBatch)
+        )
+
+
+def _every_row(batch: pa.RecordBatch, user: str, count: str | None, drop_null: bool) -> pa.RecordBatch:
+    found = batch.schema.metadata
+    place = Place(
+        found[b"headcount.file"].decode(errors="replace"),
+        int(found[b"headcount.first_row"]),
+        user,
+        user,
+        count or "count",
+    )
+    counts = None if count is None else batch.column("count")
+    return contribution_batch(
+        batch.column("user"), all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place
+    )
 
 
 COMMAND = JobCommand(
     name="total",
-    help="Count a few given items, and take out the bias of bounding what one user counts for.",
+    help="Count how many users and how many events there are, in all or of given items.",
     add_arguments=add_arguments,
-    example=(
-        "headcount total --input 'events-*.parquet' --user user_id --item query --of weather \\\n"
-        "      --max-per-item 2 --epsilon 1 --output out/"
-    ),
+    example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,
     make_transform=make_transform,
     make_plan=make_plan,
     explain=explain,
+    source=lambda args: EveryRow if args.domain is None else None,
 )

@@ -81,7 +81,7 @@ class Source:
 class Events(Source):
     """Files of events, of which a job takes users, items and counts."""
 
-    required = ("--input", "--user", "--item", "--output")
+    required: tuple[str, ...] = ("--input", "--user", "--item", "--output")
     keyed = True
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
@@ -97,7 +97,7 @@ class Events(Source):
         return (
             pipeline
             | "Read" >> events.ReadEvents(self._inputs, args.user, args.item, args.count, self._types)
-            | "Name" >> beam.ParDo(_Name(columns))  # batches with the columns of the files
+            | "Name" >> beam.ParDo(Name(columns))  # batches with the columns of the files
             | "Contributions" >> _contributions(args)
         )
 
@@ -227,7 +227,7 @@ def _contributions(args: argparse.Namespace) -> Contributions:
 
 @beam.typehints.with_input_types(pa.RecordBatch)
 @beam.typehints.with_output_types(pa.RecordBatch)
-class _Name(beam.DoFn):
+class Name(beam.DoFn):
     """Gives columns the names that they have in the files, for later errors name them.
 
     It is fused with the read, and so also tells the progress line when that has ended.

@@ -133,6 +133,12 @@ def column_types(
     return dataclasses.replace(types, item=declared)
 
 
+def user_types(inputs: Inputs, user: str, count: str | None = None) -> ColumnTypes:
+    """The types of the columns by the first file, where items are not read, and users stand in for them: as they are found,
+    since no output shows them."""
+    return _found_types(inputs, columns_of(None, user, count), str)
+
+
 def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTypes:
     path = inputs.files[0].path
     if inputs.format == "parquet":
@@ -178,11 +184,11 @@ class ReadEvents(beam.PTransform):
     """
 
     def __init__(
-        self, inputs: Inputs, user: str, item: str, count: str | None = None, types: ColumnTypes | None = None
+        self, inputs: Inputs, user: str | None, item: str, count: str | None = None, types: ColumnTypes | None = None
     ) -> None:
         super().__init__()
         self._inputs = inputs
-        self._columns = Columns(user, item, count)
+        self._columns = columns_of(user, item, count)
         self._types = types or column_types(inputs, user, item, count)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:

@@ -34,7 +34,7 @@ from headcount.pipelines.main import load, main
 from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server
-from tests.runners.jobs import JOBS, without_a_job
+from tests.runners.jobs import JOBS, column, without_a_job
 
 TOP = Path(__file__).parents[2]
 DEPLOY = TOP / "deploy" / "dataflow"
@@ -94,8 +94,7 @@ def words(job, data, output):
     """The command line of a job, all but its key."""
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
     flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--output", f"{output}"]
-    item = [] if "--item" in own else ["--item", "item"]
-    return [command, *flags, *item, *own]
+    return [command, *flags, *column(own), *own]
 
 
 def modules(graph):

@@ -346,6 +346,11 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
             {"rho": 1, "delta": "1e-6", "max_items": 3, "max_relative_error": "5e-1", "suppress_below": 2},
             COUNTS,
         ),
+        (
+            yaml_provider.Total,
+            {"epsilon": 1, "of": "users", "domain": ["tea"]},
+            {"of", "bound", "bounded_count", "noise_stddev", "low", "high"},
+        ),
         (yaml_provider.DebiasedCount, {"epsilon": 1, "items": ["tea"], "max_per_item": 2}, ESTIMATES),
         (
             yaml_provider.SampledHistogram,

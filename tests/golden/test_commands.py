@@ -13,7 +13,7 @@ import pytest
 
 from headcount.pipelines.main import main
 from tests.golden import events
-from tests.runners.jobs import JOBS
+from tests.runners.jobs import JOBS, column
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,7 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize("job", JOBS)
 def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-    item = [] if "--item" in own else ["--item", "item"]
-    source = ["--input", str(data / "events.parquet"), "--user", "user", *item]
+    source = ["--input", str(data / "events.parquet"), "--user", "user", *column(own)]
     release = ["--key-file", str(data / "key"), "--release-id", events.RELEASE_ID]
     assert main([command, *source, *own, *release, "--format", "csv", "--output", str(tmp_path / "out")]) == 0
     files = sorted((tmp_path / "out").glob("*.csv"))

@@ -29,6 +29,8 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
         t.Budget(1), domain=_DOMAIN, method="one-stage", bound=4, **release
     ),
     "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
+    "Total": lambda release: t.Total(t.Budget(1), **release),
+    "Total, one of a domain": lambda release: t.Total(t.Budget(1), of="events", domain=_DOMAIN, bound=4, **release),
     "DebiasedCount": lambda release: t.DebiasedCount(t.Budget(1), ["i1", "i2"], max_per_item=2, **release),
     "SelectPartitions": lambda release: t.SelectPartitions(_BUDGET, **release),
     "PrivateCountRelease": lambda release: t.PrivateCountRelease(t.Budget(5, 1e-4), **release),

@@ -17,6 +17,7 @@ from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
+from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
@@ -36,6 +37,7 @@ MADE: dict[str, Mechanism] = {
     "unbounded, auto": auto_unbounded_histogram(BUDGET),
     "bounded, auto": auto_bounded_histogram(PURE, ["a"]),
     "debiased": debiased_count(PURE, "a", max_per_item=2),
+    "total": total(PURE, domain=["a", "b"]),
     "partitions": select_partitions(BUDGET, strategy="laplace", max_items=2),
     "partitions, auto": auto_partitions(BUDGET),
     "count release": count_release(BUDGET),

@@ -44,6 +44,7 @@ def test_every_flag():
         **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
+        **{"bound_from": None},  # a file, which is read
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }

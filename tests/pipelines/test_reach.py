@@ -15,14 +15,15 @@ from headcount.pipelines.main import load
 SHARED = {"budget", "release_budget", "relation", "release", "item_type", "shards", "output_files", "sample"}
 # What has another name on the command line, where a flag is given once for each of several.
 RENAMED = {
-    "Quantile": {"q": "quantile", "value": "item"},
-    "Quantiles": {"quantiles": "quantile", "ranges": "range", "value": "item"},
+    "Quantile": {"q": "quantile"},
+    "Quantiles": {"quantiles": "quantile", "ranges": "range"},
     "ChooseBound": {"method": "bound-method"},
-    "DebiasedCount": {"items": "of"},
+    "DebiasedCount": {"items": "domain"},
 }
 COMMANDS = {
     "Histogram": "histogram",
     "ChooseBound": "choose-bound",
+    "Total": "total",
     "DebiasedCount": "total",
     "PrivateCountRelease": "count-release",
     "TopItems": "top",

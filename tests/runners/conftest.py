@@ -14,7 +14,7 @@ from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, headcount, output, running
-from tests.runners.jobs import JOBS, STORED
+from tests.runners.jobs import JOBS, STORED, column
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +56,7 @@ def words_of(data):
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
         command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-        item = [] if "--item" in own else ["--item", "item"]
-        return [command, *flags, *item, *own, *key]
+        return [command, *flags, *column(own), *own, *key]
 
     return words
 

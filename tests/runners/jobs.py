@@ -5,7 +5,6 @@ from __future__ import annotations
 from headcount.pipelines.main import COMMANDS, load
 
 _ONE_STAGE = "histogram --method one-stage --epsilon 1"
-_ITEMS = " ".join(f"--of i{number}" for number in range(1, 31))
 
 # One line for each thing that a job can be asked to do: the subcommand and its own flags.
 JOBS = {
@@ -32,13 +31,16 @@ JOBS = {
     "heavy hitters": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --users 4000 --max-items 1",
     "heavy hitters, users counted": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --max-items 1",
     "heavy hitters, items chosen": "heavy-hitters --epsilon 1 --delta 1e-6 --phi 0.02 --output-files 2",
-    "quantiles": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
-    "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --quantile 0.5 "
+    "quantiles": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --quantile 0.5 --quantile 0.9 --levels 6",
+    "one quantile, searched for": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --quantile 0.5 "
     "--method search --rounds 6 --relation replace",
-    "ranges": "quantiles --epsilon 2 --delta 1e-4 --item number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
-    "totals of given items": f"total --epsilon 1 --max-per-item 2 {_ITEMS}",
-    "totals, Gaussian": f"total --epsilon 1 --delta 1e-6 --max-per-item 2 --noise gaussian --relation replace "
-    f"--users 4000 {_ITEMS}",
+    "ranges": "quantiles --epsilon 2 --delta 1e-4 --value number --lo 0 --hi 20 --range 0:4 --range 4:20 --levels 4",
+    "users in all": "total --epsilon 1 --of users",
+    "events in all, replaced users": "total --epsilon 1 --of events --relation replace --output-files 2",
+    "users and events of given items": "total --epsilon 1 --domain {domain}",
+    "totals of given items, debiased": "total --epsilon 1 --method debiased --max-per-item 2 --domain {domain}",
+    "totals, Gaussian": "total --epsilon 1 --delta 1e-6 --method debiased --max-per-item 2 --noise gaussian "
+    "--relation replace --users 4000 --domain {domain}",
     "the largest counts": "count-release --epsilon 5 --delta 1e-4",
     "the largest counts, noise reduced": "count-release --epsilon 5 --delta 1e-4 --max-per-item 2 --noise-reduction --k-bar 20",
     "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
@@ -60,6 +62,11 @@ STORED = {
     "--salt s --mode l2 --input {messages}",
     "the shape of counters": "shape --model pan-private --epsilon 1 --buckets 1200 --salt s --samples 300 --input {counters}",
 }
+
+
+def column(own: list[str]) -> list[str]:
+    """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
+    return [] if {"--item", "--value", "--of"} & {*own} else ["--item", "item"]
 
 
 def without_a_job() -> set[str]:

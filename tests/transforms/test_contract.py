@@ -51,6 +51,7 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
+    Total,
     Zcdp,
 )
 
@@ -100,7 +101,7 @@ ROWS = OTHER | {"output_files": 3, "relation": "replace", "budget": LESS}
 COUNTS = ROWS | {"item_type": int}
 OF_DOMAIN = ROWS | {"domain": ["a", "c"], "item_type": Also(int, domain=[1, 2])}
 GOOD = COUNTS | {"max_relative_error": 0.2, "suppress_below": 9}
-OVER_VALUES = ROWS | {"user": "who", "value": "what", "drop_null": True, "lo": 1, "hi": 90}
+OVER_VALUES = ROWS | {"user": "who", "value": "what", "count": "times", "drop_null": True, "lo": 1, "hi": 90}
 PROPERTY = ROWS | {"accuracy": 0.2, "max_items": 2, "samples": 10_000, "mode": Also("shape", domain_size=100)}
 OF_SHAPE = (
     ({"mode": "shape", "domain_size": 100}, {"domain_size": 200}),
@@ -124,6 +125,8 @@ TABLE = [
                   "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},
          (({"method": "gem", "noise": "laplace"}, {"kappa": 3}),
           ({"domain": ["a", "b"], "noise": "gaussian", "method": "output-perturbation"}, {"users": 1000, "sparsity": 1}))),
+    Line(Total, "mechanism", KEY | {"budget": BUDGET},
+         ROWS | {"of": "events", "bound": 3, "domain": ["a", "b"], "item_type": int}),
     Line(DebiasedCount, "mechanism", KEY | {"budget": BUDGET, "items": ["a", "b"], "max_per_item": 2},
          ROWS | {"items": ["a", "c"], "max_per_item": 3, "users": 100, "users_share": 0.3, "max_items": 1, "largest_mean": 7.0,
                  "noise": "gaussian", "item_type": Also(int, items=[1, 2])},
@@ -246,9 +249,10 @@ def test_the_table_has_every_parameter_of_every_public_transform():
 def test_every_parameter_is_handed_on(name, made):
     line = LINES[name]
     contract, parameters = Contract(line, made), list(line.cases())
-    of_mechanism = [parameter for parameter in parameters if parameter not in WIRING]
+    wiring = WIRING | {"count"} if "value" in parameters else WIRING  # a column; elsewhere it may be a limit
+    of_mechanism = [parameter for parameter in parameters if parameter not in wiring]
     assert [parameter for parameter in of_mechanism if not contract.mechanism_has(parameter)] == []
-    wired = [*(parameter for parameter in parameters if parameter in WIRING), of_mechanism[0]]
+    wired = [*(parameter for parameter in parameters if parameter in wiring), of_mechanism[0]]
     assert [parameter for parameter in wired if not contract.steps_have(parameter)] == []
 
 

@@ -50,6 +50,7 @@ from headcount.transforms import (
     SupportCoverage,
     SupportSize,
     TopItems,
+    Total,
     Zcdp,
 )
 from tests.key_search import Careless, found_in_graph
@@ -159,6 +160,8 @@ TABLE = {
         lambda **g: Histogram(BUDGET, method="one-stage", domain=ITEMS[g["item_type"]], **g), decides=True
     ),
     "ChooseBound": Line(lambda **g: ChooseBound(Budget(0.1), BUDGET, **g), chosen, typed=False),
+    "Total": Line(lambda **g: Total(BUDGET, bound=5, **g)),
+    "Total, bound chosen": Line(lambda **g: Total(BUDGET, domain=ITEMS[g["item_type"]][:9], **g), decides=True),
     "DebiasedCount": Line(lambda **g: DebiasedCount(BUDGET, ITEMS[g["item_type"]][:4], max_per_item=2, **g)),
     "SelectPartitions": Line(lambda **g: SelectPartitions(BUDGET, strategy="sips", max_items=3, **g)),
     "SelectPartitions, auto": Line(lambda **g: SelectPartitions(BUDGET, **g), decides=True),

@@ -304,12 +304,29 @@ def test_values_outside_count_as_the_ends_and_each_user_once(collect, make_relea
     assert abs(low.count - 2250) < 6 * low.noise_stddev and abs(high.count - 750) < 6 * high.noise_stddev
 
 
+def test_rows_count_by_their_number_in_every_form(collect, make_release):
+    """1,500 users with 30 rows of 2 and one of 8: as rows, with a count, and as contributions. By leaves it were 750 users at
+    8, where 48 of stddev 7 are drawn, and then sampled."""
+    rows = [(f"u{k}", 2, 30) for k in range(1500)] + [(f"u{k}", 8, 1) for k in range(1500)]
+    user, value, count = zip(*rows, strict=True)
+    make = lambda **more: Quantiles(  # noqa: E731
+        BUDGET, (), 0, 10, ranges=[(0, 5), (5, 10)], levels=3, release=make_release(), sample="Mine", **more
+    )
+    table = pa.table({"user": user, "value": value, "times": count})
+    expected = _of_values(collect, [table], make(count="times"))
+    assert abs(expected[1].count - 48) < 6 * math.hypot(7, expected[1].noise_stddev or 30)
+    assert _of_values(collect, rows, make()) == expected
+    assert _of_values(collect, [(u, v) for u, v, c in rows for _ in range(c)], make()) == expected
+    held = [contribution_batch(pa.array(user), pa.array(value), pa.array(count))]
+    assert _of_values(collect, held, make(value="item")) == expected
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
         ([("u", 0.5), ("v", math.nan)], r"column 'value': is not a number \(NaN\)"),
         ([(None, 0.5)], "column 'user': is null"),
-        ([{"user": "u", "what": 1}], "has not the fields 'user' and 'value'"),
+        ([{"user": "u", "what": 1}], "has not the fields 'user', 'value'"),
         ([pa.table({"user": ["u"], "age": [1]})], "column 'value': is missing; the columns are 'user', 'age'"),
     ],
 )

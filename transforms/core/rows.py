@@ -103,6 +103,20 @@ def count_row(item_type: type) -> type:
     return NoisyIntCount if item_type is int else NoisyCount
 
 
+class TotalCount(NamedTuple):
+    """A noisy number of users or events (`of`), each user with `bound` of them at most; low .. high holds 95 % of the noise."""
+
+    of: str
+    bound: int
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
+
+
+beam.coders.registry.register_coder(TotalCount, beam.coders.RowCoder)
+
+
 def estimate_row(item_type: type) -> type:
     """The type of an estimate's row."""
     return IntEstimate if item_type is int else Estimate
@@ -189,10 +203,13 @@ class SampledIntCount(NamedTuple):
 
 
 class QuantileValue(NamedTuple):
-    """A quantile of numbers; `rank_stddev` is the standard deviation of the rank of the value, as a share of all users."""
+    """A quantile of numbers, between `low` and `high` with a chance of 95 %; `rank_stddev` is the error of the value's rank, as
+    a share of all users, also where many of them have one value."""
 
     quantile: float
     value: float
+    low: float
+    high: float
     rank_stddev: float
 
 
@@ -201,6 +218,8 @@ class QuantileTime(NamedTuple):
 
     quantile: float
     value: str
+    low: str
+    high: str
     rank_stddev: float
 
 

@@ -22,19 +22,22 @@ class Values(beam.PTransform):
     """Turns rows with a user and a value into contributions whose items are the numbers of leaves.
 
     Rows are those of `Contributions`, with values in place of items: numbers, or dates or times as the axis says, or texts of
-    these. Values outside the grid count as its ends. Null users, null values and NaN are refused unless `drop_null`.
+    these; a `count` says how many rows a row stands for. Values outside the grid count as its ends. Null users, null values and
+    NaN are refused unless `drop_null`.
     """
 
-    def __init__(self, axis: Axis, leaves: Leaves, user: str, value: str, drop_null: bool = False) -> None:
+    def __init__(
+        self, axis: Axis, leaves: Leaves, user: str, value: str, count: str | None, drop_null: bool = False
+    ) -> None:
         super().__init__()
         self._axis, self._leaves = axis, leaves
-        self._columns = _Columns(user, value, None, drop_null, MAX_ITEM_BYTES)
+        self._columns = _Columns(user, value, count, drop_null, MAX_ITEM_BYTES)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
         columns = self._columns
         if rows.element_type is ContributionBatch:  # whose columns have other names by now
-            columns = dataclasses.replace(columns, user="user", item="item")
+            columns = dataclasses.replace(columns, user="user", item="item", count=None)
         return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(columns, self._axis, self._leaves)).with_output_types(
             ContributionBatch
         )
@@ -52,9 +55,10 @@ class _ToLeaves(_ToBatches):
             super()._append(row, kind)
         except InputError:
             c = self._columns
+            wanted = ", ".join(repr(name) for name in (c.user, c.item, c.count) if name is not None)
             raise InputError(
-                f"a row has not the fields {c.user!r} and {c.item!r}, and nothing else that counts; name them by user= and "
-                "value=, or give (user, value) tuples"
+                f"a row has not the fields {wanted}; "
+                "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
             ) from None
 
     def _flush(self) -> pa.RecordBatch:
@@ -63,15 +67,21 @@ class _ToLeaves(_ToBatches):
         if any(isinstance(each, Timestamp) for each in self._items):  # as Beam's schemas hold times
             self._items = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in self._items]
         value = value_column(self._items, place.item, place)
+        count = column_of(self._counts, place.count, place, counts=True) if self._counts else None
         self._users, self._items, self._counts = [], [], []
-        return self._batch(user, value, None, place)
+        return self._batch(user, value, count, place)
 
     def _from_arrow(self, data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-        metadata = dict(data.schema.metadata or {})
-        metadata.pop(CONTRIBUTIONS, None)  # checked already, but its items are values
-        return super()._from_arrow(data.replace_schema_metadata(metadata))
+        metadata = data.schema.metadata or {}
+        if CONTRIBUTIONS not in metadata:
+            yield from super()._from_arrow(data)
+            return
+        # Checked already, but its items are values. Its counts are where they belong, unless all are 1.
+        c = self._columns
+        count = data.column("count") if "count" in data.schema.names else None
+        yield self._batch(data.column(c.user), data.column(c.item), count, self._place(metadata))
 
     def _batch(self, user: pa.Array, item: pa.Array, count: pa.Array | None, place: Place) -> pa.RecordBatch:
         c = self._columns
         leaf = leaf_column(item, self._axis, self._leaves, c.item, c.drop_null, place)
-        return super()._batch(user, leaf, None, place)
+        return super()._batch(user, leaf, count, place)

@@ -15,6 +15,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, one_each
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.binomial import binomial
@@ -114,8 +115,7 @@ class TestHierarchy:
     def test_a_million_users_of_beta_2_5(self, make_release):
         """(1, 1e-8), ten levels: the mean rank error over 19 quantiles is at most 0.002 and the mean error of 50 ranges
         at most 0.0012 of all users, where each node's own estimate gives 0.0018 and 0.0013; 0.0003 and 0.0005 were
-        seen. The stated deviations hold:
-        their mean square is 1 up to 0.6 (19 strongly dependent quantiles)."""
+        seen. The stated errors have what one part may hide besides, which nobody can know here: 0.0015 on average."""
         rng, n = np.random.default_rng(0), 1_000_000
         x = np.sort(rng.beta(2, 5, n))
         hierarchy = quantile_hierarchy(BUDGET, 0, 1, levels=10)
@@ -124,7 +124,7 @@ class TestHierarchy:
         rows = tree.quantiles(wanted)
         error = np.searchsorted(x, values(rows, "value")) / n - np.array(wanted, dtype=float)
         assert np.abs(error).mean() < 0.001
-        assert 0.1 < np.mean((error / values(rows, "rank_stddev")) ** 2) < 4
+        assert np.mean((error / values(rows, "rank_stddev")) ** 2) < 1 and values(rows, "rank_stddev").mean() < 0.002
         ranges = [tuple(sorted(rng.random(2).tolist())) for _ in range(50)]
         counts = tree.range_counts(ranges)
         true = np.array([np.searchsorted(x, high) - np.searchsorted(x, low) for low, high in ranges])
@@ -166,9 +166,11 @@ class TestHierarchy:
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             tree = hierarchy.tree(hierarchy.run(batches, make_release()))
             assert math.isnan(values(tree.quantiles([Fraction(1, 2)]), "value")[0])
-            assert tree.range_counts([(0, 1)]).to_pylist() == [
-                {"low": 0.0, "high": 1.0, "count": 0.0, "noise_stddev": 0.0}
-            ]
+            (row,) = tree.range_counts([(0, 1)]).to_pylist()
+            assert (row["low"], row["high"], row["count"]) == (0, 1, 0)
+            assert row["noise_stddev"] == pytest.approx(
+                2 * 79 / math.sqrt(3), rel=0.05
+            )  # two nodes, of which 79 users hide each
             assert tree.quantiles([]).num_rows == 0 and tree.range_counts([]).num_rows == 0
 
     def test_guarantee_and_parameters(self, make_release):
@@ -196,8 +198,8 @@ class TestSearch:
         search = quantile_search(BUDGET, 0.5, 0, 1)
         assert search.plan.compositions == search.rounds == 10
         (row,) = search.run([leaf_rows(search.leaves.index(x))], make_release()).to_pylist()
-        assert 0.0005 < row["rank_stddev"] < 0.002
-        assert abs(np.searchsorted(x, row["value"]) / n - 0.5) < 0.0024 + 6 * row["rank_stddev"]
+        assert 0.0005 < row["rank_stddev"] < 0.005
+        assert abs(np.searchsorted(x, row["value"]) / n - 0.5) < 0.0024 + 6 * 0.001
 
     def test_every_round_has_a_sample_of_its_own(self, monkeypatch):
         """All users in one leaf, so that each round counts the same number: ten samples of 10,000 at 1/2, of
@@ -230,6 +232,128 @@ class TestSearch:
                 quantile_search(BUDGET, **{"quantile": 0.5, "lo": 0, "hi": 1, **wrong})
         with pytest.raises(ParameterError):
             quantile_search(BUDGET, 0.5, 0, 1, rounds=21)
+
+
+# Stated errors, where many users share a value.
+
+TENTHS = [Fraction(k, 10) for k in range(1, 10)]
+
+
+def _clumped(n: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(5)
+    return {
+        "spread": 120 * random.beta(2, 5, n),
+        "whole years": np.clip(random.normal(40, 18, n), 0, 119).astype(int).astype(float),
+        "half at one end": np.where(random.random(n) < 0.5, 0.0, random.lognormal(3, 1, n)),
+        "a clump": np.where(random.random(n) < 0.4, 50.0, 120 * random.beta(2, 5, n)),
+        "ends of parts": random.choice([1.0, 7.0, 30.0, 90.0], n, p=[0.4, 0.3, 0.2, 0.1]) + 0.117,
+    }
+
+
+def _tree(made: Hierarchy, count: np.ndarray, random: np.random.Generator) -> SampledTree:
+    """A tree that is sampled as the mechanism samples it."""
+    sampled = []
+    for _ in range(made.levels):
+        drawn = random.binomial(count, float(made.plan.rate))
+        sampled.insert(0, np.where(drawn < made.plan.threshold, 0, drawn))
+        count = count.reshape(-1, made.branching).sum(axis=1)
+    return SampledTree(made.plan, made.leaves, made.branching, tuple(sampled))
+
+
+def _tree_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator) -> list[dict[str, float]]:
+    return _tree(made, count, random).quantiles(TENTHS).to_pylist()
+
+
+@pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
+def test_the_stated_error_of_a_range_has_the_users_that_are_hidden(law, users):
+    """20 releases of 20 ranges of a twentieth: the mean squared error is at most twice the stated one for each range. (Without
+    what is hidden it was infinitely more: 0 users +- 0 where there are 100.)"""
+    made = quantile_hierarchy(BUDGET, 0, 120, levels=10)
+    x, random = np.sort(_clumped(users)[law]), np.random.default_rng(1)
+    ends = np.arange(21) * 6.0
+    count = np.bincount(made.leaves.index(x), minlength=made.leaves.count)
+    true = np.diff(np.append(0, np.cumsum(count))[[made.leaves.nearest_edge(end) for end in ends]])
+    found = [_tree(made, count, random).range_counts(list(zip(ends, ends[1:], strict=False))) for _ in range(20)]
+    error = np.array([values(rows, "count") for rows in found]) - true
+    stated = np.array([values(rows, "noise_stddev") for rows in found])
+    assert ((error**2).mean(axis=0) <= 2 * (stated**2).mean(axis=0)).all()
+
+
+def _search_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator) -> list[dict[str, float]]:
+    chunk = pack({"item": pa.array(np.flatnonzero(count)), "sum": pa.array(count[count > 0])})
+    found = (QuantileSearch(made.plan, made.leaves, q).search([chunk], [], random.bytes(32)) for q in TENTHS)
+    return [row for rows in found for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("how", [_tree_rows, _search_rows])
+@pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
+def test_the_stated_error_of_a_rank_holds_whatever_users_share(law, users, how):
+    """20 releases of 9 quantiles at (1, 1e-8). The mean squared error of ranks is at most 1.2 times the stated one for each
+    quantile (by the sampling alone it was up to 9,000 times the stated one), and 0.9 of all intervals hold the true quantile:
+    both are several standard deviations of 20 releases away. The error is the distance to the ranks that a value has."""
+    made = quantile_hierarchy(BUDGET, 0, 120, levels=10)
+    x, random = np.sort(_clumped(users)[law]), np.random.default_rng(1)
+    count = np.bincount(made.leaves.index(x), minlength=made.leaves.count)
+    releases = [how(made, count, random) for _ in range(20)]
+    value, low, high, stated = (
+        np.array([[row[name] for row in rows] for rows in releases]) for name in ("value", "low", "high", "rank_stddev")
+    )
+    q = np.array(TENTHS, dtype=float)
+    below, above = (np.searchsorted(x, value, side=side) / users for side in ("left", "right"))
+    error = np.maximum(0, np.maximum(below - q, q - above))
+    assert ((error**2).mean(axis=0) <= 1.2 * (stated**2).mean(axis=0)).all()
+    true = x[(q * users).astype(int)]
+    assert ((low <= true) & (true <= high)).mean() > 0.9 and ((low <= value) & (value <= high)).all()
+
+
+# Users with several rows.
+
+
+@pytest.mark.parametrize("by_leaf", [False, True])
+def test_a_user_counts_by_one_of_its_rows_and_not_by_one_of_its_leaves(make_release, monkeypatch, by_leaf):
+    """20,000 users with 99 values from 10 to 11 and one of 5000: the 0.75 quantile by rows is near 11, and what is far away is
+    200 users of 20,000, to within six standard deviations of the draws (14) and of the sample (60 at most). By leaves it is
+    half of the users. The first 10,000 users have their rows as counts."""
+    if by_leaf:
+        monkeypatch.setattr(quantiles, "ONE_LEAF", one_each(1))
+    each = quantile_hierarchy(BUDGET, 0, 10_000, levels=10)
+    near = each.leaves.index(10 + np.arange(99) / 99)
+    leaf = np.append(near, each.leaves.index(np.array([5000.0])))
+    assert set(leaf.tolist()) == {1, 512}
+    user, half = np.repeat(np.arange(20_000), 100), 10_000
+    rows = contribution_batch(pa.array(user[half * 100 :]), pa.array(np.tile(leaf, half)))
+    distinct, count = np.unique(leaf, return_counts=True)
+    counted = contribution_batch(
+        pa.array(np.repeat(np.arange(half), 2)), pa.array(np.tile(distinct, half)), pa.array(np.tile(count, half))
+    )
+    tree = each.tree(each.run([rows, counted], make_release()))
+    (far,) = tree.range_counts([(4900, 5100)]).to_pylist()
+    found = values(tree.quantiles([Fraction(1, 2), Fraction(3, 4)]), "value")
+    search = quantile_search(BUDGET, 0.75, 0, 10_000)
+    (searched,) = search.run([rows, counted], make_release()).to_pylist()
+    if by_leaf:
+        assert far["count"] > 9000 and found[1] > 4900 and searched["value"] > 4900
+    else:
+        assert abs(far["count"] - 200) < 6 * 62 and found.max() < 20 and searched["value"] < 20
+
+
+@pytest.mark.parametrize("mutant", [None, RandClipStep(2), LimitItemsStep(1)])
+def test_whatever_rows_a_user_has_it_is_one_user_of_one_leaf(make_release, monkeypatch, mutant):
+    """With (nearly) everybody sampled, each level shows just as many as there are users. Two rows of a user, or all its rows on
+    one leaf, as steps would let through that keep less, are refused before anything is drawn."""
+    tree = Hierarchy(ALL, Leaves(0, 1, 16), 2, 4)
+    random = np.random.default_rng(1)
+    user, leaf, count = random.integers(0, 300, 4000), random.integers(0, 16, 4000), random.integers(1, 10**9, 4000)
+    rows = contribution_batch(pa.array(user), pa.array(leaf), pa.array(count))
+    if mutant is not None:
+        kept = quantiles._bound()
+        monkeypatch.setattr(quantiles, "ONE_LEAF", (mutant,))
+        monkeypatch.setattr(quantiles, "_bound", lambda: kept)
+        with pytest.raises(InputError, match="bound"):
+            tree.run([rows], make_release())
+        return
+    shown = tree.tree(tree.run([rows], make_release()))
+    assert [int(level.sum()) for level in shown.sampled] == [300] * 4
 
 
 # What every way to make one must hand on, and what none may take.

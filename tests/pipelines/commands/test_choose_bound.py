@@ -208,3 +208,54 @@ def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
     assert main(flags) == 0
     said = capsys.readouterr().out
     assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said
+
+
+ONE_STAGE = [*SHAPE, "--method", "one-stage"]
+CHOOSE = ["--user", "who", "--item", "what", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]
+
+
+def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_path, capsys):
+    """The same rows as with its numbers given by hand; the choice of the later job costs nothing, and is named."""
+    report = run("choose-bound", place, tmp_path / "bound", *CHOOSE)
+    found = run("histogram", place, tmp_path / "a", *ONE_STAGE, "--bound-from", tmp_path / "bound" / "report.json")
+    chosen = report["details"]["chosen"]
+    cap = ["--max-per-item", chosen["max_per_item"]] if "max_per_item" in chosen else []
+    given = ["--bound", chosen["bound"], "--noise", chosen["noise"], *cap]
+    by_hand = run("histogram", place, tmp_path / "b", *ONE_STAGE, *given)
+    assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
+    assert found["details"]["parameters"].pop("bound_from") == report["release_id"] and found == by_hand
+    assert all("choice" not in step["name"] for step in found["details"]["guarantee"]["mechanisms"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--method", "estimates"], "--bound-from is for --method one-stage, got --method estimates"),
+        (["--relation", "replace"], "--bound-from holds a choice under --relation add-remove, got --relation replace"),
+        (["--domain", "domain.txt"], "--bound-from holds a choice without --domain"),
+        (["--bound", "5"], "--bound 5 is in the file of --bound-from: leave one of them out"),
+        (["--noise", "laplace"], "--noise laplace is in the file of --bound-from"),
+        (["--objective", "items"], "--objective items is for --bound auto"),
+        (["--bound-from", "other.json"], "--bound-from must be the report.json of an output of headcount choose-bound"),
+        (["--bound-from", "key"], "--bound-from must be the report.json of an output of headcount choose-bound"),
+        (["--bound-from", "nowhere.json"], "--bound-from must be a file that can be read, got 'nowhere.json'"),
+    ],
+)
+def test_a_bound_of_another_promise_is_refused(place, monkeypatch, capsys, flags, said):
+    """Another relation, another meaning of the bound, two of them, or no such file."""
+    monkeypatch.chdir(place)
+    report = {
+        "command": "choose-bound",
+        "release_id": "r",
+        "details": {
+            "chosen": {"bound": 30, "noise": "gaussian", "max_per_item": 2},
+            "guarantee": {"relation": "add-remove"},
+            "parameters": {"public_domain": False},
+        },
+    }
+    (place / "bound.json").write_text(json.dumps(report))
+    (place / "other.json").write_text(json.dumps(report | {"command": "histogram"}))
+    file = [] if "--bound-from" in flags else ["--bound-from", "bound.json"]
+    stage = [] if "--method" in flags else ["--method", "one-stage"]
+    assert main(["histogram", *SHAPE, *stage, *file, *flags, "--explain"]) == 2
+    assert said in capsys.readouterr().err

@@ -23,6 +23,7 @@ from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
+from tests.runners.jobs import column
 
 SHAPE = ["--user", "who", "--item", "what"]
 PROMISE = ["--epsilon", "2", "--delta", "1e-4"]
@@ -181,19 +182,21 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         "sampled",
         "sampled --max-items 1",
         "heavy-hitters --phi 0.06 --users 3000",
-        "quantiles --lo 0 --hi 1 --quantile 0.5",
-        "quantiles --lo 0 --hi 1 --quantile 0.5 --method search",
+        "quantiles --value what --lo 0 --hi 1 --quantile 0.5",
+        "quantiles --value what --lo 0 --hi 1 --quantile 0.5 --method search",
     ],
 )
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_promise_is_that_of_the_relation(run, command, relation):
-    status, out, _ = run(*command.split(), *SHAPE, *PROMISE, "--relation", relation.value, "--explain")
+    status, out, _ = run(
+        *command.split(), *column(command.split()), *PROMISE, "--relation", relation.value, "--explain"
+    )
     assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
 
 
 def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
     """Two jobs with the same key and id read what they are asked for off the same sample."""
-    words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
+    words = ["quantiles", "--user", "who", "--value", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     made = quantile_hierarchy(BUDGET, -5, 15, levels=6)
     tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
     out = tmp_path / "out"
@@ -215,7 +218,7 @@ def test_a_search_for_one_quantile_is_that_of_the_pure_function(run, place, tmp_
         "quantiles",
         "--user",
         "who",
-        "--item",
+        "--value",
         "value",
         *PROMISE,
         "--lo",
@@ -249,7 +252,7 @@ def test_search_and_tree_draw_other_bits():
 def test_times_come_out_as_text(run, place, tmp_path):
     out = tmp_path / "out"
     flags = [*PROMISE, "--lo", "2024-01-01", "--hi", "2024-02-01", "--levels", "5", "--quantile", "0.5"]
-    assert run("quantiles", "--user", "who", "--item", "time", *flags, *job(place, out), "--format", "jsonl")[0] == 0
+    assert run("quantiles", "--user", "who", "--value", "time", *flags, *job(place, out), "--format", "jsonl")[0] == 0
     (row,) = map(json.loads, (out / "quantiles-00000-of-00001.jsonl").read_text().splitlines())
     assert row["value"] in {"2024-01-15", "2024-01-16"}  # 240 hours and five days after the start, nearly
 
@@ -271,7 +274,7 @@ def _as_avro(table, path):
 @pytest.mark.parametrize(("name", "write"), [("e.csv", _as_csv), ("e.jsonl", _as_jsonl), ("e.avro", _as_avro)])
 def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write):
     write(pq.read_table(place / "events.parquet", columns=["who", "value"]), place / name)
-    words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
+    words = ["quantiles", "--user", "who", "--value", "value", *PROMISE, "--lo", "-5", "--hi", "15", "--levels", "6"]
     assert run(*words, "--quantile", "0.5", *job(place, tmp_path / "out", name))[0] == 0
     made = quantile_hierarchy(BUDGET, -5, 15, levels=6)
     tree = made.tree(made.run([contributions(place, "value", made.leaves)], release(place), sample("value")))
@@ -282,7 +285,7 @@ def test_every_format_gives_the_same_quantiles(run, place, tmp_path, name, write
 def test_values_that_are_missing_or_wrong(run, place, tmp_path, form):
     """Nulls are refused with their row, or dropped; what is no number is refused and not told."""
     table = pa.table({"who": [f"u{k}" for k in range(400)] + ["x"], "value": [0.25] * 400 + [None]})
-    words = ["quantiles", "--user", "who", "--item", "value", *PROMISE, "--lo", "0", "--hi", "1", "--quantile", "0.5"]
+    words = ["quantiles", "--user", "who", "--value", "value", *PROMISE, "--lo", "0", "--hi", "1", "--quantile", "0.5"]
     words += ["--levels", "2"]
     write = {"parquet": pq.write_table, "csv": _as_csv, "jsonl": _as_jsonl}[form]
     write(table, tmp_path / f"events.{form}")
@@ -357,7 +360,8 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         (QUANTILES, "missing --quantile or --range"),
         ([*QUANTILES, "--quantile", "0.5", "--range", "0:1"], "at no further cost"),
         ([*QUANTILES, "--quantile", "1.5"], "--quantile must be a number between 0 and 1, got 1.5"),
-        ([*QUANTILES, "--quantile", "0.5", "--item-type", "int"], "--item-type int is of no use"),
+        ([*QUANTILES, "--quantile", "0.5", "--item", "age"], "unknown flag '--item'"),
+        ([*QUANTILES, "--quantile", "0.5", "--item-type", "int"], "unknown flag '--item-type'"),
         (
             [*QUANTILES, "--quantile", "1.5", "--method", "search"],
             "--quantile must be a number between 0 and 1, got 1.5",

@@ -220,7 +220,8 @@ COMMANDS = {
     "histogram": "--epsilon 2 --delta 1e-3",
     "histogram, domain": "--epsilon 2 --delta 1e-3 --domain {domain}",
     "choose-bound": "--epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
-    "total": f"--epsilon 2 --max-per-item 2 {' '.join(f'--of {item}' for item in DOMAIN)}",
+    "total": "--epsilon 2 --domain {domain}",
+    "total, debiased": "--epsilon 2 --method debiased --max-per-item 2 --domain {domain}",
     "count-release": "--epsilon 5 --delta 1e-4",
     "distribution": "--epsilon 2 --delta 1e-3 --domain {domain}",
 }

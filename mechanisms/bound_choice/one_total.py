@@ -1,0 +1,70 @@
+"""A bound for one total: how many events of a user count at most, so that few users are above it and the noise stays small.
+
+The exponential mechanism on the number of users above a bound C, with a public weight C^-3 on the candidates:
+
+    P(C) is proportional to C^-3 exp(-epsilon #{users with more than C events}).
+
+A user who is added raises the number above C by 1 for every C below its own events, and leaves it for all others. One who is
+replaced moves it by at most 1, up for all C or down for all C. So the range of the losses is 1 under either relation, and the
+weights, which no data changes, cancel in the proof (`em_exponents`).
+
+Guarantee: epsilon-differential privacy of the choice, delta 0, for either relation.
+
+The choices for a histogram do not do for a single number. By rank (`l1_quantile`), all bounds beyond the largest user are as
+good as each other, up to a million, and the generalised mechanism takes one of those with a chance of some percent. With the
+weight, a bound of ten times as much must leave 3 ln 10 / epsilon fewer users above it. The exponent is 3 so that the mean
+squared noise of a choice among ever larger bounds stays finite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.choice.exponential import em_exponents, select
+from headcount.mechanisms.choice.norm_bins import NormChoice, in_bins, tails
+from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.randomness.lanes import Lanes
+
+# No part of any proof: forty bounds in every factor of ten, up to the most that a user counts for.
+GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
+WEIGHTS = tuple(Fraction(round(3 * math.log(bound) * 2**20), 2**20) for bound in GRID)
+
+
+@dataclasses.dataclass(frozen=True)
+class TotalChoice(NormChoice):
+    """The bound of one total with Laplace noise."""
+
+    budget: Budget
+    release_budget: Budget
+    relation: Relation
+
+    name = "tail-count"
+    grid = GRID
+    draws = 1
+    noise = "laplace"
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """The users in each bin by their events; only how many are above a bound matters."""
+        return in_bins(self.grid, np.searchsorted(self.grid, shard.totals()))
+
+    def exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the bounds: each is chosen with a probability proportional to exp(-exponent)."""
+        losses = em_exponents(tails(table), 1, self.budget.epsilon_fraction)
+        return [loss + weight for loss, weight in zip(losses, WEIGHTS, strict=True)]
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
+        """The private choice."""
+        return self.chosen(self.grid[select(self.exponents(table), lanes)])
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        return {"method": self.name, "grid": self.grid, "weights": WEIGHTS}

@@ -1,0 +1,192 @@
+"""How many users and how many events there are, in all or on given items: one noisy number each.
+
+Each user counts once, or with its events up to a bound. The bound of the events is given, or chosen privately
+(`bound_choice.one_total`) by a share of the budget.
+
+Guarantee: epsilon-differential privacy per user under the relation, delta 0; parts add up (basic composition). Both numbers are
+histograms of one public item that every row counts for (`HistogramMechanism`), with Laplace noise.
+
+What the numbers say: nobody's part of the users is cut, so that number is right up to its noise. Events beyond the bound are
+missing from theirs, and nobody can say how many: a single user may have a billion, and no private number shows one user. So the
+true number of events is `low` or more, with a chance of 97.5 %, and `high` covers the noise alone.
+
+`TotalPlan.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.expected_error import expected_error
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import only_domain, public_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.bound_choice.one_total import TotalChoice
+from headcount.mechanisms.checks import check_one_of
+from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.choice.run import choose_bound, split_budget
+from headcount.mechanisms.counting.noisy import promised
+from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, all_as_one
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, AutoRelease, Decided
+from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_histogram
+from headcount.mechanisms.randomness.keys import Release
+
+OF = ("users", "events")
+NAME = "Total"
+#: Of epsilon, for the bound. More finds a better one and leaves less for the number.
+BOUND_SHARE = Fraction(1, 5)
+
+
+class TotalRow(NamedTuple):
+    """One released number: of what, the bound on a user, the noisy number under it, and what the noise may do to it."""
+
+    of: str
+    bound: int
+    bounded_count: float
+    noise_stddev: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TotalDecided:
+    """The bound that was chosen for the events, and the whole guarantee in its numbers. All of it is public."""
+
+    chosen: ChosenBound
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        return self.chosen.sections()
+
+
+@dataclasses.dataclass(frozen=True)
+class TotalPlan:
+    """The number of users, of events, or of both as a value. Without a `domain` all rows count, else those on its items."""
+
+    budget: Budget
+    relation: Relation
+    domain: Names | None
+    item_type: type
+    users: HistogramMechanism | None
+    events: HistogramMechanism | AutoHistogramMechanism | None
+    name = NAME
+
+    def __post_init__(self) -> None:
+        promises = [part.guarantee() for _, part in self.parts()]
+        check_parts(self.budget, *(Budget(promise.epsilon, promise.delta) for promise in promises))
+        if any(promise.relation is not self.relation for promise in promises):
+            raise ParameterError(f"every part must be under the relation {self.relation.value!r} of the whole")
+
+    def parts(self) -> Iterator[tuple[str, HistogramMechanism | AutoHistogramMechanism]]:
+        """What is counted, and how."""
+        if self.users is not None:
+            yield "users", self.users
+        if self.events is not None:
+            yield "events", self.events
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self._whole({of: part.guarantee() for of, part in self.parts()})
+
+    def decided(self, events: Decided) -> TotalDecided:
+        """All that follows from the choice of the events' bound."""
+        found = {of: part.guarantee() for of, part in self.parts()} | {"events": events.guarantee}
+        return TotalDecided(events.chosen, self._whole(found))
+
+    def _whole(self, parts: Mapping[str, Guarantee]) -> Guarantee:
+        steps = (
+            dataclasses.replace(step, name=f"{of}: {step.name}")
+            for of, part in parts.items()
+            for step in part.mechanisms
+        )
+        return Guarantee(self.budget.epsilon, 0.0, self.relation, tuple(steps))
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows of contribution batches: those of `TotalRow`."""
+        label = label or self.name
+        held = [all_as_one(batch if self.domain is None else only_domain(batch, self.domain)) for batch in batches]
+        rows = []
+        for of, part in self.parts():
+            where = f"{label}/{of.capitalize()}"
+            if isinstance(part, AutoHistogramMechanism):
+                chosen = choose_bound(held, part.auto.choice, release, f"{where}/ChooseBound")
+                part = HistogramMechanism(NAME, part.auto.steps(chosen), part.auto.decided(chosen).plan, EVERYBODY, str)
+            rows.append(total_row(of, part.run(held, release, where), part.plan))
+        return total_rows(rows)
+
+
+def total_row(of: str, counts: pa.RecordBatch, plan: NoisePlan) -> TotalRow:
+    """The released count of the one item as a row. It is whole, and an interval for it has no negative numbers."""
+    (count,) = counts.column("bounded_count").to_pylist()
+    error = expected_error(plan)
+    ends = (max(0.0, float(round(count + side * error.half_width))) for side in (-1, 1))
+    bound = plan.bound.l1
+    assert bound is not None
+    return TotalRow(of, bound, float(round(count)), error.stddev, *ends)
+
+
+def total_rows(rows: Sequence[TotalRow]) -> pa.RecordBatch:
+    """Rows as a batch, users first."""
+    return pa.RecordBatch.from_pylist([row._asdict() for row in sorted(rows, key=lambda row: OF.index(row.of))])
+
+
+def total(
+    budget: Budget,
+    *,
+    of: str | Sequence[str] = OF,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    bound: int | Literal["auto"] = "auto",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> TotalPlan:
+    """How many users and events there are, of all rows or of those on the items of a public `domain` together.
+
+    `of` is "users", "events" or both; of both, a tenth of epsilon goes to the users. `bound` is how many events of one user
+    count at most; "auto" chooses it privately, by a fifth of the events' part.
+    """
+    check_budget(budget)
+    wanted = [of] if isinstance(of, str) else list(of)
+    for each in wanted:
+        check_one_of("of", each, OF)
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise ParameterError(f"of must name users, events or both, each once, got {of!r}", "of")
+    budget = Budget(budget.epsilon)  # Laplace noise alone: whatever delta is given, none is taken
+    shares = dict.fromkeys(wanted, budget)
+    if len(wanted) == 2:
+        shares["users"], shares["events"] = budget.split(USERS_SHARE, 1 - USERS_SHARE)
+    if bound != "auto" and "events" not in shares:
+        raise ParameterError(
+            f"a bound is for the events, got bound={bound!r} for the users alone: leave it out", "bound"
+        )
+    users, events = None, None
+    if "users" in shares:
+        plan = calibrate_public_domain(shares["users"], promised(EVERYBODY_STEPS), relation, "laplace")
+        users = HistogramMechanism(NAME, EVERYBODY_STEPS, plan, EVERYBODY, str)
+    if "events" in shares:
+        events = _events(shares["events"], bound, relation)
+    names = None if domain is None else public_domain(domain, item_type)
+    return TotalPlan(budget, relation, names, item_type, users, events)
+
+
+def _events(
+    budget: Budget, bound: int | Literal["auto"], relation: Relation
+) -> HistogramMechanism | AutoHistogramMechanism:
+    if bound != "auto":
+        return bounded_histogram(budget, EVERYBODY.to_pylist(), bound=bound, relation=relation)
+    costs, rest = split_budget(budget, BOUND_SHARE, "tail-count")
+    choice = TotalChoice(costs, rest, relation)
+    return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, True), EVERYBODY, str)
