@@ -18,7 +18,7 @@ FAMILIES = {
     "histogram": {"bound_choice"},
     "bound_choice": set(),
     "sampled": set(),
-    "shape": set(),
+    "shape": {"partitions"},
     "count_release": {"partitions", "bound_choice"},
     "distribution": set(),
     "partitions": set(),

@@ -26,6 +26,7 @@ from headcount.transforms.bounding import LimitPerItem as LimitPerItem
 from headcount.transforms.bounding import RandClip as RandClip
 from headcount.transforms.core import coders as coders
 from headcount.transforms.core.contributions import Contributions as Contributions
+from headcount.transforms.core.rows import DistinctCount as DistinctCount
 from headcount.transforms.core.rows import IntItemProbability as IntItemProbability
 from headcount.transforms.core.rows import ItemProbability as ItemProbability
 from headcount.transforms.core.rows import ItemsWithCount as ItemsWithCount
@@ -57,6 +58,7 @@ from headcount.transforms.sampled import HeavyHitters as HeavyHitters
 from headcount.transforms.sampled import SampledHistogram as SampledHistogram
 from headcount.transforms.shape import AnonymizedHistogram as AnonymizedHistogram
 from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
+from headcount.transforms.shape_properties import DistinctItems as DistinctItems
 from headcount.transforms.shape_properties import Entropy as Entropy
 from headcount.transforms.shape_properties import SupportCoverage as SupportCoverage
 from headcount.transforms.shape_properties import SupportSize as SupportSize
