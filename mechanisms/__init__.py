@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.sampled.quantiles import quantile_hierarchy as quantile_hierarchy
     from headcount.mechanisms.sampled.quantiles import quantile_search as quantile_search
     from headcount.mechanisms.shape.auto import shape_histogram as shape_histogram
+    from headcount.mechanisms.shape.distinct import distinct_items as distinct_items
     from headcount.mechanisms.shape.estimators import CoverageQuestion as CoverageQuestion
     from headcount.mechanisms.shape.estimators import DistinctQuestion as DistinctQuestion
     from headcount.mechanisms.shape.estimators import EntropyQuestion as EntropyQuestion
@@ -102,6 +103,7 @@ _ROOMS = {
     "sampled.cohorts": "draw_cohort known_cohort",
     "sampled.quantiles": "quantile_hierarchy quantile_search",
     "shape.auto": "shape_histogram",
+    "shape.distinct": "distinct_items",
     "shape.estimators": "CoverageQuestion DistinctQuestion EntropyQuestion SupportQuestion",
     "shape.pan_private": "pan_private_counts",
     "shape.properties": "central_property shape_properties",

@@ -18,7 +18,7 @@ FAMILIES = {
     "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),
     "sampled": {"bound_choice"},
-    "shape": set(),
+    "shape": {"partitions"},
     "count_release": {"partitions", "bound_choice"},
     "distribution": set(),
     "partitions": set(),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.bounding import LimitItems as LimitItems
     from headcount.transforms.bounding import LimitPerItem as LimitPerItem
     from headcount.transforms.bounding import RandClip as RandClip
-    from headcount.transforms.core import coders as coders
     from headcount.transforms.core.contributions import Contributions as Contributions
+    from headcount.transforms.core.rows import DistinctCount as DistinctCount
     from headcount.transforms.core.rows import Estimate as Estimate
     from headcount.transforms.core.rows import IntEstimate as IntEstimate
     from headcount.transforms.core.rows import IntItemProbability as IntItemProbability
@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.sampled import SampledHistogram as SampledHistogram
     from headcount.transforms.shape import AnonymizedHistogram as AnonymizedHistogram
     from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
+    from headcount.transforms.shape_properties import DistinctItems as DistinctItems
     from headcount.transforms.shape_properties import Entropy as Entropy
     from headcount.transforms.shape_properties import SupportCoverage as SupportCoverage
     from headcount.transforms.shape_properties import SupportSize as SupportSize
@@ -85,11 +86,11 @@ _ROOMS = {
     "headcount.mechanisms.randomness.keys": "KeyEnvironment KeyFile KeySecret Release",
     "bound_choice": "ChooseBound",
     "bounding": "ClipNorm LimitItems LimitPerItem RandClip",
-    "core": "coders",
     "core.contributions": "Contributions",
-    "core.rows": "Estimate IntEstimate IntItemProbability ItemProbability ItemsWithCount NamedIntItem "
-    "NamedItem NoisyCount NoisyIntCount QuantileTime QuantileValue RangeCount RangeTimeCount "
-    "RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty TotalCount",
+    "core.rows": "DistinctCount Estimate IntEstimate IntItemProbability ItemProbability ItemsWithCount "
+    "NamedIntItem NamedItem NoisyCount NoisyIntCount QuantileTime QuantileValue RangeCount "
+    "RangeTimeCount RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty "
+    "TotalCount",
     "count_release": "Plume PrivateCountRelease TopItems",
     "debiased_count": "DebiasedCount Total",
     "distribution": "LearnDistribution",
@@ -100,7 +101,7 @@ _ROOMS = {
     "sampled": "HeavyHitters SampledHistogram",
     "shape": "AnonymizedHistogram",
     "shape_answers": "PropertiesOfShape",
-    "shape_properties": "Entropy SupportCoverage SupportSize",
+    "shape_properties": "DistinctItems Entropy SupportCoverage SupportSize",
     "shuffled": "ShuffledReports",
 }
 

@@ -23,6 +23,7 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.choice.run import add_tables, encode_table
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.distribution.learn import (
@@ -35,7 +36,8 @@ from headcount.mechanisms.distribution.learn import (
     large_symbols,
     learn_distribution,
 )
-from headcount.mechanisms.distribution.plan import DistributionPlan
+from headcount.mechanisms.distribution.plan import ROBUST, DistributionPlan
+from headcount.mechanisms.distribution.spread import groups_of, pairs
 from headcount.mechanisms.distribution.tables import merge_values, pack_values, split_values, unpack_values
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
@@ -53,6 +55,7 @@ _LEAST_SYMBOLS = 32
 Known = tuple[DistributionPlan, ...] | DecidedDistribution  # the plans, or what they are found in
 Part = tuple[int, bytes, int]  # plan, digest of some symbols' tables, number of their samples
 Drawn = tuple[int, int, bytes]  # plan, number of users, Arrow stream of item and value
+NoisyPairs = tuple[int, list[float]]  # plan, the pairs of each group with noise
 
 
 class LearnDistribution(PrivateTransform):
@@ -60,8 +63,8 @@ class LearnDistribution(PrivateTransform):
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Users with fewer than `samples_per_user`
     samples are left out, and those with more count with a uniform sample of that many. What "auto" chooses from the data, it
-    chooses privately, within the budget. All users' samples are taken to be from one distribution: where they are not, the
-    result is biased, and as private.
+    chooses privately, within the budget. The result is the mean of users who may differ, and its errors say so; "dense" and
+    "sparse" take all users to be alike, and are biased where they are not, and as private.
 
     The result is `ItemProbability` rows (`IntItemProbability` with `item_type=int`), sorted by item in each output file. Rows
     or `Contributions` go in. `with_decision()` gives the `DecidedDistribution` beside, where the samples per user are chosen.
@@ -71,8 +74,8 @@ class LearnDistribution(PrivateTransform):
         domain: the public symbols.
         samples_per_user: the samples of each user that count (default: "auto", chosen privately). "median" chooses half of the
             users, and "buckets" learns from users of all sizes apart. More have less noise each, of fewer users.
-        method: "dense", "sparse", "gaussian" or "laplace"; "auto" (default) takes the one with the least error to expect, from
-            public numbers alone.
+        method: "gaussian" or "laplace", or for users who are all alike "dense" or "sparse"; "auto" (default) takes the one of
+            the first two with the least error to expect, from public numbers alone.
         users: the number of users with so many samples, if it is public (default: None, it is counted).
         hypothesis: how "dense" and "sparse" choose probabilities: "ks" (default), or "phs", the paper's own, which needs more
             users. Too few public `users` are refused; if the noisy number of them is too small, the errors of all rows are 1.
@@ -124,19 +127,21 @@ class LearnDistribution(PrivateTransform):
         if plan.choice is None:
             plans = plan.plans()
             counted = shards | "CountValues" >> _tagged(beam.ParDo(_CountValues(source, plans)))
-            learned = self._learned(counted, source, plans, any(each.method == "sparse" for each in plans))
+            sparse = any(each.method == "sparse" for each in plans)
+            learned = self._learned(counted, source, plans, sparse, any(each.spread is not None for each in plans))
             return self._shown(learned, row)
         choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseSamples")
         decision = choice.chosen | "Plan" >> beam.Map(plan.decided).with_output_types(DecidedDistribution)
         known = beam.pvalue.AsSingleton(decision)
         counted = choice.shards | "CountValues" >> _tagged(beam.ParDo(_CountAsDecided(source), known))
-        learned = self._learned(counted, source, known, plan.method in ("auto", "sparse"))
+        learned = self._learned(counted, source, known, plan.method == "sparse", plan.method in ("auto", *ROBUST))
         return self._result(self._shown(learned, row), decision)
 
     def _learned(
-        self, counted: beam.pvalue.DoOutputsTuple, source: _Source, known: object, sparse: bool
+        self, counted: beam.pvalue.DoOutputsTuple, source: _Source, known: object, sparse: bool, spread: bool
     ) -> beam.PCollection:
-        """(file, probabilities) beyond all barriers; `sparse` says whether that method may have to be done."""
+        """(file, probabilities) beyond all barriers; `sparse` says whether that method may have to be done, and `spread`
+        whether it may be asked how much users differ."""
         pipeline = counted.values.pipeline
         plans = len(BUCKETS) if self.mechanism.samples == "buckets" else 1
         every = pipeline | "EveryShard" >> beam.Create(  # symbols that nobody has are learned too
@@ -172,13 +177,25 @@ class LearnDistribution(PrivateTransform):
                 | "LargeSymbols" >> beam.MapTuple(_united).with_output_types(tuple[int, int, bytes])
             )
             chosen = beam.pvalue.AsList(choices)
+        differ: object = []
+        if spread:
+            noisy = (
+                merged.tables
+                | "Pairs"
+                >> beam.ParDo(_Pairs(source), known, beam.pvalue.AsList(drawn)).with_output_types(tuple[int, bytes])
+                | "GatherPairs" >> beam.GroupByKey()
+                | "DrawSpread" >> beam.ParDo(_DrawSpread(source), known, *evidence).with_output_types(NoisyPairs)
+                | "SpreadBarrier" >> beam.GroupByKey()
+                | "Spread" >> beam.MapTuple(lambda plan, found: (plan, next(iter(found)))).with_output_types(NoisyPairs)
+            )
+            differ = beam.pvalue.AsList(noisy)
         # One worker puts the released numbers together, for they have to add up to one.
         return (
             pipeline
             | "Once" >> beam.Create([self._output_files or 1], reshuffle=False)
             | "Combine"
             >> beam.FlatMap(
-                _combined, self.mechanism.symbols, known, beam.pvalue.AsList(drawn), chosen
+                _combined, self.mechanism.symbols, known, beam.pvalue.AsList(drawn), chosen, differ
             ).with_output_types(tuple[int, pa.RecordBatch])
         )
 
@@ -320,6 +337,32 @@ class _Choose(_Keyed):
             yield plan, (users, _values(table.symbols, steps.chosen(table, users, evidence, self._key, len(large))))
 
 
+class _Pairs(_Keyed):
+    """(plan, tables) -> (plan, pairs of a user's equal samples by group), where the plan asks how much users differ."""
+
+    def process(self, tables: tuple[int, bytes], known: Known, drawn: list[Drawn]) -> Iterator[tuple[int, bytes]]:
+        plan, data = tables
+        if _plans(known)[plan].spread is None:
+            return
+        (vector,) = (from_ipc(rows) for at, _, rows in drawn if at == plan)
+        table = unpack_values(data)
+        place = np.asarray(pc.index_in(table.symbols, value_set=vector.column("item")))
+        groups = groups_of(np.asarray(vector.column("value")))
+        yield plan, encode_table(pairs(table, groups[place]).tolist())
+
+
+class _DrawSpread(_Keyed):
+    """(plan, pairs of all symbol shards) -> (plan, the same with noise)."""
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]], known: Known, parts: list[Part], origins: list[tuple[int, Origin]]
+    ) -> Iterator[NoisyPairs]:
+        plan, sums = group
+        steps = self._steps(_plans(known)[plan])
+        evidence, _ = self._evidence(plan, steps, parts, origins)
+        yield plan, steps.spread(np.array(add_tables(sums), dtype=np.int64), evidence, self._key).tolist()
+
+
 def _tagged(count: beam.ParDo) -> beam.PTransform:
     return count.with_output_types(tuple[int, bytes], origins=tuple[int, Origin]).with_outputs("origins", main="values")
 
@@ -332,6 +375,10 @@ def _values(symbols: Names, values: np.ndarray) -> bytes:
     return to_ipc(pa.RecordBatch.from_pydict({"item": symbols, "value": pa.array(values)}), compress=True)
 
 
+def _value(rows: bytes) -> np.ndarray:
+    return np.asarray(from_ipc(rows).column("value"))
+
+
 def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
     """The rows of all symbol shards of a plan, sorted by symbol: the order of the domain."""
     users, chunks = zip(*found, strict=True)
@@ -339,15 +386,14 @@ def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
 
 
 def _combined(
-    output_files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn]
+    files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn], differ: list[NoisyPairs]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The released rows, from all that was drawn for each plan."""
-    choices = {plan: np.asarray(from_ipc(rows).column("value")) for plan, _, rows in chosen}
+    noisy_pairs = {plan: np.array(values) for plan, values in differ}
+    choices = {plan: _value(rows) for plan, _, rows in chosen}
     estimates = [
-        estimated(
-            _plans(known)[plan], users, np.asarray(from_ipc(rows).column("value")), choices.get(plan, np.zeros(0))
-        )
+        estimated(_plans(known)[plan], users, _value(rows), choices.get(plan, np.zeros(0)), noisy_pairs.get(plan))
         for plan, users, rows in sorted(drawn)
     ]
-    for file, rows in by_file(combined(symbols, estimates), output_files):
+    for file, rows in by_file(combined(symbols, estimates), files):
         yield file, from_ipc(rows)

@@ -1,4 +1,6 @@
-"""Single numbers that say something of a whole shape, as transforms: `Entropy`, `SupportSize` and `SupportCoverage`."""
+"""Single numbers that say something of all items, as transforms: `DistinctItems`, of all that users have, and of the shape
+`Entropy`, `SupportSize` and `SupportCoverage`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.auto import shape_histogram
+from headcount.mechanisms.shape.distinct import DistinctAnswer, DistinctItemsMechanism, NoisyDistinct, distinct_items
 from headcount.mechanisms.shape.estimators import (
     CoverageQuestion,
     EntropyKind,
@@ -26,10 +29,57 @@ from headcount.mechanisms.shape.properties import (
     ShapeProperties,
     central_property,
 )
+from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.choice import choose
+from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.rows import ShapeProperty, ToShapeRows
+from headcount.transforms.core.rows import DistinctCount, ShapeProperty, ToShapeRows
+from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.shape import FromTalliesTransform
 from headcount.transforms.shape_answers import PropertiesOfShape
+
+
+class DistinctItems(PrivateTransform):
+    """How many distinct items all users have together, where a user may have many.
+
+    Guarantee: user-level epsilon-differential privacy under `relation`, delta 0. Every item of every user counts; a user of
+    more than `max_items` gives each a part of its weight. The result is one `DistinctCount` row. Its `low` is a lower limit
+    whatever the data are; items of nobody but users of more than `max_items` may be missing. Rows or `Contributions` go in.
+    `with_decision()` gives a `DistinctAnswer` beside, the row in words.
+
+    Parameters:
+        budget: what all of it may cost.
+        max_items: from how many items on a user gives parts of its weight (default: None, chosen with a tenth of epsilon, so
+            that few users have more). More take more noise. Where no user has more, the row has a `high`, too.
+        relation, release, shards, output_files: as for `Histogram`.
+    """
+
+    mechanism: DistinctItemsMechanism
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        max_items: int | None = None,
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
+    ) -> None:
+        made = distinct_items(budget, max_items=max_items, relation=Relation.parse(relation))
+        super().__init__(made, release=release, shards=shards, output_files=output_files)
+
+    def _given(self) -> str | None:
+        return None
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        release, label = self._drawn(rows)
+        plan = self.mechanism
+        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
+        drawn = choose(shards, plan, release, self._shards, f"{label}/Noisy", keep=False, result=NoisyDistinct).chosen
+        found = drawn | "Answer" >> beam.Map(plan.rows).with_output_types(pa.RecordBatch)
+        shown = found | "ToRows" >> ToShapeRows(DistinctCount, self._output_files)
+        return self._result(shown, drawn | "Decision" >> beam.Map(plan.decided).with_output_types(DistinctAnswer))
 
 
 class _Property(FromTalliesTransform):

@@ -8,9 +8,11 @@ min(k, m) if a user is added or removed, min(k, 2 m) if one is replaced (see `ta
     "sparse" (Algorithm 5, corrected): first all p by `small`, from one vector with noise for its l2 distance sqrt(K) (l1
         distance K, where delta is 0). Then the n symbols that are not small by choices, of which min(n, K) count. Which
         ones these are is a private output by then. The two parts of rho (of epsilon, where delta is 0) add up.
-    "gaussian", "laplace": baselines, the numbers of samples with noise for all m samples of a user.
+    "gaussian", "laplace": baselines, the numbers of samples with noise for all m samples of a user. A twentieth of epsilon
+        tells how much users differ (`spread`), if m is above 1.
 
-The error from privacy falls with sqrt(m) by the first two, while it does not depend on m with the baselines.
+The error from privacy falls with sqrt(m) by the first two, while it does not depend on m with the baselines. But the first two
+are for users who are all alike, and far off where they differ, as users do: "auto" takes one of the baselines.
 
 What differs from the paper: it has k in place of K for "dense", constants that spend less than a third of epsilon, and passes
 an epsilon' that is divided already to be divided again in "sparse" (private, and useless).
@@ -40,14 +42,18 @@ from headcount.mechanisms.distribution.binomial_choice import (
     rounded_down,
 )
 from headcount.mechanisms.distribution.small import LARGE, holders_slope
+from headcount.mechanisms.distribution.spread import spread_noise
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import ParameterError
 
 METHODS = ("dense", "sparse", "gaussian", "laplace")
 
-# No part of any proof: shares of epsilon for the number of users, and of the vector of "sparse" in the rest. And for how many
-# users methods are compared where their number is not public (privacy costs 1 / users with all of them).
-USERS_SHARE = Fraction(1, 20)
+#: The methods that are right for the mean of users who differ.
+ROBUST = ("gaussian", "laplace")
+
+# No part of any proof: shares of epsilon for the number of users, for how much they differ, and of the vector of "sparse" in
+# the rest. And for how many users methods are compared where their number is not public (privacy costs 1 / users with all).
+USERS_SHARE, SPREAD_SHARE = Fraction(1, 20), Fraction(1, 20)
 _VECTOR_SHARE = Fraction(7, 10)
 _TYPICAL_USERS = 10_000
 
@@ -61,7 +67,8 @@ class DistributionPlan:
     buckets): `plan_distribution` makes one.
 
     `budget` is what all steps after counting the users cost together. `users` is their number if it is public, the noise by
-    which it is counted, or None where the method needs none. `noise` is for the vector of "sparse" or the baselines' counts.
+    which it is counted, or None where the method needs none. `noise` is for the vector of "sparse" or the baselines' counts,
+    and `spread` for how much users differ, which the baselines ask.
     """
 
     method: str
@@ -73,6 +80,7 @@ class DistributionPlan:
     budget: Budget
     users: int | NoisePlan | None
     noise: NoisePlan | None
+    spread: NoisePlan | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -102,7 +110,7 @@ class DistributionPlan:
 
     def least_users(self) -> int:
         """From how many users on choices say anything, in "sparse" one of them at least: 1, but for the hypothesis "phs"."""
-        if self.method in ("gaussian", "laplace"):
+        if self.method in ROBUST:
             return 1
         choice = self.choice(1, 1)
         return least_users(self.samples, choice.epsilon, choice.kind)
@@ -119,7 +127,7 @@ class DistributionPlan:
             "budget": [repr(self.budget.epsilon), repr(self.budget.delta)],
             "users": self.users.to_json() if isinstance(self.users, NoisePlan) else self.users,
             "noise": None if self.noise is None else self.noise.to_json(),
-        }
+        } | ({} if self.spread is None else {"spread": self.spread.to_json()})
 
     def mechanism_steps(self) -> tuple[MechanismStep, ...]:
         """The parts of the guarantee."""
@@ -130,9 +138,11 @@ class DistributionPlan:
         elif self.users is not None:
             parts.append(MechanismStep("number of users", 0.0, 0.0, {"public": self.users}))
         budget, noise = self.budget, self.noise
-        if self.method in ("gaussian", "laplace"):
+        if self.method in ROBUST:
             assert noise is not None
             parts.append(MechanismStep.of_plan("noise", noise))
+            if self.spread is not None:
+                parts.append(MechanismStep.of_plan("how much users differ", self.spread))
         elif self.method == "dense":
             epsilon = choice_epsilon(budget, self.touched)
             each: dict[str, str | int | float] = {"by": self.hypothesis, "epsilon of each": float(epsilon)}
@@ -145,20 +155,20 @@ class DistributionPlan:
             parts.append(MechanismStep("vector and choices", budget.epsilon, budget.delta, each))
         return tuple(parts)
 
-    def errors(self, p: np.ndarray, users: int) -> np.ndarray:
-        """The mean absolute error to expect of each estimate, if the probabilities were `p` and users' samples came from
-        them: an estimate from the laws of sampling and of the noise, and no bound. Their sum is that of the l1 error. It is 1
-        where nothing is known.
+    def errors(self, p: np.ndarray, users: int, correlation: np.ndarray | float = 0.0) -> np.ndarray:
+        """The mean absolute error to expect of each estimate, if the probabilities were `p` in the mean of all users, and two
+        samples of a user have that correlation: an estimate from the laws of sampling and of the noise, and no bound. Their
+        sum is that of the l1 error. It is 1 where nothing is known.
         """
         if users < 1:
             return np.ones(len(p))
         m = self.samples
         p = np.clip(p, 0.0, 1.0)
         sampling = np.sqrt(p * (1 - p) / (m * users))
-        if self.method in ("gaussian", "laplace"):
+        if self.method in ROBUST:
             assert self.noise is not None
-            spread = _mean_absolute(self.noise) / (m * users)
-            return np.minimum(np.hypot(_ROOT_2_PI * sampling, spread), 1.0)
+            sampling = sampling * np.sqrt(1 + (m - 1) * correlation)
+            return np.minimum(np.hypot(_ROOT_2_PI * sampling, _mean_absolute(self.noise) / (m * users)), 1.0)
         if self.method == "dense":
             return np.minimum(np.hypot(_ROOT_2_PI * sampling, self._choice_errors(p, self.choice(users))), 1.0)
         assert self.noise is not None
@@ -198,12 +208,12 @@ def plan_distribution(
     hypothesis: str = "ks",
     below: int | None = None,
 ) -> DistributionPlan:
-    """All numbers, from public ones alone; "auto" takes the method with the least error to expect for equal probabilities.
+    """All numbers, from public ones alone; "auto" takes the one of ROBUST with the least error to expect for equal p.
 
     A method that needs the number of users counts them, by a twentieth of epsilon, unless it is given.
     """
     if method == "auto":
-        with_delta = [name for name in METHODS if budget.delta > 0 or name != "gaussian"]
+        with_delta = [name for name in ROBUST if budget.delta > 0 or name != "gaussian"]
         plans = [plan_distribution(budget, symbols, samples, relation, users, m, hypothesis, below) for m in with_delta]
         return min(plans, key=lambda plan: plan.l1_error(users or _TYPICAL_USERS))
     if method not in METHODS:
@@ -212,9 +222,14 @@ def plan_distribution(
         raise ParameterError(f"hypothesis must be one of {KINDS}, got {hypothesis!r}", "hypothesis")
     bound = promise_of((ExactSamplesStep(samples, below),), Bound(), "")
     number: int | NoisePlan | None = users
-    if method in ("gaussian", "laplace"):
+    if method in ROBUST:
+        spread = None
+        if samples > 1:
+            weights = SPREAD_SHARE.numerator, SPREAD_SHARE.denominator - SPREAD_SHARE.numerator
+            part, budget = budget.split(*weights, delta=(0, 1)) if budget.delta else budget.split(*weights)
+            spread = spread_noise(part, samples, relation)
         noise: NoisePlan | None = calibrate_public_domain(budget, bound, relation, method)
-        return DistributionPlan(method, hypothesis, symbols, samples, below, relation, budget, number, noise)
+        return DistributionPlan(method, hypothesis, symbols, samples, below, relation, budget, number, noise, spread)
     if users is None:
         weights = USERS_SHARE.numerator, USERS_SHARE.denominator - USERS_SHARE.numerator
         counting, budget = budget.split(*weights, delta=(0, 1))

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -274,10 +274,8 @@ class CentralProperty:
             noise = {"noise": "discrete Laplace", "stddev": plan.stddev / 2.0**estimator.grid}
         bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.bound.words()})
         steps = (bounding, number, MechanismStep(self.question.name, self.budget.epsilon, 0.0, noise))
-        total = self.budget.epsilon_fraction
-        if isinstance(self.samples, NoisePlan):
-            total += Fraction(repr(self.samples.epsilon))
-        return Guarantee(float(total), 0.0, self.relation, steps)
+        costs = [self.budget.epsilon, *([self.samples.epsilon] if isinstance(self.samples, NoisePlan) else [])]
+        return Guarantee(sum_up(costs), 0.0, self.relation, steps)
 
     def plan(self, samples: int) -> tuple[Estimator, NoisePlan]:
         """The estimator for so many samples, and its noise in units of the estimator's grid."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.binomial_choice import KINDS, MOST_USERS
 from headcount.mechanisms.distribution.learn import DistributionRelease
-from headcount.mechanisms.distribution.plan import METHODS, DistributionPlan
+from headcount.mechanisms.distribution.plan import METHODS, ROBUST, DistributionPlan
 from headcount.mechanisms.distribution.samples_choice import RULES
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
@@ -48,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=("auto", *METHODS),
         default="auto",
-        help="auto takes the one with the least error to expect (default: %(default)s)",
+        help="auto takes gaussian or laplace, which are right for the mean of users who differ; dense and sparse have lower "
+        "errors where all users are alike, and are far off where they are not (default: %(default)s)",
     )
     group.add_argument(
         "--hypothesis",
@@ -71,7 +72,7 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.method == "gaussian" and options.make_budget(args).delta == 0:
         raise ParameterError("--method gaussian needs a --delta above 0, got 0.0")
-    if args.method in ("gaussian", "laplace") and args.hypothesis != KINDS[0]:
+    if args.method in ("auto", *ROBUST) and args.hypothesis != KINDS[0]:
         raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 
 
@@ -125,6 +126,7 @@ def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
         plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
     else:
         plans = list(plan.plans()[::4])  # one, or some of the buckets
+    robust = plans[0].method in ROBUST
     which = ", whichever samples per user are chosen" if plan.choice is not None else ""
     lines = [
         plan.guarantee().words(),
@@ -135,7 +137,11 @@ def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
     lines += [
         "",
         "users with fewer samples are left out, and a user's samples beyond that number do not count",
-        "all samples are taken to be from one distribution: where users differ, the result is biased, and as private",
+        *(
+            ["for users who are all alike: the more they differ, the larger are the errors, which the result will say"]
+            * robust
+        ),
+        *(["all users are taken to be alike: where they differ, the result is biased, and as private"] * (not robust)),
     ]
     return "\n".join(lines)
 

@@ -369,6 +369,7 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         ),
         (yaml_provider.AnonymizedHistogram, {"epsilon": 1, "domain_size": 10}, {"count", "items", "error"}),
         (yaml_provider.Entropy, {"epsilon": 1, "samples": 2000}, {"property", "value", "noise_stddev"}),
+        (yaml_provider.DistinctItems, {"epsilon": 1}, {"count", "noise_stddev", "low", "high", "max_items"}),
         (yaml_provider.SupportSize, {"epsilon": 1, "most": 500}, {"property", "value", "noise_stddev"}),
         (yaml_provider.SupportCoverage, {"epsilon": 1, "target": 3000}, {"property", "value", "noise_stddev"}),
         (

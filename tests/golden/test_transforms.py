@@ -42,6 +42,7 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Quantile": lambda release: t.Quantile(t.Budget(2, 1e-4), 0.5, 0, 20, rounds=4, value="number", **release),
     "Quantiles": lambda release: t.Quantiles(t.Budget(2, 1e-4), [0.5, 0.9], 0, 20, levels=4, value="number", **release),
     "AnonymizedHistogram": lambda release: t.AnonymizedHistogram(t.Budget(1), domain_size=500, **release),
+    "DistinctItems": lambda release: t.DistinctItems(t.Budget(1), **release),
     "Entropy": lambda release: t.Entropy(t.Budget(1), **release),
     "SupportSize": lambda release: t.SupportSize(t.Budget(1), most=200, **release),
     "SupportCoverage": lambda release: t.SupportCoverage(t.Budget(1), target=2000, **release),

@@ -38,7 +38,7 @@ COMMANDS = {
 # The way in, and what bounds by hand: `NoisyCounts` of YAML has the bounding transforms as a parameter.
 PARTS = {"Contributions", "RandClip", "LimitItems", "LimitPerItem", "ClipNorm", "NoisyCounts"}
 # The shape of data and its models: `headcount shape`.
-SHAPE = {"AnonymizedHistogram", "Entropy", "SupportSize", "SupportCoverage", "PropertiesOfShape"}
+SHAPE = {"AnonymizedHistogram", "DistinctItems", "Entropy", "SupportSize", "SupportCoverage", "PropertiesOfShape"}
 SHAPE |= {"ShuffledReports", "PanPrivateCounts"}
 
 

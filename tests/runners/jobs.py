@@ -46,9 +46,11 @@ JOBS = {
     "the shape, sorted": "shape --epsilon 1 --domain-size 500 --output-files 2",
     "the shape, hashed": "shape --epsilon 2 --buckets 20000 --mode l2 --max-items 3 --coverage 9000 --relation replace",
     "the shape, Algorithm 1": "shape --epsilon 1 --domain-size 500 --estimate algorithm-1",
+    "distinct items": "shape --epsilon 1 --property distinct-items",
     "a property": "shape --epsilon 1 --property support-coverage --coverage 5000",
     "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
     "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
+    "a distribution of users who differ": "distribution --epsilon 1 --samples-per-user 3 --domain {domain}",
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",
     "a distribution, sparse": "distribution --epsilon 1 --delta 1e-6 --samples-per-user 8 --method sparse --users 500 "
     "--output-files 2 --domain {domain}",

@@ -261,6 +261,18 @@ class ShapeProperty(NamedTuple):
     noise_stddev: float
 
 
+class DistinctCount(NamedTuple):
+    """The number of distinct items: `low` and `high` are its limits at 95 %, and `noise_stddev` is that of the noise. A user of
+    more than `max_items` gave each a part of its weight; `high` is None where some may have more."""
+
+    count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
+    noise_stddev: float
+    low: int
+    high: int | None
+    max_items: int
+
+
+beam.coders.registry.register_coder(DistinctCount, beam.coders.RowCoder)
 beam.coders.registry.register_coder(ItemsWithCount, beam.coders.RowCoder)
 beam.coders.registry.register_coder(ShapeProperty, beam.coders.RowCoder)
 

@@ -99,7 +99,7 @@ def check(args: argparse.Namespace) -> None:
             raise ParameterError(f"{flag} is for --model {' and '.join(models)}, not for {args.model}: leave it out")
     if args.model == "central":
         return
-    if args.max_items != 1:
+    if args.max_items not in (None, 1):
         raise ParameterError(f"--max-items must be 1 with --model {args.model}, got {args.max_items}")
     options.require(args, "--buckets")
     if args.mode == "central":
@@ -177,6 +177,8 @@ class Counters(Source):
     """The file of pan-private counters, which is released: from then on it holds the rows, and gives the same again."""
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        if args.salt is not None and args.samples is None:
+            raise ParameterError("--salt hashes items to buckets: give --samples, about how many events there were")
         self._counts, self._samples = make_counts(args, args.input[0]), args.samples
         self._counts.check(self._samples)
 

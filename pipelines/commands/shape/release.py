@@ -12,6 +12,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.anonymized import MISPLACED, noise_parameter
 from headcount.mechanisms.shape.auto import MODES
+from headcount.mechanisms.shape.distinct import DistinctItemsMechanism
 from headcount.mechanisms.shape.estimators import (
     MOST_SAMPLES,
     CoverageQuestion,
@@ -29,13 +30,17 @@ from headcount.pipelines.commands.shape.models import Counters, Messages, OfCoun
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.run import Plan, Source
 from headcount.transforms.shape import AnonymizedHistogram
-from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shape_properties import DistinctItems, Entropy, SupportCoverage, SupportSize
 from headcount.transforms.shuffled import ShuffledReports
 
-_Transform = AnonymizedHistogram | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
+_Transform = (
+    AnonymizedHistogram | DistinctItems | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
+)
 
 _BAR = 40
-_PROPERTIES = ("entropy", "support-size", "support-coverage")
+_TYPICAL_BOUNDS = (1, 8, 64, 512)  # that --explain speaks of
+_DISTINCT = "distinct-items"
+_PROPERTIES = (_DISTINCT, "entropy", "support-size", "support-coverage")
 _SOURCES: dict[str, type[Source]] = {"shuffle": Messages, "pan-private": Counters}
 _NOTES = {
     "shuffle": "each user has reported one item, and all numbers are of these reports",
@@ -80,9 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
-        default=1,
         metavar="K",
-        help="items of one user that count at most (default: %(default)s)",
+        help="items of one user that count at most (default: 1); for distinct-items: a user with more gives each a part of its "
+        "weight (default: chosen privately)",
     )
     models.add_estimate(group)
     group.add_argument(
@@ -94,7 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--property",
         choices=_PROPERTIES,
-        help="answer this one question, with noise on the exact answer in place of a shape; support-size needs --most",
+        help="answer this one question, with noise on the exact answer in place of a shape; distinct-items is of all that "
+        "users have, the others of --max-items each; support-size needs --most",
     )
     group.add_argument(
         "--most",
@@ -160,6 +166,7 @@ def _check_property(args: argparse.Namespace) -> None:
     given |= {"--estimate": None if args.estimate == "auto" else args.estimate}
     given |= {"--coverage": args.coverage if args.property != "support-coverage" else None}
     given |= {"--most": args.most if args.property != "support-size" else None}
+    given |= {"--samples": args.samples if args.property == _DISTINCT else None}
     for flag, value in given.items():
         if value is not None:
             raise ParameterError(f"{flag} {value} says nothing for --property {args.property}: leave it out")
@@ -184,7 +191,7 @@ def make_transform(
         domain_size=args.domain_size,
         buckets=args.buckets,
         mode=args.mode,
-        max_items=args.max_items,
+        max_items=_max_items(args),
         relation=args.relation,
         release=release,
         shards=shards,
@@ -199,14 +206,22 @@ def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
 
 
 def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
-    shared: dict[str, Any] = {"samples": args.samples, "max_items": args.max_items, "relation": args.relation}
-    shared |= {"release": release, "shards": shards, "output_files": args.output_files}
+    shared: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
+    shared |= {"output_files": args.output_files}
     budget = options.make_budget(args)
+    if args.property == _DISTINCT:
+        return DistinctItems(budget, max_items=args.max_items, **shared)
+    shared |= {"samples": args.samples, "max_items": _max_items(args)}
     if args.property == "entropy":
         return Entropy(budget, **shared)
     if args.property == "support-size":
         return SupportSize(budget, most=args.most, **shared)
     return SupportCoverage(budget, target=args.coverage, **shared)
+
+
+def _max_items(args: argparse.Namespace) -> int:
+    """The items of one user that are samples of a shape."""
+    return 1 if args.max_items is None else int(args.max_items)
 
 
 def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) -> Plan:
@@ -223,8 +238,12 @@ def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) 
         own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
         return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
-    parameters = options.shared_parameters(args, item_type) | parameters | {"max_items": args.max_items}
-    note = options.chosen_items(args.max_items)
+    parameters = options.shared_parameters(args, item_type) | parameters
+    if isinstance(transform, DistinctItems):
+        parameters |= {"property": args.property, "max_items": args.max_items}
+        return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property")
+    parameters |= {"max_items": _max_items(args)}
+    note = options.chosen_items(_max_items(args))
     if isinstance(transform, AnonymizedHistogram):
         parameters |= {"mode": _mode(transform), "estimate": args.estimate}
         return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
@@ -253,6 +272,8 @@ def explain(args: argparse.Namespace, transform: _Transform) -> str:
             f"every one of {transform.mechanism.cells:,} counters has noise of scale {float(transform.mechanism.scale):,.4g}"
         )
         return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
+    if isinstance(transform, DistinctItems):
+        return "\n".join([*lines, *_explained_distinct(transform.mechanism), "no item is named"])
     if not isinstance(transform, AnonymizedHistogram):
         items = transform.mechanism.max_items if isinstance(transform.mechanism, CentralProperty) else 1
         return "\n".join([*lines, options.chosen_items(items), "no item is named"])
@@ -270,6 +291,18 @@ def explain(args: argparse.Namespace, transform: _Transform) -> str:
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
     return "\n".join([*lines, options.chosen_items(transform.mechanism.max_items), "no item is named"])
+
+
+def _explained_distinct(plan: DistinctItemsMechanism) -> list[str]:
+    """What the noise of a number of distinct items is, and what it may miss."""
+    typical = _TYPICAL_BOUNDS if plan.max_items is None else (plan.max_items,)
+    noise = ", ".join(f"{plan.stddev(bound):,.4g} at {bound:,}" for bound in typical)
+    chosen = " that is chosen" if plan.max_items is None else ""
+    return [
+        f"noise: standard deviation, by the items per user{chosen}: {noise}",
+        "all items of all users count; a user with more items than that gives each a part of its weight, so that what only "
+        "such users have may be missing: the answer is a lower limit, and no upper one can be private",
+    ]
 
 
 def _distinct_stddev(p: float, cells: int) -> float:

@@ -19,8 +19,10 @@ from headcount.mechanisms.counting.sums import add_sums
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape import anonymized
 from headcount.mechanisms.shape.anonymized import anonymized_histogram, best_shape, estimated_shape, noise_parameter
+from headcount.mechanisms.shape.estimators import DistinctQuestion
 from headcount.mechanisms.shape.isotonic import nearest_shape, noise_width
 from headcount.mechanisms.shape.likelihood import likely_shape
+from headcount.mechanisms.shape.properties import shape_properties
 from headcount.mechanisms.shape.tallies import Tally, add_tallies, l1_distance, make_tally, of_cells, pack_tally
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 
@@ -232,3 +234,23 @@ def test_the_domain_size_is_public_and_taking_it_from_the_data_is_refused():
         anonymized_histogram(Budget(1), domain_size=10, mode="l3")
     with pytest.raises(ParameterError, match="largest number of distinct items"):
         anonymized_histogram(Budget(1), domain_size=10**9, mode="central")
+
+
+@pytest.mark.parametrize("law", ["flat", "one each", "few"])
+@pytest.mark.parametrize("items", [3, 30])
+def test_the_stated_error_of_distinct_items_is_true_where_users_have_several(law, items):
+    """Zeros are taken for items by the noise: of 30 releases the mean square is that of the stated error, about.
+
+    Far errors are rare and weigh most, so that a mean over 30 is known within a factor of 3. An error by the size of the first
+    row alone, which is often small, is 2 to 5 times too small, and lower than the size of half of the errors.
+    """
+    counts = {"flat": np.full(2000, 100), "one each": np.ones(5000, dtype=int), "few": np.full(50, 1000)}[law]
+    made = anonymized_histogram(Budget(1), domain_size=50_000, mode="central", max_items=items)
+    errors, stated = [], []
+    for key in range(30):
+        rows = made.shape(make_tally(counts), bytes([key] * 32))
+        (found,) = shape_properties(rows, [DistinctQuestion()]).to_pylist()
+        errors.append(abs(found["value"] - len(counts)))
+        stated.append(found["stddev"])
+    assert np.sqrt(np.mean(np.square(errors))) <= 1.8 * np.sqrt(np.mean(np.square(stated)))
+    assert np.mean(np.array(errors) <= 2 * np.array(stated)) >= 0.85

@@ -15,6 +15,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.shape.anonymized import noise_parameter
 from headcount.mechanisms.shape.auto import shape_histogram
+from headcount.mechanisms.shape.distinct import distinct_items
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion
 from headcount.mechanisms.shape.isotonic import cumulative_runs
 from headcount.mechanisms.shape.properties import ShapeProperties
@@ -112,6 +113,25 @@ def test_buckets_modes_and_formats(run, place, tmp_path):
     )
 
 
+@pytest.mark.parametrize("bound", [None, 40])
+def test_distinct_items_from_one_command_are_those_of_the_pure_function(run, place, tmp_path, bound):
+    """Users have four of the items each; none has 40. The limits miss with probability 0.05 at most, and this key's do not."""
+    out = tmp_path / "out"
+    words = ["--epsilon", "1", "--property", "distinct-items", *([] if bound is None else ["--max-items", bound])]
+    status, said, err = run(*SHAPE, *words, *job(place, out))
+    found = pq.read_table(out / "property-00000-of-00001.parquet")
+    assert (status, err) == (0, []) and found.to_pylist() == expected(
+        place, distinct_items(Budget(1), max_items=bound)
+    ).to_pylist()
+    (row,) = found.to_pylist()
+    distinct = len(set(pq.read_table(place / "events.parquet")["what"].to_pylist()))
+    assert row["low"] <= distinct and (row["high"] is None if bound is None else distinct <= row["high"])
+    report = json.loads((out / "report.json").read_text())
+    assert report["distinct_items"] == row and report["parameters"].get("max_items") == bound
+    limits = f"at least {row['low']:,}" if bound is None else f"{row['low']:,} to {row['high']:,}"
+    assert said.splitlines()[0] == f"distinct items: about {row['count']:,}, {limits} (95 %)"
+
+
 def test_the_plot_has_a_bar_for_every_bin():
     bins = [{"from": 1, "to": 1, "items": 1000, "error": 4.2}, {"from": 6, "to": 10, "items": 1, "error": 12.0}]
     header, first, second, legend = release.plot({"shape": bins}).splitlines()
@@ -155,6 +175,11 @@ def test_the_error_of_the_number_of_items_that_explain_states():
         (["--epsilon", "1", "--domain-size", "1000000000", "--mode", "central"], "got a domain_size of 1000000000"),
         (["--epsilon", "1", "--domain-size", "9", "--coverage", "0"], "--coverage must be a whole number"),
         (["--epsilon", "0", "--domain-size", "9"], "epsilon must be"),
+        (
+            ["--epsilon", "1", "--property", "distinct-items", "--samples", "9"],
+            "--samples 9 says nothing for --property",
+        ),
+        (["--epsilon", "1", "--property", "distinct-items", "--domain-size", "9"], "--domain-size 9 says nothing for"),
     ],
 )
 def test_what_is_refused(run, words, said):

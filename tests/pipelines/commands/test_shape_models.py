@@ -100,7 +100,7 @@ def test_counters_from_the_first_event_to_the_shape(run, tmp_path):
     assert "it may be seen once more" in run("counters", "--announce-intrusion", "--state", state, *COUNTERS)[1]
     words = ["--model", "pan-private", *COUNTERS, "--input", state]
     status, _, err = run("shape", *words, "--output", out)
-    assert status == 2 and "give samples" in err[0], "and nothing is released"
+    assert status == 2 and "give --samples" in err[0], "and nothing is released"
     status, said, err = run("shape", *words, "--samples", 1200, "--output", out)
     assert status == 0
     report = check_report(out, pan_private_counts(Budget(3), buckets=1200), said)
