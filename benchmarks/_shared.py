@@ -42,9 +42,23 @@ def event_log(law: str, rows: int, folder: Path, items: int | None = None) -> Pa
     return path
 
 
-def private_job(path: Path, output: Path, user: str = "user", item: str = "item", bound: int | str = 10) -> list[str]:
+def private_job(
+    path: Path, output: Path, user: str = "user", item: str = "item", bound: int | str = 10, method: str = "one-stage"
+) -> list[str]:
     """The words of the private job after `headcount`, or after `flink.sh submit`."""
-    words = ["histogram", "--input", str(path), "--user", user, "--item", item, "--bound", str(bound)]
+    words = [
+        "histogram",
+        "--input",
+        str(path),
+        "--user",
+        user,
+        "--item",
+        item,
+        "--method",
+        method,
+        "--bound",
+        str(bound),
+    ]
     return [*words, "--epsilon", "1", "--delta", "1e-8", "--output", str(output), "--overwrite"]
 
 

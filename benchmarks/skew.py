@@ -65,7 +65,19 @@ class Case:
 
     def words(self, path: Path, key: Path, output: Path) -> list[str]:
         """The words after `headcount`, or after `flink.sh submit`."""
-        words = ["histogram", "--input", path, "--user", "user", "--item", "item", "--format", "csv"]
+        words = [
+            "histogram",
+            "--input",
+            path,
+            "--user",
+            "user",
+            "--item",
+            "item",
+            "--method",
+            "one-stage",
+            "--format",
+            "csv",
+        ]
         words += ["--epsilon", self.epsilon, "--delta", self.delta, "--bound", self.bound]
         words += [
             "--max-item-bytes",

@@ -2,8 +2,8 @@
 
     python benchmarks/throughput.py --rows 1000000 10000000 30000000
 
-Every job is a process of its own, start-up included: the plain count, the private one with a given bound, and the one that
-chooses it. They take turns, so that a busy machine slows all of them. The shown time is the least of the repeats, the ratios
+Every job is a process of its own, start-up included: the plain count, one private stage with a given bound, the one that
+chooses it, and the default, which estimates the true counts. They take turns, so that a busy machine slows all of them. The shown time is the least of the repeats, the ratios
 are those of the times shown; memory is the peak of the process.
 """
 
@@ -22,6 +22,7 @@ def jobs(path: Path, out: Path, user: str, item: str, bound: int) -> dict[str, l
         "plain": plain_job(path, out / "plain", item),
         "private": headcount(private_job(path, out / "private", user, item, bound)),
         "auto": headcount(private_job(path, out / "auto", user, item, "auto")),
+        "estimates": headcount(private_job(path, out / "estimates", user, item, "auto", "estimates")),
     }
 
 
