@@ -3,8 +3,8 @@
     python benchmarks/throughput.py --rows 1000000 10000000 30000000
 
 Every job is a process of its own, start-up included: the plain count, one private stage with a given bound, the one that
-chooses it, and the default, which estimates the true counts. They take turns, so that a busy machine slows all of them. The shown time is the least of the repeats, the ratios
-are those of the times shown; memory is the peak of the process.
+chooses it, and the default, which estimates the true counts. They take turns, so that a busy machine slows all of them. The
+shown time is the least of the repeats, the ratios are those of the times shown; memory is the peak of the process.
 """
 
 from __future__ import annotations

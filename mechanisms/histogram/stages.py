@@ -25,7 +25,6 @@ from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
 from headcount.mechanisms.partitions.rounds import Round, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import in_items, selection_steps
-from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
@@ -84,18 +83,6 @@ class StagePlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class NamesChoice(PartitionChoice):
-    """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
-
-    given: tuple[StrategyCandidate, ...] = ()
-
-    @cached_property
-    def candidates(self) -> tuple[StrategyCandidate, ...]:
-        """What can be chosen."""
-        return self.given
-
-
-@dataclasses.dataclass(frozen=True)
 class Stages:
     """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None."""
 
@@ -106,25 +93,17 @@ class Stages:
     once: bool
 
     @cached_property
-    def names_choice(self) -> NamesChoice:
-        """The choice of how items are named."""
+    def names_choice(self) -> PartitionChoice:
+        """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
         account = self.account
         assert account.names_choice is not None
-        rate = -math.log1p(-account.hiding)
-        found = []
-        for items in MAX_ITEMS:
-            if account.pure and items == 1:
-                threshold_in_counts = self._one_step().plan.threshold_in_counts
-                assert threshold_in_counts is not None
-                found.append(StrategyCandidate("laplace", items, math.ceil(threshold_in_counts * 2**10)))
-            if not account.gaussian:
-                continue
-            sigma = math.sqrt(self.relation.users) / account.names_mu
-            threshold = math.ceil(gaussian_hiding_threshold(items, "l2", sigma, rate) * 2**10)
-            found.append(StrategyCandidate("weighted-gaussian", items, threshold))
-            if items > 1:
-                found.append(StrategyCandidate("sips", items, threshold))
-        return NamesChoice(account.names_choice, account.budget, self.relation, tuple(found))
+        ways = [ChosenStrategy("laplace", 1)] if account.pure else []
+        if account.gaussian:
+            ways += [
+                ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
+            ]
+        found = tuple(StrategyCandidate.of(way.strategy, self.names_plan(way).rounds) for way in ways)
+        return PartitionChoice(account.names_choice, account.budget, self.relation, found)
 
     @cached_property
     def kept_choice(self) -> KeptChoice | None:
@@ -223,7 +202,7 @@ class Stages:
         account, lines = self.account, []
         if account.names_choice is not None:
             # A user of one item weighs 1: what follows needs no more than the lowest threshold.
-            least = min(candidate.threshold for candidate in self.names_choice.candidates if candidate.items == 1)
+            least = min(candidate.threshold for candidate in self.names_choice.candidates)
             lines.append(
                 f"an item needs about {least / 2**10:,.0f} users to be shown, if each has one item, and more if not"
             )

@@ -1,20 +1,33 @@
 """Strategy and items per user of a selection as one private choice: the budget is all that has to be given.
 
-For a candidate with K items per user and threshold t, and H the sum that an item is expected to have in a round, the loss is
-minus a soft number of named items. That is the sum over items of clip((H - t/2)/t, 0, 1). A user of d distinct items keeps each
-with probability min(1, K/d), and so adds to the H of each of them
+For a candidate with K items per user and threshold t, let H be the sum that an item is expected to have in one round. A user of
+d distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
 
     f = min(1, K/d)                         where items count one:     together min(d, K)
     f = min(1, K/d) / sqrt(min(d, K))       where they are weighed:    together at most sqrt(K)
 
-Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism. Slopes in H lie in [-1/t, 0], so one
-user more lowers each loss by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided form. Replacing a user is the
-difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`, which rounds down.
+The loss is minus what these weights are worth. Each item is worth its H in thresholds, H/t, less the first quarter, up to 3/2:
 
-Candidates. Of the strategies that count one, that with the lowest threshold at each K: they differ in nothing else. Weights of
-1/d are none: they give every K the same H, and the lowest threshold at K = 1, where they count one. Weights of 1/sqrt(d) stand
-for sips, which names half as much again in its rounds where much is named, and a fifth less where little is. It has no soft
-count of its own, as that would depend on what its first rounds name; so it gets four fifths of the soft count of one round.
+    V = clip(H/t - 1/4, 0, 5/4)
+
+What lies beyond 3/2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
+users, who then spend on others what they spent on it. A user with h of d items named has sqrt(d - h) for the others in place of
+(d - h)/sqrt(d): where half of them are named, that is .41 of what the named ones had. A user of one item has no others. So let
+O be the sum like H in which each user counts for its part (d - 1)/d of other items (for all if d > K). A candidate in rounds
+has, for the threshold t of its last round,
+
+    V + 3/8 max(O/t - 3/2, 0)
+
+Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
+within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 3/2 of t, H is too. So the loss
+falls by at most 1/t of what H rises, one user more lowers it by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided
+form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`,
+which rounds down.
+
+Candidates. One item of each user that counts one, with the lowest threshold; and weights of 1/sqrt(d) in one round and in
+rounds (sips), at every K. No other is ever better by more than a little. Counting one with Gaussian noise is the same as
+weights at the same K, but for less weight of users with fewer items. Counting one with Laplace noise fills with K items no more
+thresholds than with one. Weights of 1/d give every K the same H, and the lowest threshold at K = 1, where they count one.
 """
 
 from __future__ import annotations
@@ -23,45 +36,40 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting import thresholds
-from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names, check_parts
-from headcount.mechanisms.accounting.calibration import gaussian_scale
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, select
-from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
+from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.account import SelectionAccount, make_account
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
 from headcount.mechanisms.partitions.rounds import (
     SIPS_ROUNDS,
     STRATEGIES,
     Round,
     check_rounds,
-    rounds_of,
-    weighted_bound,
 )
 from headcount.mechanisms.partitions.select import in_items, named_in_rounds, selection_steps
-from headcount.mechanisms.partitions.weights import gaussian_hiding_threshold
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
-# No part of any proof: the numbers of items per user that are looked at.
-MAX_ITEMS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000)
-
-# Nor this: the part of the soft count of one round that sips gets.
-SIPS_WORTH = Fraction(4, 5)
+# No part of any proof: the numbers of items per user that are looked at, and the quarter, 3/2 and 3/8 of the worth, the first
+# two in eighths.
+MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+_FROM, _TO, _BACK = 2, 12, 3
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
-_PLAIN = 1 << 20  # thresholds below this are compared in 64 bits
+_NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
 
 
 class ChosenStrategy(NamedTuple):
@@ -81,11 +89,21 @@ class ChosenStrategy(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StrategyCandidate:
-    """One way to name items, with the threshold of its one-round form in units of 2**-10."""
+    """One way to name items: its threshold, that of the last round, in units of 2**-10, and what its score is multiplied by."""
 
     strategy: str
     items: int
     threshold: int
+    worth: Fraction = Fraction(1)
+
+    @classmethod
+    def of(cls, strategy: str, rounds: Sequence[Round], worth: Fraction = Fraction(1)) -> StrategyCandidate:
+        """The candidate that these rounds, calibrated as the caller will run them, are."""
+        last = rounds[-1].plan
+        assert last.threshold is not None
+        # Whole noise reaches a whole threshold as often as continuous noise one that is lower by half a step.
+        threshold = math.ceil(Fraction(2 * last.threshold - 1, 2 << last.grid) * 2**_THRESHOLD_BITS)
+        return cls(strategy, rounds[-1].max_items, threshold, worth)
 
     @property
     def weighed(self) -> bool:
@@ -93,27 +111,23 @@ class StrategyCandidate:
         return STRATEGIES[self.strategy] == "l2"
 
     @property
-    def worth(self) -> Fraction:
-        """What its soft count is multiplied by."""
-        return SIPS_WORTH if self.weighed else Fraction(1)
+    def in_rounds(self) -> bool:
+        """Whether weight on items that are named early comes back."""
+        return self.strategy == "sips"
 
 
 @dataclasses.dataclass(frozen=True)
 class PartitionChoice:
-    """The choice of strategy and items per user for a selection with `release_budget`."""
+    """The choice among public candidates, for a release of which it is a part; that has `release_budget` as a whole."""
 
     budget: Budget
     release_budget: Budget
     relation: Relation
+    candidates: tuple[StrategyCandidate, ...]
 
     name = "partitions"
     by_item = True
     draws = 1
-
-    @cached_property
-    def candidates(self) -> tuple[StrategyCandidate, ...]:
-        """What can be chosen."""
-        return make_candidates(self.release_budget, self.relation)
 
     @property
     def ladder(self) -> tuple[int, ...]:
@@ -136,17 +150,17 @@ class PartitionChoice:
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
-        # An item of n users has sums of at most n, and adds nothing where these are below half of the threshold.
-        least = -(-min(candidate.threshold for candidate in self.candidates) // (2 << _THRESHOLD_BITS))
+        # An item of n users has sums of at most n, and adds nothing where these are below a quarter of the threshold.
+        least = -(-_FROM * min(candidate.threshold for candidate in self.candidates) // (8 << _THRESHOLD_BITS))
         table = [0] * self.entries
         for sums in merged_weights(chunks, self.ladder, least):
             for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
-                table[number] += _soft_count(candidate, sums, rung)
+                table[number] += _worth(candidate, sums, rung)
         return table
 
     def unit(self, candidate: StrategyCandidate) -> Fraction:
         """What one stands for in the table."""
-        return candidate.worth / (2 * candidate.threshold << FRACTION_BITS)
+        return candidate.worth / (8 * candidate.threshold << FRACTION_BITS)
 
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
@@ -155,11 +169,16 @@ class PartitionChoice:
         return candidate.worth * most / candidate.threshold
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
-        """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent)."""
+        """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
+
+        tau is half of the default, which keeps too much from users of many items where little can be named.
+        """
         losses = [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
         sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
         one_sided = self.relation is Relation.ADD_REMOVE
-        return gem_exponents(losses, sensitivities, self.budget.epsilon_fraction, one_sided)
+        epsilon = self.budget.epsilon_fraction
+        tau = math.ceil(2 / epsilon * Fraction(math.log(2 * self.entries)))
+        return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
         """The private choice."""
@@ -174,7 +193,7 @@ class PartitionChoice:
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
-        return {"candidates": [dataclasses.astuple(candidate) for candidate in self.candidates]}
+        return {"candidates": [[c.strategy, c.items, c.threshold, str(c.worth)] for c in self.candidates]}
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
@@ -185,43 +204,15 @@ class PartitionChoice:
         }
 
 
-def make_candidates(budget: Budget, relation: Relation) -> tuple[StrategyCandidate, ...]:
-    """All candidates, for a selection with this budget.
-
-    Thresholds are public; those of Gaussian noise are estimates, of the threshold that hides own items alone. A choice is
-    private whatever they are.
-    """
-    found = []
-    for items in MAX_ITEMS:
-        counting = {name: _threshold(budget, name, items, relation) for name in ("truncated-geometric", "laplace")}
-        counting["gaussian"] = _gaussian_threshold(budget, "gaussian", items, relation)
-        lowest = min(counting, key=lambda name: counting[name])
-        found.append(StrategyCandidate(lowest, items, counting[lowest]))
-        if items > 1:
-            found.append(
-                StrategyCandidate("sips", items, _gaussian_threshold(budget, "weighted-gaussian", items, relation))
-            )
-    return tuple(found)
+def make_candidates(account: SelectionAccount, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
+    """All candidates of an automatic selection, with `rounds` of sips."""
+    weighed = ("weighted-gaussian", "sips") if rounds > 1 else ("weighted-gaussian",)
+    ways = [("laplace", 1), *((strategy, items) for items in MAX_ITEMS for strategy in weighed)]
+    return tuple(StrategyCandidate.of(strategy, account.rounds(strategy, items, rounds)) for strategy, items in ways)
 
 
-def _threshold(budget: Budget, strategy: str, items: int, relation: Relation) -> int:
-    (only,) = rounds_of(budget, strategy, items, SIPS_ROUNDS, relation)
-    assert only.plan.threshold is not None
-    # Whole noise reaches a whole threshold as often as continuous noise one that is lower by half a step.
-    return math.ceil(Fraction(2 * only.plan.threshold - 1, 2 << only.plan.grid) * 2**_THRESHOLD_BITS)
-
-
-def _gaussian_threshold(budget: Budget, strategy: str, items: int, relation: Relation) -> int:
-    weights = STRATEGIES[strategy]
-    squared = items if weights == "count" else 1
-    grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, squared, weighted_bound(items, weights), relation)
-    rate = -math.log1p(-budget.delta)
-    real = gaussian_hiding_threshold(items, weights, float(scale / 2**grid), rate)
-    return math.ceil(real * 2**_THRESHOLD_BITS)
-
-
-def _soft_count(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
-    """The sum over items of clip(2H - t, 0, 2t), in units of 2**-40.
+def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
+    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 10t), and 3 of the rest in rounds.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
@@ -232,17 +223,20 @@ def _soft_count(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> i
     else:
         below, slope = sums.users[:, rung] << FRACTION_BITS, candidate.items << _THRESHOLD_BITS
     t = candidate.threshold << FRACTION_BITS
-    # Floats tell what is far from the ramp on either side; the rest is computed exactly.
+    # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
     about = below * 2.0**_THRESHOLD_BITS + beyond * float(slope)
-    full = about > 1.6 * t
-    ramp = np.flatnonzero((about > 0.4 * t) & ~full)
-    low, high = below[ramp], beyond[ramp]
-    if candidate.threshold >= _PLAIN << _THRESHOLD_BITS:
-        low, high = low.astype(object), high.astype(object)
-    above = 2 * ((low << _THRESHOLD_BITS) + high * slope) - t
-    shown = np.clip(above, 0, 2 * t)
-    # In two halves, since a sum over items does not fit 64 bits.
-    return 2 * t * int(np.count_nonzero(full)) + (int((shown >> 32).sum()) << 32) + int((shown & 0xFFFFFFFF).sum())
+    near = about > (_FROM - 0.1) / 8 * t
+    narrow = (about < _NARROW) & (t < _NARROW)
+    whole = 0
+    for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
+        low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
+        held = (low << _THRESHOLD_BITS) + high * slope
+        worth = np.clip(8 * held - _FROM * t, 0, (_TO - _FROM) * t)
+        if candidate.in_rounds:
+            worth += _BACK * np.maximum((others << _THRESHOLD_BITS) + high * slope - _TO * t // 8, 0)
+        # In two halves, since a sum over items does not fit 64 bits.
+        whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
+    return whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,35 +264,33 @@ class DecidedSelection:
 class AutoSelection:
     """A whole private selection as a value, like `Selection`, with a choice in place of strategy and items per user.
 
-    What it takes its relation and the budget of its rounds from is the choice, so that these cannot differ.
+    The account has the relation, and what the choice and each of the candidates may cost.
     """
 
-    budget: Budget
+    account: SelectionAccount
     choice: PartitionChoice
     sips_rounds: int
     item_type: type
     name = "SelectPartitions"
 
     def __post_init__(self) -> None:
-        check_parts(self.budget, self.choice.budget, self.choice.release_budget)
+        if (self.choice.budget, self.choice.relation) != (self.account.choice, self.account.relation):
+            raise ParameterError(f"a choice for {self.choice.budget!r} does not go with {self.account!r}: make it anew")
 
     @property
     def relation(self) -> Relation:
         """What a neighbouring input is."""
-        return self.choice.relation
+        return self.account.relation
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        rest = self.choice.release_budget
-        details = {"calibrated for": "the strategy that is chosen"}
-        return self._whole(MechanismStep("noise and threshold", rest.epsilon, rest.delta, details))
+        return self._whole()
 
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
         """All that follows from the choice."""
-        rest = self.choice.release_budget
-        rounds = self.sips_rounds if chosen.strategy == "sips" else SIPS_ROUNDS
-        made = rounds_of(rest, chosen.strategy, chosen.max_items, rounds, self.relation)
-        return DecidedSelection(chosen, made, self._whole(*selection_steps(chosen.strategy, rest, made)))
+        made = self.account.rounds(chosen.strategy, chosen.max_items, self.sips_rounds)
+        steps = selection_steps(chosen.strategy, self.account.cost(chosen.strategy), made)
+        return DecidedSelection(chosen, made, self._whole(*steps))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
@@ -309,9 +301,11 @@ class AutoSelection:
         return pa.RecordBatch.from_pydict({"item": names})
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
-        costs = self.choice.budget
+        budget, costs = self.account.budget, self.choice.budget
+        words = {"by": "exact composition of the choice with noise and threshold of what is chosen"}
+        whole = MechanismStep("all together", budget.epsilon, budget.delta, words)
         first = MechanismStep("choice of the strategy", costs.epsilon, costs.delta, self.choice.details())
-        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, (first, *steps))
+        return Guarantee(budget.epsilon, budget.delta, self.relation, (whole, first, *steps))
 
 
 def auto_partitions(
@@ -326,5 +320,6 @@ def auto_partitions(
     check_budget(budget)
     check_delta_for_names(budget.delta)
     check_rounds(rounds)
-    costs, rest = split_budget(budget, default_share("items"), "gem")
-    return AutoSelection(budget, PartitionChoice(costs, rest, relation), rounds, item_type)
+    account = make_account(budget, relation)
+    choice = PartitionChoice(account.choice, budget, relation, make_candidates(account, rounds))
+    return AutoSelection(account, choice, rounds, item_type)

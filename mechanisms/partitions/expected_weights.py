@@ -1,8 +1,9 @@
 """How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
 
-A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with three integers: one,
-floor(2**30 / d) and floor(2**30 / sqrt(d)). They are rounded down for each user before any sum. Their sums by item tell for
-every rung what the item's expected sum would be if each user kept at most K items.
+A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with four integers: one,
+floor(2**30 / d), floor(2**30 / sqrt(d)), and the latter's part (d - 1)/d for the user's other items, at most the latter itself.
+They are rounded down for each user before any sum. Their sums by item tell for every rung what the item's expected sum would be
+if each user kept at most K items.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 
 FRACTION_BITS = 30
-_COLUMNS = ("users", "shares", "roots")
+_COLUMNS = ("users", "shares", "roots", "others")
 _MOST_USERS = (
     1 << 32
 )  # of one item: from here on its sums would not fit 64 bits. Only users reach it, no counts of theirs
@@ -30,12 +31,13 @@ _BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the me
 class ItemWeights:
     """Sums of some items, one column for each rung and one for beyond: of all users whose number of items is at most the rung.
 
-    `shares` and `roots` are in units of 2**-30.
+    All but `users` are in units of 2**-30.
     """
 
     users: np.ndarray
     shares: np.ndarray
     roots: np.ndarray
+    others: np.ndarray
 
 
 def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[tuple[int, bytes]]:
@@ -49,6 +51,7 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     place = np.searchsorted(held, rows)
     shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
     roots = np.array([math.isqrt((1 << 2 * FRACTION_BITS) // max(1, d)) for d in held.tolist()])[place]
+    others = np.array([math.isqrt(((d - 1) ** 2 << 2 * FRACTION_BITS) // max(1, d**3)) for d in held.tolist()])[place]
     rung = np.searchsorted(np.array(ladder), rows)
     key = cut.places()[shard.item] * steps + np.repeat(rung, rows)
     by_key = np.argsort(key, kind="stable")
@@ -58,6 +61,7 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
         "users": np.diff(np.append(starts, len(key))),
         "shares": np.add.reduceat(np.repeat(shares, rows)[by_key], starts),
         "roots": np.add.reduceat(np.repeat(roots, rows)[by_key], starts),
+        "others": np.add.reduceat(np.repeat(others, rows)[by_key], starts),
     }
     key = key[starts]
     return cut.rows(key // steps, {"rung": key % steps} | sums)

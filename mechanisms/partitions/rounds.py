@@ -56,11 +56,14 @@ STRATEGIES: dict[str, Weights] = {
 }
 ZCDP_STRATEGIES = ("gaussian", "weighted-gaussian", "sips")
 
-#: Rounds of sips unless told otherwise. Each has three times the share of the one before.
+#: Rounds of sips unless told otherwise.
 SIPS_ROUNDS, MOST_ROUNDS = 3, 8
 
-# The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
-_SIPS_NOISE = 0.5
+#: The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
+SIPS_NOISE = 0.5
+
+# The share of precision and delta that the rounds of sips before the last have together.
+_EARLY = 1 / 10
 
 
 # Laplace noise is drawn in so many steps of the grid to its scale: what the threshold loses by being one of them is nothing.
@@ -182,7 +185,7 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
     """
     shares = _shares(rounds)
     bound = weighted_bound(items, "l2")
-    grids_and_scales = [gaussian_scale(budget, _SIPS_NOISE, 1 / share, bound, relation) for share in shares]
+    grids_and_scales = [gaussian_scale(budget, SIPS_NOISE, 1 / share, bound, relation) for share in shares]
     precision = sum((2.0**grid / float(scale)) ** 2 for grid, scale in grids_and_scales)
     rate = _sips_rate(budget, 1 / math.sqrt(precision), relation)
     return tuple(
@@ -207,9 +210,14 @@ def _sips_rate(budget: Budget, sigma: float, relation: Relation) -> float:
 
 
 def zcdp_rounds(
-    rho: float, delta: float, max_items: int, relation: Relation, selection: str = "gaussian"
+    rho: float,
+    delta: float,
+    max_items: int,
+    relation: Relation,
+    selection: str = "gaussian",
+    rounds: int = SIPS_ROUNDS,
 ) -> tuple[Round, ...]:
-    """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds.
+    """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds. `rounds` is for sips alone.
 
     Proof. Let D^2 be the squared l2 distance of neighbours: K for counts, 1 for weights, twice that where a user is replaced.
     Noise of sigma_r^2 = D^2 / (2 rho w_r) is rho w_r-zCDP, exactly so on a grid, and these add up over adaptive rounds. With M*
@@ -225,10 +233,10 @@ def zcdp_rounds(
     weights = STRATEGIES[selection]
     items = _check_items(max_items, weights)
     budget = zcdp.to_budget(zcdp.delta)
-    shares = _shares(SIPS_ROUNDS) if selection == "sips" else (1.0,)
+    shares = _shares(rounds) if selection == "sips" else (1.0,)
     distance = relation.users * (items if weights == "count" else 1)
     rate = -math.log1p(-zcdp.delta) * (1 - 1e-9)  # beyond the rounding of the formulas
-    rounds = []
+    made = []
     for share in shares:
         sigma = math.sqrt(distance / (2 * zcdp.rho * share)) * (1 + 1e-9)
         grid, scale = whole_sigma(sigma, weighted_bound(items, weights).grid)
@@ -236,8 +244,8 @@ def zcdp_rounds(
             raise ParameterError(
                 f"rho = {rho} with {items} items per user needs more noise than can be sampled: raise rho"
             )
-        rounds.append(_gaussian_round(items, weights, grid, scale, rate * share, budget, relation))
-    return tuple(rounds)
+        made.append(_gaussian_round(items, weights, grid, scale, rate * share, budget, relation))
+    return tuple(made)
 
 
 def _gaussian_round(
@@ -252,9 +260,16 @@ def _gaussian_round(
 
 
 def _shares(rounds: int) -> tuple[float, ...]:
-    """Each round's share of precision and delta: 1 : 3 : 9 : ..., which sum up to 1 at most."""
-    whole = sum(3**r for r in range(check_rounds(rounds)))
-    return tuple(math.nextafter(3**r / whole, 0) for r in range(rounds))
+    """Each round's share of precision and delta, which sum up to 1 at most: 1 : 3 : 36 for three.
+
+    The last has nine tenths, and of the rest each round has three times the share of the one before. First rounds take away
+    what is named easily, and need little for it; every part that they have raises the threshold of the last.
+    """
+    first = check_rounds(rounds) - 1
+    whole = sum(3**r for r in range(first))
+    early = [_EARLY * 3**r / whole for r in range(first)]
+    last = 1 - _EARLY if first else 1.0
+    return tuple(math.nextafter(share, 0) for share in (*early, last))
 
 
 def check_rounds(rounds: object) -> int:

@@ -20,7 +20,7 @@ from headcount.transforms.partitions import NamedItems, PackShards, SelectPartit
 
 BUDGET = Budget(1, 1e-5)
 # Budgets at which the choice falls on several rounds, and on one.
-AUTO = {"Many": (Budget(1, 1e-5), Relation.ADD_REMOVE), "One": (Budget(0.3, 1e-3), Relation.REPLACE)}
+AUTO = {"Many": (Budget(8, 1e-4), Relation.ADD_REMOVE), "One": (Budget(0.4, 1e-3), Relation.REPLACE)}
 
 
 def _rows(n: int = 8_000) -> list[tuple[str, str]]:
@@ -70,9 +70,10 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     assert all(names.values())
     assert decided.keys() == {1, 3}
     several = decided[3]
-    choice, bounding, noise = several.guarantee.mechanisms
+    whole, choice, bounding, noise = several.guarantee.mechanisms
     assert several.chosen.strategy == "sips" and "3 rounds" in bounding.words()
-    assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.05, 0, 0.95, 1e-5)
+    assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (8, 1e-4, 0.4, 0)
+    assert 7.5 < noise.epsilon < 8 and noise.delta == 1e-4
     assert several.words() == f"chosen: sips with at most {several.chosen.max_items} items of each user"
     assert several.sections() == {"chosen": several.chosen._asdict()}
 

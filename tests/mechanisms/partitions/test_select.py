@@ -151,10 +151,11 @@ class TestThresholds:
 
 
 class TestRounds:
-    def test_shares_of_sips_are_one_three_nine(self):
-        rounds = rounds_of(BUDGET, "sips", 10, 3, ONE)
+    @pytest.mark.parametrize(("number", "shares"), [(1, [1]), (2, [1, 9]), (3, [1, 3, 36]), (4, [1, 3, 9, 117])])
+    def test_the_last_round_of_sips_has_nine_tenths(self, number, shares):
+        rounds = rounds_of(BUDGET, "sips", 10, number, ONE)
         precision = [float(each.plan.scale) ** -2 for each in rounds]
-        assert np.array(precision) / precision[0] == pytest.approx([1, 3, 9], rel=1e-5)
+        assert np.array(precision) / precision[0] == pytest.approx(shares, rel=1e-5)
         total = sum((float(each.plan.scale) / 2**GRID) ** -2 for each in rounds)
         assert total**-0.5 == pytest.approx(gaussian_sigma(1, 0.5e-8), rel=1e-5)
         assert len(rounds_of(BUDGET, "sips", 10, 2, ONE)) == 2
@@ -220,7 +221,7 @@ def test_the_guarantee_tells_all_numbers(strategy, relation):
     assert (noise.epsilon, noise.delta, noise.details["strategy"]) == (0.5, 1e-7, strategy)
     assert "12 items" in bounding.words()
     for each in selection.rounds:
-        assert f"{float(each.plan.threshold_in_counts):.6g}"[:6] in noise.words()
+        assert f"{float(each.plan.threshold_in_counts):.8g}"[:6] in noise.words()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ No sampling: each test computes the chances of all candidates on both neighbours
 the loss, where it is steepest; with tau = 0 the log-ratio then comes close to epsilon.
 """
 
+import dataclasses
 import functools
+import itertools
 import math
 from fractions import Fraction
 
@@ -28,15 +30,17 @@ COPIES = 100
 @pytest.fixture(autouse=True)
 def sharp(monkeypatch):
     """Without tau, which only blunts the worst cases."""
-    monkeypatch.setattr(auto, "gem_exponents", functools.partial(gem_exponents, tau=0))
+    monkeypatch.setattr(auto, "gem_exponents", lambda *args: gem_exponents(*args[:4], tau=0))
 
 
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
-    """The choice of an automatic selection among these candidates, (strategy, items, threshold), the last in many copies."""
+    """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
+    copies."""
     choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a twentieth of epsilon
-    made = [StrategyCandidate(strategy, items, threshold << 10) for strategy, items, threshold in candidates]
-    choice.__dict__["candidates"] = (*made[:-1], *[made[-1]] * COPIES)
-    return choice
+    made = [
+        StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
+    ]
+    return dataclasses.replace(choice, candidates=(*made[:-1], *[made[-1]] * COPIES))
 
 
 def table(choice, *kinds, rounded=lambda columns: columns):
@@ -51,7 +55,7 @@ def table(choice, *kinds, rounded=lambda columns: columns):
         shard = gather(chunk for _, chunk in split_by_user(pa.RecordBatch.from_pydict(rows), 1))
         for _, chunk in split_weights(shard, choice.ladder, 1):
             columns = rounded(unpack(chunk)[0])
-            for name in ("users", "shares", "roots"):
+            for name in ("users", "shares", "roots", "others"):
                 columns[name] = pa.array(np.asarray(columns[name]) * times)
             chunks.append(pack(columns))
     return choice.item_table(chunks)
@@ -86,17 +90,20 @@ def alone(prefix, number):
 
 def add_remove():
     """One more user of 1024 items, each of which a thousand users of one item have: in the middle of both thresholds."""
-    choice = choice_among([("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000)])
-    data = [(1000, *alone("x", 1024)), (19_995, names("y", 1024))]
+    choice = choice_among(
+        [("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000, Fraction(4, 5))]
+    )
+    data = [(1000, *alone("x", 1024)), (13_995, names("y", 1024))]
     return choice, table(choice, *data), table(choice, *data, (1, names("x", 1024)))
 
 
 def replace():
     """A user of 1024 items that count where one item does is replaced by one whose items count where all do."""
     choice = choice_among(
-        [("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000)], Relation.REPLACE
+        [("gaussian", 2, 10**6), ("truncated-geometric", 1, 1000), ("sips", 1024, 1000, Fraction(4, 5))],
+        Relation.REPLACE,
     )
-    data = [(1000, *alone("x", 1024)), (19_995, names("y", 1024))]
+    data = [(1000, *alone("x", 1024)), (13_995, names("y", 1024))]
     return choice, table(choice, *data, (1, names("x", 1024))), table(choice, *data, (1, names("y", 1024)))
 
 
@@ -150,17 +157,58 @@ def test_sensitivities_without_the_root_of_the_items_are_caught(monkeypatch):
 
 
 def test_a_ramp_of_half_the_width_is_caught(monkeypatch):
-    steep = auto._soft_count
-
-    def twice(candidate, sums, rung):
-        t = candidate.threshold << 30
-        full = steep(candidate, sums, rung)
-        items = len(sums.users)
-        return min(2 * full, 2 * t * items)
-
-    monkeypatch.setattr(auto, "_soft_count", twice)
+    worth = auto._worth
+    monkeypatch.setattr(auto, "_worth", lambda *args: 2 * worth(*args))
     choice, before, after = add_remove()
     assert max(moves(choice, before, after)) > 1
+
+
+SMALL = [("laplace", 1, 512), ("weighted-gaussian", 2, 700), ("sips", 2, 400), ("sips", 3, 512), ("sips", 3, 1536)]
+
+
+def small_moves():
+    """The moves of all scores, for every data set of up to three users of up to three items, and one user more.
+
+    Thresholds are 1/2 to 3/2, so that items lie below the ramp, on it and beyond.
+    """
+    candidates = tuple(StrategyCandidate(*each) for each in SMALL)
+    choice = dataclasses.replace(choice_among([("sips", 2, 1)]), candidates=candidates)
+    kinds = [subset for size in (1, 2, 3) for subset in itertools.combinations("abc", size)]
+
+    @functools.cache
+    def scores(users):
+        return table(choice, *((users.count(kind), kind) for kind in sorted(set(users))))
+
+    for number in range(4):
+        for users in itertools.combinations_with_replacement(kinds, number):
+            before = scores(users) if users else [0] * len(candidates)
+            for user in kinds:
+                yield moves(choice, before, scores(tuple(sorted((*users, user), key=kinds.index))))
+
+
+def test_every_small_neighbour_moves_each_score_up_by_its_sensitivity_at_most():
+    moved = list(zip(*small_moves(), strict=True))
+    assert min(map(min, moved)) == 0 and max(map(max, moved)) <= 1
+    assert min(map(max, moved)) > 0.7  # three items do not fill every ramp
+    beyond = {move for each in moved[2:] for move in each if 0 < move < 0.5}
+    assert beyond  # what comes back in rounds is among the cases
+
+
+def test_giving_back_more_than_a_user_spends_is_caught(monkeypatch):
+    monkeypatch.setattr(auto, "_BACK", 9)
+    assert max(max(each) for each in small_moves()) > 1
+
+
+def test_others_that_are_taken_off_in_place_of_left_out_are_caught(monkeypatch):
+    """Less what users of one item add: losses would move both ways, which the one-sided form does not allow."""
+    worth = auto._worth
+
+    def less(candidate, sums, rung):
+        alone = int((sums.roots[:, rung] - sums.others[:, rung]).sum()) << 10
+        return worth(candidate, sums, rung) - (3 * alone if candidate.in_rounds else 0)
+
+    monkeypatch.setattr(auto, "_worth", less)
+    assert min(min(each) for each in small_moves()) < 0
 
 
 def test_large_thresholds_are_compared_in_wide_integers():
@@ -170,16 +218,24 @@ def test_large_thresholds_are_compared_in_wide_integers():
     got = table(choice, *data)[0] * choice.unit(choice.candidates[0])
     sums = {"a": (2 << 20) + Fraction(7 * 10 * ((1 << 30) // 31), 1 << 30), "b": 5 << 20, "c": 1 << 20}
     t = 3 << 20
-    assert got == sum(min(1, max(0, (h - Fraction(t, 2)) / t)) for h in sums.values())
+    assert got == sum(min(Fraction(5, 4), max(0, Fraction(h) / t - Fraction(1, 4))) for h in sums.values())
+
+
+def test_sums_of_very_many_users_are_exact():
+    """Two thousand million users of two items: what comes back in rounds needs more than 64 bits."""
+    choice = choice_among([("sips", 4, 16)])
+    got = table(choice, (2 << 30, ["a", "b"]))[0] * choice.unit(choice.candidates[0])
+    others = Fraction((2 << 30) * math.isqrt((1 << 60) // 8), 1 << 30)
+    assert got == 2 * (Fraction(5, 4) + Fraction(3, 8) * (others / 16 - Fraction(3, 2)))
 
 
 @pytest.mark.parametrize("threshold", [10_000, 1 << 19, 3 << 20])
 def test_sums_over_many_items_do_not_wrap(threshold):
-    """2,000 items in the middle of the ramp: their sum has more than 64 bits, and one user of all of them moves it by 1."""
+    """2,000 items on the ramp: their sum has more than 64 bits, and one user of all of them moves it by 1."""
     choice = choice_among([("gaussian", 2000, threshold)])
     data = [(threshold, *alone("x", 2000))]
     before, after = table(choice, *data), table(choice, *data, (1, names("x", 2000)))
-    assert before[0] > 2**63 and before[0] * choice.unit(choice.candidates[0]) == 1000
+    assert before[0] > 2**63 and before[0] * choice.unit(choice.candidates[0]) == 1500
     assert moves(choice, before, after)[0] == 1
 
 
@@ -192,35 +248,50 @@ def test_replaced_users_get_the_denominators_of_both_sides():
     assert choice.exponents(scores) == both != one
 
 
-def test_the_table_is_the_soft_count_of_its_definition():
+def test_the_table_is_what_its_definition_says():
     random = np.random.default_rng(8)
     users = [[f"i{i}" for i in set(random.zipf(1.5, size) % 60)] for size in random.integers(1, 90, 400)]
-    choice = choice_among([("truncated-geometric", 1, 9), ("gaussian", 5, 14), ("sips", 5, 8), ("sips", 30, 10)])
+    choice = choice_among([("laplace", 1, 9), ("weighted-gaussian", 5, 4), ("sips", 5, 4), ("sips", 30, 3)])
     for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
         k, t = candidate.items, candidate.threshold / 1024
         sums: dict[str, float] = {}
+        others: dict[str, float] = {}
         for items in users:
             d = len(items)
             f = min(1, k / d) / (math.sqrt(min(d, k)) if candidate.weighed else 1)
             for item in items:
                 sums[item] = sums.get(item, 0) + f
-        soft = sum(min(1, max(0, (h - t / 2) / t)) for h in sums.values())
-        assert float(score * choice.unit(candidate)) == pytest.approx(float(candidate.worth) * soft, rel=1e-3)
+                others[item] = others.get(item, 0) + f * (1 - 1 / d if d <= k else 1)
+        worth = sum(min(5 / 4, max(0, h / t - 1 / 4)) for h in sums.values())
+        if candidate.strategy == "sips":
+            worth += 3 / 8 * sum(max(other / t - 3 / 2, 0) for other in others.values())
+        assert float(score * choice.unit(candidate)) == pytest.approx(worth, rel=1e-3)
+
+
+def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
+    choice = choice_among([("sips", 4, 16)])
+    half = dataclasses.replace(choice.candidates[0], worth=Fraction(1, 2))
+    assert choice.unit(half) * 2 == choice.unit(choice.candidates[0])
+    assert choice.sensitivity(half) * 2 == choice.sensitivity(choice.candidates[0])
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_candidates_are_public_and_each_has_the_lowest_threshold_of_its_kind(relation):
-    choice = auto_partitions(Budget(1, 1e-8), relation=relation).choice
+def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(relation):
+    made = auto_partitions(Budget(1, 1e-8), relation=relation)
+    choice = made.choice
     assert (choice.budget.epsilon, choice.budget.delta) == (0.05, 0)
-    assert (choice.release_budget.epsilon, choice.release_budget.delta) == (0.95, 1e-8)
-    assert len(choice.candidates) == 25 and choice.ladder[0] == 1 and choice.ladder[-1] == 1000
+    assert len(choice.candidates) == 17 and choice.ladder[0] == 1 and choice.ladder[-1] == 10_000
+    assert {c.strategy for c in choice.candidates} == {"laplace", "weighted-gaussian", "sips"}
     for candidate in choice.candidates:
-        made = auto_partitions(Budget(1, 1e-8), relation=relation).decided(
-            auto.ChosenStrategy(candidate.strategy, candidate.items)
-        )
-        if not candidate.weighed:
-            assert candidate.threshold / 1024 == pytest.approx(
-                float(made.rounds[0].plan.threshold_in_counts), rel=0.01, abs=0.5
-            )
-        assert len(made.rounds) == (3 if candidate.weighed else 1)
-        assert (made.guarantee.epsilon, made.guarantee.delta) == (1, 1e-8)
+        decided = made.decided(auto.ChosenStrategy(candidate.strategy, candidate.items))
+        last = decided.rounds[-1].plan
+        assert candidate.threshold / 1024 == pytest.approx(float(last.threshold_in_counts), rel=1e-3)
+        assert len(decided.rounds) == (3 if candidate.strategy == "sips" else 1)
+        assert (decided.guarantee.epsilon, decided.guarantee.delta) == (1, 1e-8)
+
+
+def test_one_round_leaves_no_sips_to_choose():
+    assert {c.strategy for c in auto_partitions(Budget(1, 1e-8), rounds=1).choice.candidates} == {
+        "laplace",
+        "weighted-gaussian",
+    }

@@ -1,0 +1,111 @@
+"""Synthetic data of very different shape, to see that a choice is not made for one of them: users and items as numbers.
+
+Nothing is fitted to any real data. A law takes a generator and gives the two columns of its rows; repeated pairs may occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.pipelines.sources import synthetic
+
+Columns = tuple[np.ndarray, np.ndarray]
+
+
+def demo_log(folder: Path) -> pa.RecordBatch:
+    """The log of `headcount demo`, kept in the folder for later runs."""
+    path = folder / "demo-1000000.parquet"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        synthetic.generate("tail", 1_000_000, 500_000, None, 1, path)
+    table = pq.read_table(path, columns=["user", "item"]).combine_chunks()
+    return contribution_batch(*(column.chunk(0) for column in table.columns))
+
+
+def drawn(law: str, seed: int = 1) -> pa.RecordBatch:
+    """The rows of a law as a contribution batch."""
+    user, item = LAWS[law](np.random.default_rng(seed))
+    return contribution_batch(pa.array(user.astype(np.int64)), pa.array(item.astype(np.int64)))
+
+
+def _users(sizes: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _zipf(random: np.random.Generator, items: int, exponent: float, size: int) -> np.ndarray:
+    ends = np.cumsum(np.arange(1.0, items + 1) ** -exponent)
+    return np.searchsorted(ends, ends[-1] * random.random(size))
+
+
+def _spread(
+    sizes: Callable[[np.random.Generator], np.ndarray], items: int, exponent: float = 0.0
+) -> Callable[..., Columns]:
+    """Users of these sizes, with items that are all drawn by one Zipf law (flat: exponent 0)."""
+
+    def law(random: np.random.Generator) -> Columns:
+        user = _users(sizes(random))
+        return user, _zipf(random, items, exponent, len(user))
+
+    return law
+
+
+def _pareto(random: np.random.Generator, users: int, exponent: float, most: int) -> np.ndarray:
+    return np.minimum(random.pareto(exponent, users) + 1, most).astype(int)
+
+
+def _sloped(random: np.random.Generator) -> Columns:
+    user = _users(random.integers(1, 50, 60_000))
+    return user, (30_000 * random.random(len(user)) ** 2).astype(int)
+
+
+def _two_kinds(random: np.random.Generator) -> Columns:
+    user = _users(np.repeat([1, 300], [50_000, 3_000]))
+    return user, _zipf(random, 20_000, 0.8, len(user))
+
+
+def _common(random: np.random.Generator) -> Columns:
+    """Everyone has thirty of a hundred common items, and five of three thousand others."""
+    user = _users(np.full(60_000, 35))
+    place = np.tile(np.arange(35), 60_000)
+    return user, np.where(place < 30, random.integers(0, 100, len(user)), random.integers(100, 3_100, len(user)))
+
+
+def _noise_of_few(random: np.random.Generator) -> Columns:
+    """Users of one item, all by a Zipf law; and some of two hundred items that hardly anyone else has."""
+    user = _users(np.repeat([1, 200], [60_000, 4_000]))
+    item = np.where(
+        user < 60_000, _zipf(random, 20_000, 1.0, len(user)), 20_000 + random.integers(0, 200_000, len(user))
+    )
+    return user, item
+
+
+def _below(random: np.random.Generator) -> Columns:
+    """A few items of users of one item can be named; very many others of long lists stay at a fifth of any threshold."""
+    user = _users(np.repeat([1, 100], [5_000, 10_000]))
+    item = np.where(user < 5_000, random.integers(0, 200, len(user)), 200 + random.integers(0, 15_000, len(user)))
+    return user, item
+
+
+LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
+    "flat": _spread(lambda random: np.full(40_000, 10), 5_000),
+    "flat, long lists": _spread(lambda random: np.full(10_000, 100), 3_500),
+    "sloped": _sloped,
+    "heavy users": _spread(lambda random: _pareto(random, 100_000, 1.0, 3_000), 50_000, 1.0),
+    "long texts": _spread(lambda random: random.integers(50, 400, 6_000), 100_000, 1.05),
+    "one item each": _spread(lambda random: np.ones(200_000, int), 100_000, 1.0),
+    "5,000 users": _spread(lambda random: 1 + random.geometric(0.2, 5_000), 3_000, 0.9),
+    "500,000 users": _spread(lambda random: random.geometric(0.4, 500_000), 300_000, 0.9),
+    "1 to 10,000 items": _spread(lambda random: _pareto(random, 30_000, 0.7, 10_000), 100_000, 0.7),
+    "few items, all popular": _spread(lambda random: random.integers(1, 20, 20_000), 200),
+    "near the threshold": _spread(lambda random: random.integers(2, 7, 40_000), 4_000, 0.25),
+    "two kinds of users": _two_kinds,
+    "common and own": _common,
+    "noise of a few": _noise_of_few,
+    "much below": _below,
+}
