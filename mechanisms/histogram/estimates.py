@@ -39,6 +39,7 @@ from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, s
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
@@ -92,6 +93,11 @@ class EstimatesMechanism:
     item_type: type
     name = NAME
 
+    def __post_init__(self) -> None:
+        if (self.domain is None) != (self.stages.account.names_choice is not None):
+            given = "no domain" if self.domain is None else "a domain"
+            raise ParameterError(f"the account has {given} to be for: make one with named={self.domain is None}")
+
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         return self.stages.guarantee()
@@ -114,13 +120,12 @@ class EstimatesMechanism:
             counts = counts_in_rounds(shard, stages.rounds(named), release, f"{label}/NamedItems", self.item_type)
             items = counts.column("item")
         shard = None if shard is None else shard.with_items(items)
-        kept, asked = stages.given() if stages.bound is not None else None, stages.kept_choice
+        kept, asked = stages.given(), stages.kept_choice
         if asked is not None:
             one_step = named is not None and named.strategy == "laplace"
             table = asked.items_table(0 if one_step else max(1, len(items)))
             chosen = choose_of(shard, asked, release, f"{label}/ChooseBounds", table)
-            kept = chosen if kept is None else kept._replace(totals_bound=chosen.totals_bound)
-        assert kept is not None
+            kept = chosen if stages.bound is None else kept._replace(totals_bound=chosen.totals_bound)
         plan = stages.plan(named, kept)
         if plan.counts is not None:
             counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)

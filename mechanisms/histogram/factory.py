@@ -156,7 +156,6 @@ def estimates(
     )
     stages = Stages(account, relation, given, cap, of == "users")
     made = EstimatesMechanism(stages, names, item_type)
-    for end in () if stages.kept_choice is None else stages.kept_choice.ends():
-        if end.bound or given is not None:  # refuses what cannot be calibrated
-            stages.plan(None, end if given is None else stages.given()._replace(totals_bound=end.totals_bound))
+    for named, kept in stages.ends():
+        stages.plan(named, kept)
     return made

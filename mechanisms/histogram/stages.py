@@ -160,10 +160,18 @@ class Stages:
         return StagePlan(named, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps))
 
     def given(self) -> KeptBound:
-        """What is given in place of a choice."""
-        assert self.bound is not None
+        """What is given in place of a choice; a bound of 0 where one step names and counts."""
         noise = "gaussian" if self.account.gaussian else "laplace"
-        return KeptBound(self.bound, self.max_per_item or 0, noise, 0)
+        return KeptBound(self.bound or 0, self.max_per_item or 0, noise, 0)
+
+    def ends(self) -> list[tuple[ChosenStrategy | None, KeptBound]]:
+        """The most that can be chosen on each way: what cannot be calibrated for it is refused before anything runs."""
+        asked = self.kept_choice
+        candidates, norms = ((), ()) if asked is None else (asked.candidates, asked.norms)
+        most = {each.noise: each for each in sorted(candidates, key=lambda each: each.bound)}
+        bounds = [KeptBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
+        named = (None,) if self.account.names_choice is None else self.names_choice.ends()
+        return [(name, kept._replace(totals_bound=max(norms, default=0))) for name in named for kept in bounds]
 
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen."""
@@ -201,7 +209,9 @@ class Stages:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
             for bound in (self.bound,) if self.bound is not None else BOUNDS:
-                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in caps if cap <= 4 * bound or cap == 1]
+                # A cap far above the norm does nothing; one is always left, that which is given or 1.
+                kept = [cap for cap in caps if cap <= 4 * bound or cap == caps[0]]
+                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in kept]
         return tuple(found)
 
     def _mean_noise(self, mu: float, pure: float) -> float:
