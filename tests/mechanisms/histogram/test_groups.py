@@ -48,7 +48,8 @@ def test_equal_counts_are_cut_in_the_order_of_the_items():
 
 @pytest.mark.parametrize("law", [law for law in LAWS if law != "none"])
 def test_nothing_is_scaled_below_its_count_but_where_counts_below_0_are_cut(law):
-    """Whatever the totals say; and the estimates of a group add up to its sum and what the total has beyond that."""
+    """Whatever the totals say; and the estimates of a group add up to its sum and what the total has beyond that. Where counts
+    are cut, no item loses more than its noise may have added."""
     counts, noise, total_noise = LAWS[law]
     rng = np.random.default_rng(3)
     group = cut_groups(counts, noise, total_noise)
@@ -57,12 +58,12 @@ def test_nothing_is_scaled_below_its_count_but_where_counts_below_0_are_cut(law)
         made = calibrate(counts, group, totals, noise, total_noise)
         sums = np.maximum(np.bincount(group, counts), 0)
         goal = sums + _beyond(totals - sums, total_noise)
-        below = np.bincount(group, counts < 0) > 0
-        assert (made.estimate >= np.where(below[group], 0, counts) * (1 - 1e-9)).all()
-        reached = np.bincount(group, made.estimate)
-        positive = np.bincount(group, np.maximum(counts, 0)) > 0
-        assert reached[positive] == pytest.approx(goal[positive], rel=1e-9, abs=1e-9)
-        assert 0 <= made.left_out < 1 and np.isfinite(made.noise_stddev).all()
+        below, reached = np.bincount(group, counts < 0) > 0, np.bincount(group, made.estimate)
+        least = np.where(below[group], _beyond(counts, noise), counts)
+        assert (made.estimate >= least * (1 - 1e-9)).all()
+        assert reached[~below] == pytest.approx(goal[~below], rel=1e-9)
+        assert (reached <= np.maximum(goal, np.bincount(group, np.maximum(counts, 0))) * (1 + 1e-9)).all()
+        assert 0 <= made.left_out < 1 and (made.noise_stddev >= noise * (1 - 1e-9)).all()
 
 
 def test_a_group_without_news_has_its_counts_and_their_noise():
@@ -100,6 +101,17 @@ def test_a_group_without_a_positive_count_has_estimates_of_0_with_the_noise_of_a
     """A total of hundreds cannot be given to anyone: it must not make a noise of hundreds either."""
     made = calibrate(np.array([-3.0, -8.0]), np.zeros(2, int), np.array([700.0]), 5.0, 10.0)
     assert (made.estimate == 0).all() and made.noise_stddev == pytest.approx([5.0, 5.0])
+
+
+def test_a_large_item_among_many_that_nobody_has_keeps_its_count():
+    """Five items of a public domain of 200, in one group as the total is noisy: cutting the others at 0 must not lower them."""
+    truth = np.append([2000.0, 1000, 600, 300, 200], np.zeros(195))
+    counts = truth + np.random.default_rng(1).normal(0, 30, 200)
+    group = cut_groups(counts, 30.0, 200.0)
+    assert group.max() == 0
+    made = calibrate(counts, group, truth.sum(keepdims=True), 30.0, 200.0)
+    assert (np.abs(made.estimate - truth)[:5] < 4 * made.noise_stddev[:5]).all()
+    assert np.abs(made.estimate - truth).sum() < 0.5 * truth.sum() and made.noise_stddev.min() >= 30
 
 
 def test_a_total_without_news_hardly_raises_the_counts():
