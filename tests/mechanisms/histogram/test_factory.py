@@ -134,3 +134,19 @@ def test_every_promise_is_the_whole_budget_with_the_choices_that_are_made():
             assert all(step.epsilon <= 1 and step.delta <= 1e-8 for step in plan.guarantee.mechanisms)
             assert (plan.totals is not None) == (calibrate == "totals")
             assert plan.words().startswith("chosen: ") and plan.sections()["chosen"]
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("domain", [None, DOMAIN])
+def test_all_choices_and_all_noise_are_for_the_relation_and_the_account(relation, domain):
+    stages = estimates(BUDGET, domain=domain, relation=relation).stages
+    account, kept = stages.account, stages.kept_choice
+    assert kept.relation is relation and stages.guarantee().relation is relation
+    assert (kept.counts_budget, kept.totals_budget) == (account.counts_choice, account.totals_choice)
+    if domain is None:
+        assert stages.names_choice.relation is relation and stages.names_choice.budget == account.names_choice
+    for named, end in stages.ends():
+        plan = stages.plan(named, end)
+        noise = [plan.counts, plan.totals] + ([each.plan for each in stages.rounds(named)] if named else [])
+        assert {each.relation for each in noise if each is not None} == {relation}
+        assert plan.guarantee.relation is relation
