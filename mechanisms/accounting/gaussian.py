@@ -72,11 +72,12 @@ def log_normal(x: Any) -> np.ndarray:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """An epsilon that Gaussian noise of distance `mu` to its standard deviation keeps with `delta`, to a relative 1e-9."""
+    """An epsilon that Gaussian noise of distance `mu` to its standard deviation keeps with `delta`, to a relative 1e-9. It is
+    above 0 also where 0 would do."""
     low, high = 0.0, 1.0
     while gaussian_delta(high, mu, 1.0) > delta:
         low, high = high, 2 * high
-    while high - low > 1e-9 * high:
+    while high - low > max(1e-9 * high, 1e-12):
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, mu, 1.0) > delta else (low, middle)
     return high

@@ -15,6 +15,7 @@ import dataclasses
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
+from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
 
 # Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
@@ -50,7 +51,11 @@ class Account:
     pure_hiding: float
 
     def __post_init__(self) -> None:
-        if self.delta() > self.budget.delta:
+        for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
+            check_at_least_0(name, getattr(self, name))
+        if not (self.gaussian or self.pure):
+            raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
+        if not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
     @property

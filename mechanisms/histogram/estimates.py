@@ -40,6 +40,7 @@ from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, s
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
@@ -106,6 +107,11 @@ class EstimatesMechanism:
     domain: Names | None
     item_type: type
     name = NAME
+
+    def __post_init__(self) -> None:
+        if (self.domain is None) != (self.stages.account.names_choice is not None):
+            given = "no domain" if self.domain is None else "a domain"
+            raise ParameterError(f"the account has {given} to be for: make one with named={self.domain is None}")
 
     @property
     def calibrated(self) -> bool:

@@ -49,7 +49,7 @@ def histogram(
     check_one_of("of", of, OF)
     if of == "users" and max_per_item not in (None, 1):
         raise ParameterError(
-            f"of='users' counts each user once on an item, got max_per_item={max_per_item!r}: leave one out",
+            f"max_per_item={max_per_item!r} is for of='events', as each user counts once on an item: leave one out",
             "max_per_item",
         )
     choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
@@ -136,13 +136,13 @@ def estimates(
     gaussian, pure = noise != "laplace", noise != "gaussian"
     if gaussian and budget.delta == 0:
         if noise == "gaussian":
-            raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace", "noise")
+            raise ParameterError("noise='gaussian' needs a delta above 0, got 0: give one, or take Laplace", "noise")
         gaussian = False
     if given is not None:
         if names is None and not gaussian:
             raise ParameterError(
-                "with noise='laplace' items are named and counted in one step, whose bound is chosen: leave out "
-                f"bound={bound!r}, or give method='one-stage'",
+                f"bound={bound!r} is not for noise='laplace', where one step names and counts one event of each user: leave "
+                "one out, or give method='one-stage'",
                 "bound",
             )
         pure = not gaussian
@@ -155,7 +155,7 @@ def estimates(
         pure=pure,
     )
     stages = Stages(account, relation, given, cap, of == "users")
-    if account.counts_choice is not None or given is not None:  # refuses what cannot be calibrated
-        for end in (None,) if stages.kept_choice is None else stages.kept_choice.ends():
-            stages.plan(None, end)
-    return EstimatesMechanism(stages, names, item_type)
+    made = EstimatesMechanism(stages, names, item_type)
+    for named, kept in stages.ends():
+        stages.plan(named, kept)
+    return made

@@ -56,9 +56,12 @@ def calibrate(
     """The estimates of items with these noisy counts, groups and noisy totals of the groups.
 
     A group has the sum of its counts, and beyond that what its total tells (`_beyond`). Its scale, which is never below 1, is
-    interpolated between the means of the groups on a logarithmic scale; then each group is scaled to its goal again. `sampled`
-    says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise, of a
-    variance of at most their size.
+    interpolated between the means of the groups on a logarithmic scale. Then what the scales of its items have beyond 1 is
+    fitted to the goal of the group. Where counts below 0 are cut, which raises the sum, the others are lowered to the goal
+    again, but none by more than what may be its own noise: a large item among many that nobody has keeps its count.
+
+    `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
+    of a variance of at most their size.
     """
     size = np.bincount(group, minlength=len(totals))
     sums = np.maximum(np.bincount(group, counts, minlength=len(totals)), 0.0)
@@ -68,13 +71,18 @@ def calibrate(
     mean = positive / np.maximum(size, 1)
     rank = np.argsort(mean, kind="stable")
     local = np.exp(np.interp(np.log(np.maximum(counts, 1e-9)), np.log(mean[rank]), np.log(scale[rank])))
-    raw = local * np.maximum(counts, 0.0)
-    reached = np.bincount(group, raw, minlength=len(totals))
-    again = np.where(goal > 0, goal / np.where(reached > 0, reached, 1.0), 1.0)
-    estimate, slope = raw * again[group], local * again[group]
+    shown = np.maximum(counts, 0.0)
+    have, more = (np.bincount(group, part, minlength=len(totals)) for part in (shown, (local - 1) * shown))
+    fitting = np.where((goal > have) & (more > 0), (goal - have) / np.where(more > 0, more, 1.0), 0.0)
+    slope = 1 + fitting[group] * (local - 1)
+    reached = np.bincount(group, slope * shown, minlength=len(totals))
+    again = np.where(reached > 0, goal / np.where(reached > 0, reached, 1.0), 1.0)[group]
+    no_noise = _beyond(counts, noise) / np.where(shown > 0, shown, 1.0)
+    slope *= np.where(again < 1, np.maximum(again, no_noise), again)
+    estimate = slope * shown
     told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
-    share = estimate / np.maximum(goal, 1e-9)[group]
-    variance = (slope * noise) ** 2 + (share * told[group]) ** 2
+    share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
+    variance = (np.maximum(slope, 1.0) * noise) ** 2 + (share * told[group]) ** 2
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
         variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
     kept, all_ = float(sums.sum()), float(goal.sum())
@@ -82,7 +90,7 @@ def calibrate(
 
 
 def _beyond(difference: np.ndarray, noise: float) -> np.ndarray:
-    """What a total has beyond the counts, shrunk where it may be noise (James and Stein's rule for one number), and never
-    below 0: a total without news must not raise the counts by the upper half of its noise."""
+    """What a number has beyond 0, shrunk where it may be noise (James and Stein's rule for one number), and never below 0: a
+    total without news must not raise the counts by the upper half of its noise."""
     sure = difference > noise
     return np.where(sure, difference - noise**2 / np.where(sure, difference, 1.0), 0.0)

@@ -138,12 +138,9 @@ class Stages:
 
     def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> StagePlan:
         """All numbers, for what was chosen: `chosen` has what is not given."""
-        if self.bound is None:
-            assert chosen is not None
-            kept = chosen
-        else:
-            noise = "gaussian" if self.account.gaussian else "laplace"
-            kept = KeptBound(self.bound, self.max_per_item or 0, noise, 0 if chosen is None else chosen.totals_bound)
+        kept = self.given()
+        if chosen is not None:
+            kept = chosen if self.bound is None else kept._replace(totals_bound=chosen.totals_bound)
         account = self.account
         steps: list[MechanismStep] = []
         counts_steps: tuple[Step, ...] = ()
@@ -170,6 +167,22 @@ class Stages:
         return StagePlan(
             names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps, counted=counts is not None)
         )
+
+    def given(self) -> KeptBound:
+        """What is given in place of a choice; a bound of 0 where one step names and counts."""
+        noise = "gaussian" if self.account.gaussian else "laplace"
+        return KeptBound(self.bound or 0, self.max_per_item or 0, noise, 0)
+
+    def ends(self) -> list[tuple[NamesPlan | None, KeptBound]]:
+        """The most that can be chosen on each way: what cannot be calibrated for it is refused before anything runs."""
+        asked = self.kept_choice
+        candidates, norms = ((), ()) if asked is None else (asked.candidates, asked.norms)
+        most = {each.noise: each for each in sorted(candidates, key=lambda each: each.bound)}
+        bounds = [KeptBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
+        names: list[NamesPlan | None] = [None]
+        if self.account.names_choice is not None:
+            names = [self.names_plan(end) for end in self.names_choice.ends()]
+        return [(each, kept._replace(totals_bound=max(norms, default=0))) for each in names for kept in bounds]
 
     def guarantee(self, *steps: MechanismStep, counted: bool = True) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
@@ -231,7 +244,9 @@ class Stages:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
             for bound in (self.bound,) if self.bound is not None else BOUNDS:
-                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in caps if cap <= 4 * bound or cap == 1]
+                # A cap far above the norm does nothing; one is always left, that which is given or 1.
+                kept = [cap for cap in caps if cap <= 4 * bound or cap == caps[0]]
+                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in kept]
         return tuple(found)
 
     def _mean_noise(self, mu: float, pure: float) -> float:

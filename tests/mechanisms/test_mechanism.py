@@ -16,6 +16,7 @@ from headcount.mechanisms.count_release.top_items import top_items
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.mechanism import Mechanism, Promise
@@ -36,6 +37,8 @@ MADE: dict[str, Mechanism] = {
     "bounded": bounded_histogram(PURE, ["a"], bound=3),
     "unbounded, auto": auto_unbounded_histogram(BUDGET),
     "bounded, auto": auto_bounded_histogram(PURE, ["a"]),
+    "estimates": estimates(BUDGET),
+    "estimates, domain": estimates(PURE, domain=["a"]),
     "debiased": debiased_count(PURE, "a", max_per_item=2),
     "total": total(PURE, domain=["a", "b"]),
     "partitions": select_partitions(BUDGET, strategy="laplace", max_items=2),

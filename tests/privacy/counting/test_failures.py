@@ -39,7 +39,7 @@ from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
-from headcount.mechanisms.histogram.factory import histogram
+from headcount.mechanisms.histogram.factory import estimates, histogram
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
@@ -94,6 +94,9 @@ def public(method: str, noise: str) -> object:
 
 
 CHOICES = {
+    "kept": estimates(BUDGET).stages.kept_choice,
+    "kept, domain": estimates(Budget(2), domain=DOMAIN).stages.kept_choice,
+    "names": estimates(BUDGET).stages.names_choice,
     "joint, error": unknown(),
     "joint, items": unknown(objective="items"),
     "gem": unknown("gem"),
@@ -118,6 +121,12 @@ MECHANISMS = {
     "histogram, domain, Gaussian": bounded_histogram(BUDGET, DOMAIN, bound=3, noise="gaussian"),
     "histogram, domain, auto": auto_bounded_histogram(BUDGET, DOMAIN),
     "histogram, domain, auto, Gaussian": auto_bounded_histogram(BUDGET, DOMAIN, noise="gaussian"),
+    "estimates": estimates(BUDGET),
+    "estimates, Gaussian": estimates(BUDGET, noise="gaussian"),
+    "estimates, Laplace": estimates(BUDGET, noise="laplace"),
+    "estimates, users": estimates(BUDGET, of="users"),
+    "estimates, domain": estimates(BUDGET, domain=DOMAIN),
+    "estimates, large bound": estimates(Budget(1000, 1e-3), domain=DOMAIN, bound=10**9),
     "count": debiased_count(BUDGET, DOMAIN, max_per_item=2),
     "release": count_release(BUDGET, max_per_item=3),
     "top": top_items(BUDGET, 3, k_bar=5),

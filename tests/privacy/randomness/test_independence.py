@@ -20,6 +20,7 @@ speaks for whole releases, and `test_joint_*` for the law of what comes out. Wha
     shuffled reports: shares of noise               test_joint_noise: three shares, and two users
     gradient descent (dp-gd): steps                 test_joint_rounds: choices from one lane
     distribution: a choice for each symbol          test_joint_rounds: choices from one lane
+    estimates: names, counts and totals             privacy/histogram/test_estimates: one key for all stages
     one id on two inputs                            test_joint_noise: noise without the digest
     one user: C + 1, split shards, bucket borders   test_one_user
 """
@@ -46,6 +47,7 @@ from headcount.mechanisms.distribution import learn, tables
 from headcount.mechanisms.histogram import fixed as histograms
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.partitions import select as partitions
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -80,6 +82,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "histogram, sampled users": lambda: histograms.unbounded_histogram(BUDGET, bound=4),
     "histogram, chosen bound": lambda: auto_unbounded_histogram(BUDGET),
     "histogram, bound by dp-gd": lambda: auto_bounded_histogram(BUDGET, ITEMS, method="dp-gd", noise="gaussian"),
+    "estimates": lambda: estimates(BUDGET),
+    "estimates, gaussian": lambda: estimates(BUDGET, noise="gaussian"),
+    "estimates, laplace": lambda: estimates(BUDGET, noise="laplace"),
+    "estimates, domain": lambda: estimates(BUDGET, domain=[*ITEMS, "x", "y"]),
     "truncated geometric": lambda: partitions.select_partitions(BUDGET, strategy="truncated-geometric", max_items=6),
     "sips": lambda: partitions.select_partitions(Budget(1, 1e-6), strategy="sips", max_items=2),
     "partitions": lambda: auto_partitions(BUDGET),
@@ -181,6 +187,10 @@ def rewound(select: Callable[..., Any]) -> Callable[..., Any]:
 MUTATIONS = {
     "histogram": (counting_sums, "item_lane_ids", of_nobody),
     "histogram, gaussian": (counting_sums, "item_lane_ids", of_nobody),
+    **dict.fromkeys(
+        ("estimates", "estimates, gaussian", "estimates, laplace", "estimates, domain"),
+        (counting_sums, "item_lane_ids", of_nobody),
+    ),
     "truncated geometric": (counting_sums, "item_lane_ids", of_nobody),
     "histogram, sampled users": (clipping, "user_lane_ids", of_nobody),
     "histogram, bound by dp-gd": (choice_run, "decision_lane_ids", of_one_draw),

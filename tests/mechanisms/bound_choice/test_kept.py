@@ -1,0 +1,270 @@
+"""The choice of the bounds of counts and totals: what users keep, its sensitivity and its cost on neighbours, exactly.
+
+No sampling: chances of all candidates are computed on both neighbours. Mutations: a limit of what a user keeps that is left
+out, losses that weigh full events against the sensitivity of a quarter, and the form for added users where one is replaced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
+from headcount.mechanisms.bound_choice import kept as kept_module
+from headcount.mechanisms.bound_choice.kept import (
+    BOUNDS,
+    CAPS,
+    MISPLACED,
+    MOST_KEPT,
+    NORMS,
+    KeptCandidate,
+    KeptChoice,
+)
+from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, bound_shard
+from headcount.mechanisms.choice.exponential import gem_exponents, probabilities
+from headcount.mechanisms.choice.run import choose_of
+
+COST = Fraction(5)
+
+
+def choice_of(
+    relation: Relation = Relation.ADD_REMOVE, once: bool = False, noises: tuple[str, ...] = ("gaussian", "laplace")
+) -> KeptChoice:
+    """All candidates that are looked at, of both kinds of noise."""
+    candidates = [KeptCandidate(r, c, noise, COST * r) for noise in noises for r in BOUNDS for c in CAPS]
+    return KeptChoice(Budget(0.5), Budget(1), Budget(10, 1e-6), relation, tuple(candidates), NORMS, Fraction(30), once)
+
+
+def shard_of(users: list[dict[str, int]]) -> Shard | None:
+    rows = [(f"u{number}", item, count) for number, user in enumerate(users) for item, count in user.items()]
+    if not rows:
+        return None
+    user, item, count = (list(column) for column in zip(*rows, strict=True))
+    return one_shard([contribution_batch(pa.array(user), pa.array(item), pa.array(count, pa.int64()))])
+
+
+def table_of(choice: KeptChoice, users: list[dict[str, int]], items: int = 3) -> list[int]:
+    shard = shard_of(users)
+    mine = [0] * choice.entries if shard is None else choice.user_table(shard)
+    return [own + public for own, public in zip(mine, choice.items_table(items), strict=True)]
+
+
+# What a user keeps.
+
+
+def kept_by_hand(user: dict[str, int], r: int, c: int, noise: str, once: bool) -> int:
+    counts = [min(n, c, 1 if once else n) for n in user.values()]
+    if noise == "laplace":
+        return min(sum(counts), r)
+    norm = math.isqrt(sum(n * n for n in counts) * 10**12) / 10**6
+    return min(math.floor(sum(counts) * min(1.0, r / max(norm, 1)) + 1e-9), MOST_KEPT * r)
+
+
+USERS = [
+    {"a": 1},
+    {"a": 5, "b": 1},
+    {"a": 2, "b": 2, "c": 2},
+    {"a": 1000, "b": 1},
+    {"a": 10**6},
+    {f"i{n}": 1 for n in range(100)},
+]
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("user", USERS, ids=range(len(USERS)))
+def test_the_table_says_what_each_bound_keeps(user, once):
+    choice = choice_of(once=once)
+    table = table_of(choice, [user])
+    for each, found in zip(choice.candidates, table, strict=False):
+        by_hand = kept_by_hand(user, each.bound, each.max_per_item, each.noise, once)
+        assert abs(found - by_hand) <= (by_hand > 10**4)  # the last digit of a root
+    total = len(user) if once else sum(user.values())
+    assert table[len(choice.candidates) : -1] == [min(total, norm) for norm in NORMS]
+    assert table[-1] == 3
+
+
+def test_it_is_what_the_steps_keep_but_for_rounding():
+    """The bounding that follows, on the same users: within one event for each user and item, where nothing is limited."""
+    choice = choice_of(noises=("gaussian",))
+    for user in USERS[:4]:
+        table, shard = table_of(choice, [user]), shard_of([user])
+        for each, found in zip(choice.candidates, table, strict=False):
+            steps = (LimitPerItemStep(each.max_per_item), ClipNormStep(each.bound, 2))
+            bounded = bound_shard(shard, steps, [bytes(32)] * 2, "L")
+            real = int(bounded.count.sum()) / 2**bounded.bound.grid
+            assert found <= real + 1e-9 + 0.002 * real and found >= min(real, each.most) - 1
+
+
+def test_users_add_up_and_nobody_is_not_there():
+    choice = choice_of()
+    each = [table_of(choice, [user], 0) for user in USERS]
+    assert table_of(choice, USERS, 7) == [sum(column) for column in zip(*each, strict=True)][:-1] + [7]
+    assert table_of(choice, [], 7) == choice.items_table(7)
+    shard = shard_of([{"a": 1}]).without_items(pa.array(["a"]))
+    assert choice.user_table(shard) == [0] * choice.entries
+
+
+# The sensitivity, whatever a user has.
+
+EXTREME = [
+    {"a": 10**6},
+    {f"i{n}": 1 for n in range(10_000)},
+    {f"i{n}": 100 for n in range(10_000)},
+    {f"i{n}": MOST_COUNT for n in range(200)},
+    {"a": 2**62, "b": 1},
+    {f"i{n}": 2**n for n in range(30)},
+]
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("user", EXTREME, ids=range(len(EXTREME)))
+def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
+    """Beside others, whose entries do not change by it: exact integers, none below 0."""
+    choice = choice_of(once=once)
+    for others in ([], USERS):
+        before, after = table_of(choice, others), table_of(choice, [*others, user])
+        moved = [new - old for new, old in zip(after, before, strict=True)]
+        most = [each.most for each in choice.candidates] + list(NORMS) + [0]
+        assert all(0 <= step <= limit for step, limit in zip(moved, most, strict=True))
+    alone = table_of(choice, [user])
+    limits = [each.most for each in choice.candidates if each.noise == "gaussian" and each.bound == 1]
+    assert max(alone[: len(choice.candidates)]) > 0 and set(limits) == {MOST_KEPT}
+
+
+def small_users() -> list[dict[str, int]]:
+    """All users of two items with counts up to 4, and the two that are extreme."""
+    counts = itertools.product((0, 1, 2, 4), repeat=2)
+    made = [{name: n for name, n in zip("ab", pair, strict=True) if n} for pair in counts]
+    return [user for user in made if user] + EXTREME[:2]
+
+
+def few(relation: Relation) -> KeptChoice:
+    """Six candidates and four norms of very different sensitivity."""
+    choice = choice_of(relation)
+    candidates = [KeptCandidate(r, c, noise, COST * r) for r, c, noise in SIX]
+    return dataclasses.replace(choice, candidates=tuple(candidates), norms=(1, 3, 30, 1000), weight=Fraction(1, 10))
+
+
+SIX = [
+    (1, 1, "gaussian"),
+    (2, 4, "gaussian"),
+    (50, 1000, "gaussian"),
+    (1, 1, "laplace"),
+    (4, 2, "laplace"),
+    (50, 9, "laplace"),
+]
+
+
+def logs(choice: KeptChoice, table: list[int]) -> list[np.ndarray]:
+    """The logarithms of all chances, of both draws, in units of their epsilon."""
+    counts, totals = choice.counts_exponents(table), choice.totals_exponents(table)
+    parts = ((counts, choice.counts_budget), (totals, choice.totals_budget))
+    return [np.log(np.maximum(probabilities(each), 1e-300)) / budget.epsilon for each, budget in parts]
+
+
+def plus(one: list[int], other: list[int]) -> list[int]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def worst(choice: KeptChoice) -> float:
+    """The largest range of log-ratios, over crowds that make other candidates the best, and all neighbours by one user."""
+    each, found = [table_of(choice, [user], 0) for user in small_users()], 0.0
+    for items, crowd in itertools.product((1, 50), (0, 1, 40)):
+        base = plus(choice.items_table(items), [crowd * n for n in each[5]])
+        after = [logs(choice, plus(base, user)) for user in each]
+        before = [logs(choice, base)] if choice.relation is Relation.ADD_REMOVE else after
+        for one, other in itertools.product(before, after):
+            found = max(found, *(float(np.ptp(a - b)) for a, b in zip(one, other, strict=True)))
+    return found
+
+
+def sharp(losses, sensitivities, epsilon, one_sided, tau=None):
+    """Without tau, which only blunts the worst cases."""
+    return gem_exponents(losses, sensitivities, epsilon, one_sided, 0)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(relation, monkeypatch):
+    """A range of epsilon is what the composition of all stages counts on, and implies epsilon-differential privacy."""
+    assert worst(few(relation)) <= 1 + 1e-9
+    monkeypatch.setattr(kept_module, "gem_exponents", sharp)
+    assert 0.3 < worst(few(relation)) <= 1 + 1e-9
+
+
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(candidate: KeptCandidate, totals: np.ndarray, norms: np.ndarray) -> int:
+        return int(np.floor(totals * np.minimum(1, candidate.bound / np.maximum(norms, 1))).sum())
+
+    monkeypatch.setattr(kept_module, "_kept", kept)
+
+
+def whole_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exponents(self: KeptChoice, table: list[int]) -> list[Fraction]:
+        losses = [table[-1] * each.cost - kept for each, kept in zip(self.candidates, table, strict=False)]
+        return self._exponents(losses, [MISPLACED * each.most for each in self.candidates], self.counts_budget)
+
+    monkeypatch.setattr(KeptChoice, "counts_exponents", exponents)
+
+
+def items_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = KeptChoice.user_table
+    monkeypatch.setattr(KeptChoice, "user_table", lambda self, shard: [*table(self, shard)[:-1], len(shard.item)])
+
+
+@pytest.mark.parametrize("mutation", [unlimited, whole_events, items_of_users])
+def test_what_would_cost_more_is_caught(mutation, monkeypatch):
+    """Users of many items without a limit; events that count whole, and not a quarter; items that the users themselves have."""
+    monkeypatch.setattr(kept_module, "gem_exponents", sharp)
+    mutation(monkeypatch)
+    assert worst(few(Relation.ADD_REMOVE)) > 1.2
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
+    """A user with few items of many events is replaced by one with many of one event, and one of many. The first bound then
+    keeps less, and the second more, by 1.7 times what the form for added users allows for."""
+    asked = []
+    monkeypatch.setattr(kept_module, "gem_exponents", lambda *given: asked.append(given[3]) or gem_exponents(*given))
+    choice = few(relation)
+    logs(choice, choice.items_table(1))
+    assert asked == [relation is Relation.ADD_REMOVE] * 2
+    pair = tuple(KeptCandidate(100, cap, "gaussian", COST) for cap in (1000, 1))
+    few_items, many = {f"i{n}": 1000 for n in range(64)}, {"a": 10**6, **{f"i{n}": 1 for n in range(800)}}
+    choice = dataclasses.replace(choice, candidates=pair)
+    first, second = (table_of(choice, [user])[:2] for user in (few_items, many))
+    moved = [a - b for a, b in zip(first, second, strict=True)]
+    assert 1.6 * pair[0].most < moved[0] - moved[1] <= 2 * pair[0].most
+
+
+# What is drawn.
+
+
+def test_a_clear_best_is_drawn_and_what_is_not_asked_for_is_not(make_release):
+    """At epsilon 50 the best candidate has a chance above 1 - 1e-9."""
+    users = [{"a": 3, "b": 3}] * 2000
+    rich = dataclasses.replace(choice_of(), counts_budget=Budget(50), totals_budget=Budget(50))
+    chosen = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(2))
+    assert chosen.bound in (4, 6) and chosen.max_per_item in (3, 10) and chosen.totals_bound in (6, 10)
+    totals = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(0))
+    assert totals[:3] == (0, 0, "") and totals.totals_bound == chosen.totals_bound
+    counts = dataclasses.replace(rich, norms=(), totals_budget=None)
+    assert choose_of(shard_of(users), counts, make_release(), "L", counts.items_table(2)).totals_bound == 0
+    assert choose_of(None, rich, make_release(), "L", rich.items_table(2)).bound == 1
+
+
+def test_what_it_costs_and_says():
+    choice = choice_of()
+    assert choice.budget == Budget(1.5)
+    assert dataclasses.replace(choice, totals_budget=None, norms=()).budget == Budget(0.5)
+    assert choice.details() == {"candidates for the counts": len(BOUNDS) * len(CAPS) * 2, "for the totals": len(NORMS)}
+    assert [end.totals_bound for end in choice.ends()] == [1, 10**7]
+    assert choice.parameters() != dataclasses.replace(choice, once=True).parameters()

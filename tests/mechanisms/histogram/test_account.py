@@ -1,0 +1,175 @@
+"""What the parts of an estimated histogram cost: never more than the budget, hardly less, and what is drawn is what counts.
+
+Exact, without sampling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.composition import Parts, composed_delta
+from headcount.mechanisms.accounting.gaussian import gaussian_sigma
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
+from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.account import Account, make_account
+from headcount.mechanisms.histogram.stages import Stages
+from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.weights import _table, _worst_rate
+
+WAYS = [(True, True), (True, False), (False, True)]
+BUDGETS = [Budget(1, 1e-8), Budget(0.1, 1e-6), Budget(20, 1e-4)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize(("gaussian", "pure"), WAYS)
+def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
+    for named, chosen, calibrated in itertools.product((False, True), repeat=3):
+        made = make_account(budget, named=named, chosen=chosen, calibrated=calibrated, gaussian=gaussian, pure=pure)
+        assert made.delta() <= budget.delta
+        assert (made.gaussian, made.pure) == (gaussian, pure)
+        assert (made.names_choice is not None, made.counts_choice is not None) == (named, chosen)
+        assert (made.totals_choice is not None) == calibrated
+        assert (made.totals_mu > 0, made.pure_totals > 0) == (calibrated and gaussian, calibrated and pure)
+        assert (made.names_mu > 0, made.hiding > 0) == (named and gaussian,) * 2
+        if gaussian:
+            assert made.delta() > 0.999 * budget.delta
+        if pure:  # all parts of this way added up are epsilon, but for the lattice
+            first = made.names_choice if named else made.counts_choice
+            parts = [part.epsilon for part in (first, made.totals_choice) if part is not None]
+            assert 0.99 < (sum(parts) + made.pure_counts + made.pure_totals) / budget.epsilon <= 1
+
+
+def test_the_parts_of_the_gaussian_way_by_an_independent_sum():
+    """Choices by the law that they have alone, and all Gaussian parts as one."""
+    made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
+    mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
+    whole = composed_delta(1.0, (), Parts((0.05, 0.05, 0.1), mu)) + made.hiding
+    assert whole == pytest.approx(TOTAL_SHARE * 1e-8, rel=1e-4)
+    assert made.hiding == pytest.approx(1e-9)
+    assert [m**2 / mu**2 for m in (made.names_mu, made.counts_mu, made.totals_mu)] == pytest.approx([0.75, 0.2, 0.05])
+    # The noise of all stages together is 7 % above that of a single release which chooses nothing.
+    assert 1.05 < 1 / mu / gaussian_sigma(1, 1e-8) < 1.1
+
+
+def test_laplace_noise_alone_has_no_delta_and_both_ways_cost_less_than_two():
+    pure = make_account(Budget(1), named=False, chosen=True, calibrated=True)
+    assert pure.delta() == 0 and not pure.gaussian and pure.budget.delta == 0
+    kinds = dict(named=True, chosen=True, calibrated=True)
+    both, one = (make_account(Budget(1, 1e-8), **kinds, pure=pure) for pure in (True, False))
+    assert 0.93 < both.counts_mu / one.counts_mu < 1
+
+
+def test_what_is_not_asked_for_goes_to_the_others():
+    kinds = dict(named=True, chosen=True, pure=False)
+    with_totals, without = (make_account(Budget(1, 1e-8), **kinds, calibrated=asked) for asked in (True, False))
+    assert without.counts_mu > 1.1 * with_totals.counts_mu and without.names_mu > with_totals.names_mu
+
+
+MORE = {
+    "names_choice": Budget(0.06),
+    "counts_choice": Budget(0.06),
+    "totals_choice": Budget(0.11),
+    "names_mu": 1.01,
+    "counts_mu": 1.02,
+    "totals_mu": 1.1,
+    "hiding": 1.1,
+    "pure_counts": 1.01,
+    "pure_totals": 1.2,
+    "pure_hiding": 2.0,
+    "budget": Budget(1, 0.99e-8),
+}
+
+
+@pytest.mark.parametrize("field", MORE)
+def test_an_account_of_parts_that_cost_more_is_refused(field):
+    made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    value = MORE[field]
+    if isinstance(value, float):
+        value *= getattr(made, field)
+    with pytest.raises(ParameterError, match="cost a delta of .* more than Budget"):
+        dataclasses.replace(made, **{field: value})
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
+def test_parts_that_are_no_size_are_refused_by_name(value):
+    """A negative delta of the thresholds would pay for more of the rest, and a cost that is no number is not above any."""
+    made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    for field in dataclasses.fields(Account):
+        if field.type == "float":
+            with pytest.raises(ParameterError, match=field.name):
+                dataclasses.replace(made, **{field.name: value})
+
+
+def test_an_account_that_cannot_be_made_is_refused():
+    with pytest.raises(ParameterError, match="nothing to count with"):
+        Account(Budget(1), None, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    with pytest.raises(ParameterError, match="needs a delta above 0"):
+        make_account(Budget(1), named=True, chosen=True, calibrated=True)
+    with pytest.raises(ParameterError, match="must be a Budget"):
+        make_account(1, named=True, chosen=True, calibrated=True)  # type: ignore[arg-type]
+
+
+# What is drawn is what was counted.
+
+
+def precision(plan: NoisePlan, distance: float) -> float:
+    """(l2 distance of neighbours / sigma)^2 of one Gaussian part."""
+    assert plan.kind == "gaussian"
+    return (distance * 2**plan.grid / float(plan.scale)) ** 2
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("strategy", ["sips", "weighted-gaussian"])
+@pytest.mark.parametrize("budget", [Budget(1, 1e-8), Budget(20, 1e-4)])
+def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, strategy, budget):
+    account = make_account(budget, named=True, chosen=True, calibrated=True)
+    stages = Stages(account, relation, None, None, False)
+    root = math.sqrt(relation.users)
+    for items, kept in ((3, KeptBound(1, 1, "gaussian", 1)), (300, KeptBound(12_288, 1000, "gaussian", 10**7))):
+        named = ChosenStrategy(strategy, items)
+        plan, rounds = stages.plan(named, kept), stages.rounds(named)
+        found = [sum(precision(each.plan, root) for each in rounds)]
+        found += [precision(plan.counts, root * kept.bound), precision(plan.totals, root * kept.totals_bound)]
+        for spent, mu in zip(found, (account.names_mu, account.counts_mu, account.totals_mu), strict=True):
+            assert 0.995 * mu**2 < spent <= mu**2
+        # And own items of any user show with a probability of `hiding` at most, in all rounds together.
+        rate = 0.0
+        for each in rounds:
+            sigma = float(each.plan.scale) / 2**each.plan.grid
+            rate += _worst_rate(
+                *_table(items, "l2"), sigma, float(each.plan.threshold_in_counts) - 0.5 / 2**each.plan.grid
+            )
+        assert 0.98 * account.hiding < -math.expm1(-rate) <= account.hiding
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_epsilons_of_all_laplace_stages_are_those_of_the_account(relation):
+    account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    stages = Stages(account, relation, None, None, False)
+    named, kept = ChosenStrategy("laplace", 1), KeptBound(0, 0, "", 1000)
+    plan, (once,) = stages.plan(named, kept), stages.rounds(named)
+    assert plan.counts is None
+    for made, l1, epsilon in ((once.plan, 1, account.pure_counts), (plan.totals, 1000, account.pure_totals)):
+        assert made.kind == "laplace"
+        spent = relation.users * l1 * 2**made.grid / float(made.scale)
+        assert 0.999 * epsilon < spent <= epsilon * (1 + 1e-12)
+    assert once.plan.delta == account.pure_hiding
+    public = Stages(make_account(Budget(1), named=False, chosen=True, calibrated=True), relation, None, None, False)
+    chosen = public.plan(None, KeptBound(6, 3, "laplace", 100))
+    assert chosen.counts.kind == chosen.totals.kind == "laplace" and chosen.guarantee.delta == 0
+    assert relation.users * 6 / (float(chosen.counts.scale) / 2**chosen.counts.grid) <= public.account.pure_counts
+
+
+def test_noise_for_added_users_is_caught_where_users_are_replaced():
+    """The mutation: a stage that forgets the relation has twice the precision."""
+    account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    plan = Stages(account, Relation.ADD_REMOVE, None, None, False).plan(None, KeptBound(6, 3, "gaussian", 100))
+    assert precision(plan.counts, math.hypot(6, 6)) > 1.9 * account.counts_mu**2

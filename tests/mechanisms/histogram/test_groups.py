@@ -1,0 +1,124 @@
+"""Groups of items by their noisy counts, and the estimates that totals of groups lead to: post-processing, tested as such."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headcount.mechanisms.histogram.groups import MOST_GROUPS, _beyond, calibrate, cut_groups
+
+
+def zipf(items: int, top: float) -> np.ndarray:
+    return top / np.arange(1, items + 1)
+
+
+LAWS = {
+    "falling": (zipf(500, 5000), 10.0, 50.0),
+    "flat": (np.full(300, 100.0), 10.0, 50.0),
+    "noise alone": (np.random.default_rng(1).normal(0, 10, 200), 10.0, 50.0),
+    "with negative ones": (zipf(400, 3000) + np.random.default_rng(2).normal(0, 30, 400), 30.0, 100.0),
+    "one": (np.array([1000.0]), 10.0, 50.0),
+    "one, negative": (np.array([-5.0]), 10.0, 50.0),
+    "many": (zipf(5000, 1e6), 1.0, 1.0),
+    "none": (np.zeros(0), 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_groups_are_runs_of_similar_counts_that_stand_out_of_the_noise(law):
+    counts, noise, total_noise = LAWS[law]
+    group = cut_groups(counts, noise, total_noise)
+    number = int(group.max(initial=0)) + 1
+    assert len(group) == len(counts) and number <= MOST_GROUPS + 1
+    assert set(group) == set(range(number)) or len(counts) == 0
+    order = np.argsort(-counts, kind="stable")
+    assert (np.diff(group[order]) >= 0).all()
+    if number > 1:
+        sums, sizes = np.bincount(group, counts), np.bincount(group)
+        enough = np.maximum(16 * total_noise, 8 * noise * np.sqrt(sizes))
+        assert (sums[:-1] >= enough[:-1]).all()
+        assert sums[-1] > 0.3 * enough[-1]  # what is left over may be below 0
+    assert (number == 1) == (law in ("noise alone", "one", "one, negative", "none"))
+
+
+def test_equal_counts_are_cut_in_the_order_of_the_items():
+    group = cut_groups(np.full(100, 10.0), 0.1, 10.0)
+    assert (np.diff(group) >= 0).all() and group.max() == 5
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if law != "none"])
+def test_nothing_is_scaled_below_its_count_but_where_counts_below_0_are_cut(law):
+    """Whatever the totals say; and the estimates of a group add up to its sum and what the total has beyond that. Where counts
+    are cut, no item loses more than its noise may have added."""
+    counts, noise, total_noise = LAWS[law]
+    rng = np.random.default_rng(3)
+    group = cut_groups(counts, noise, total_noise)
+    for factor in (0.0, 0.5, 1.0, 1.3, 5.0):
+        totals = np.bincount(group, counts) * factor * rng.uniform(0.8, 1.2, group.max() + 1)
+        made = calibrate(counts, group, totals, noise, total_noise)
+        sums = np.maximum(np.bincount(group, counts), 0)
+        goal = sums + _beyond(totals - sums, total_noise)
+        below, reached = np.bincount(group, counts < 0) > 0, np.bincount(group, made.estimate)
+        least = np.where(below[group], _beyond(counts, noise), counts)
+        assert (made.estimate >= least * (1 - 1e-9)).all()
+        assert reached[~below] == pytest.approx(goal[~below], rel=1e-9)
+        assert (reached <= np.maximum(goal, np.bincount(group, np.maximum(counts, 0))) * (1 + 1e-9)).all()
+        assert 0 <= made.left_out < 1 and (made.noise_stddev >= noise * (1 - 1e-9)).all()
+
+
+def test_a_group_without_news_has_its_counts_and_their_noise():
+    counts = np.array([500.0, 400.0, 300.0])
+    made = calibrate(counts, np.zeros(3, int), np.array([1150.0]), 10.0, 100.0)
+    assert made.estimate == pytest.approx(counts) and made.noise_stddev == pytest.approx([10.0] * 3)
+    assert made.left_out == 0
+
+
+def test_one_group_is_scaled_as_its_total_says():
+    """900 of 1200 kept, told to 10: shrunk by a third of a count. The noise is that of the count, scaled, and a share of the
+    total's."""
+    counts, noise, total_noise = np.array([600.0, 300.0]), 5.0, 10.0
+    made = calibrate(counts, np.zeros(2, int), np.array([1200.0]), noise, total_noise)
+    goal = 1200 - 100 / 300
+    assert made.estimate == pytest.approx(counts * goal / 900)
+    slope, share = goal / 900, counts / 900
+    assert made.noise_stddev == pytest.approx(np.hypot(slope * noise, share * total_noise))
+    assert made.left_out == pytest.approx(1 - 900 / goal)
+    sampled = calibrate(counts, np.zeros(2, int), np.array([1200.0]), noise, total_noise, sampled=True)
+    assert sampled.noise_stddev**2 - made.noise_stddev**2 == pytest.approx(slope * (slope - 1) * counts)
+
+
+def test_scales_of_groups_are_interpolated_between_them():
+    """Large items lose two thirds, small ones nothing: what lies between has a scale between, on both sides of the cut."""
+    counts = np.concatenate([np.linspace(3000, 1000, 20), np.linspace(990, 100, 40)])
+    group = np.repeat([0, 1], [20, 40])
+    sums = np.bincount(group, counts)
+    slope = calibrate(counts, group, sums * [3, 1.5], 1.0, 1.0).estimate / counts
+    assert (np.diff(slope) <= 1e-9).sum() >= 57 and 1.2 < slope[19] / slope[20] * slope[0] / slope[19] < 3
+    assert slope.min() >= 1 and slope[0] > 2.8
+
+
+def test_a_group_without_a_positive_count_has_estimates_of_0_with_the_noise_of_a_count():
+    """A total of hundreds cannot be given to anyone: it must not make a noise of hundreds either."""
+    made = calibrate(np.array([-3.0, -8.0]), np.zeros(2, int), np.array([700.0]), 5.0, 10.0)
+    assert (made.estimate == 0).all() and made.noise_stddev == pytest.approx([5.0, 5.0])
+
+
+def test_a_large_item_among_many_that_nobody_has_keeps_its_count():
+    """Five items of a public domain of 200, in one group as the total is noisy: cutting the others at 0 must not lower them."""
+    truth = np.append([2000.0, 1000, 600, 300, 200], np.zeros(195))
+    counts = truth + np.random.default_rng(1).normal(0, 30, 200)
+    group = cut_groups(counts, 30.0, 200.0)
+    assert group.max() == 0
+    made = calibrate(counts, group, truth.sum(keepdims=True), 30.0, 200.0)
+    assert (np.abs(made.estimate - truth)[:5] < 4 * made.noise_stddev[:5]).all()
+    assert np.abs(made.estimate - truth).sum() < 0.5 * truth.sum() and made.noise_stddev.min() >= 30
+
+
+def test_a_total_without_news_hardly_raises_the_counts():
+    """James and Stein's rule on noise alone has a mean of 0.13 of it, by quadrature, where the upper half has 0.40."""
+    z = np.linspace(-9, 9, 100_001)
+    weight = np.exp(-(z**2) / 2)
+    assert np.dot(weight, _beyond(z, 1.0)) / weight.sum() == pytest.approx(0.130, abs=0.001)
+    assert _beyond(np.array([100.0]), 1.0) == pytest.approx([99.99])
+    assert (_beyond(np.linspace(-50, 1, 99), 1.0) == 0).all()
+    assert (np.diff(_beyond(np.linspace(-5, 50, 999), 1.0)) >= 0).all()
