@@ -4,19 +4,21 @@ Two bounds are chosen from one look at the data, the first for the counts of ite
 items by which these counts are calibrated (`histogram.estimates`):
 
     (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - kept / 4
-    B: the totals, scaled down to a norm of B.                                         loss = weight * B - kept
+    B: the totals, scaled down to a norm of B.                                         loss = users above B
 
-where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part
-of the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What
-a norm of B leaves out is lost, and counts in full; the weight is the expected error of one total at B = 1.
+where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part of
+the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What a
+norm of B leaves out is lost. So B is chosen as for one total (`one_total`), with a public weight B^-3.
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
 8 R at most, a public limit, since one user could else decide alone.
 
-Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. One
-user more adds between 0 and S to each kept sum, where S is 8 R, R (l1) or B, whatever its rows are. So each loss falls by at
-most S/4, or S, and none rises: the one-sided form. Replacing a user is the difference of two such moves. `items` is the
-number of items that were made public before; it is 0 where no counts are asked for, and then (R, c) is not drawn."""
+Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
+(R, c): one user more adds between 0 and S to each kept sum, where S is 8 R, or R (l1), whatever its rows are. So each loss
+falls by at most S/4, and none rises: the one-sided form. Replacing a user is the difference of two such moves. For B the
+proof stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for,
+and then (R, c) is not drawn.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,18 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.one_total import falling_weight
 from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
-from headcount.mechanisms.choice.exponential import gem_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
 from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: what is looked at, and what an event is worth that the bound leaves out.
 BOUNDS = tuple(lead * 2**power for power in range(13) for lead in (2, 3) if lead * 2**power > 3) + (1, 2, 3)
 CAPS = (1, 3, 10, 100, 1000)
-NORMS = tuple(sorted({round(10 ** (step / 4)) for step in range(29)}))
+NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
 MISPLACED = Fraction(1, 4)
 
-# Nor this: how often a choice may miss what `gem_exponents` promises of it. A norm that is far too large makes totals useless.
+# Nor this: how often a choice may miss what `gem_exponents` promises of it.
 _MISSED = 0.005
 
 #: What a user keeps at most in the table for l2, as a multiple of R.
@@ -88,7 +91,6 @@ class KeptChoice:
     relation: Relation
     candidates: tuple[KeptCandidate, ...]
     norms: tuple[int, ...]
-    weight: Fraction
     once: bool = False
 
     name = "kept"
@@ -103,7 +105,7 @@ class KeptChoice:
 
     @property
     def entries(self) -> int:
-        """The length of the table: what each candidate and each norm keeps, and the number of items."""
+        """The length of the table: what each candidate keeps, the users above each norm, and the number of items."""
         return len(self.candidates) + len(self.norms) + 1
 
     def items_table(self, items: int) -> list[int]:
@@ -111,7 +113,7 @@ class KeptChoice:
         return [0] * (self.entries - 1) + [items]
 
     def user_table(self, shard: Shard) -> list[int]:
-        """The events of the shard's users that each candidate and each norm keeps."""
+        """The events of the shard's users that each candidate keeps, and the users above each norm."""
         whole = limit_per_item(shard, 1) if self.once else shard
         kept, of_cap = [], {}
         for each in self.candidates:
@@ -121,7 +123,7 @@ class KeptChoice:
             kept.append(_kept(each, *of_cap[each.max_per_item]))
         if self.norms:
             totals = whole.totals()
-            kept += [int(np.minimum(totals, norm).sum()) for norm in self.norms]
+            kept += [int(np.count_nonzero(totals > norm)) for norm in self.norms]
         return [*kept, 0]
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
@@ -134,22 +136,20 @@ class KeptChoice:
 
     def counts_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates (R, c)."""
+        assert self.counts_budget is not None
         kept = table[: len(self.candidates)]
         losses = [table[-1] * each.cost - MISPLACED * sum_ for each, sum_ in zip(self.candidates, kept, strict=True)]
-        return self._exponents(losses, [MISPLACED * each.most for each in self.candidates], self.counts_budget)
+        sensitivities = [MISPLACED * each.most for each in self.candidates]
+        epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
+        tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / _MISSED)))
+        return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
     def totals_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the norms B."""
-        kept = table[len(self.candidates) : -1]
-        losses = [norm * self.weight - sum_ for norm, sum_ in zip(self.norms, kept, strict=True)]
-        return self._exponents(losses, [Fraction(norm) for norm in self.norms], self.totals_budget)
-
-    def _exponents(
-        self, losses: list[Fraction], sensitivities: list[Fraction], budget: Budget | None
-    ) -> list[Fraction]:
-        assert budget is not None
-        tau = math.ceil(2 / budget.epsilon * math.log(len(losses) / _MISSED))
-        return gem_exponents(losses, sensitivities, budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE, tau)
+        assert self.totals_budget is not None
+        above = table[len(self.candidates) : -1]
+        losses = em_exponents(above, 1, self.totals_budget.epsilon_fraction)
+        return [loss + falling_weight(norm) for loss, norm in zip(losses, self.norms, strict=True)]
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
         """The private choice."""
@@ -176,7 +176,6 @@ class KeptChoice:
         return {
             "candidates": [dataclasses.astuple(each) for each in self.candidates],
             "norms": self.norms,
-            "weight": self.weight,
             "once": self.once,
             "parts": [None if part is None else repr(part.epsilon) for part in parts],
         }

@@ -36,7 +36,14 @@ from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: forty bounds in every factor of ten, up to the most that a user counts for.
 GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
-WEIGHTS = tuple(Fraction(round(3 * math.log(bound) * 2**20), 2**20) for bound in GRID)
+
+
+def falling_weight(bound: int) -> Fraction:
+    """What the public weight C^-3 adds to the exponent of a bound."""
+    return Fraction(round(3 * math.log(bound) * 2**20), 2**20)
+
+
+WEIGHTS = tuple(map(falling_weight, GRID))
 
 
 @dataclasses.dataclass(frozen=True)

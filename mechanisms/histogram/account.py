@@ -24,7 +24,7 @@ _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.05, 0.05, 0.1
 
 # Shares of precision, and on the pure way of the epsilon that choices leave. What is not asked for goes to the others.
 _NAMES, _COUNTS, _TOTALS = 0.75, 0.2, 0.05
-_PURE_TOTALS = 0.05
+_PURE_TOTALS = 0.07
 _PUBLIC_TOTALS = 0.2
 
 # Shares of delta that thresholds take.

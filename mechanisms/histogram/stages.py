@@ -111,7 +111,6 @@ class Stages:
         account = self.account
         if account.counts_choice is None and account.totals_choice is None:
             return None
-        weight = self._mean_noise(account.totals_mu, account.pure_totals) if account.totals_choice else 0.0
         return KeptChoice(
             account.counts_choice,
             account.totals_choice,
@@ -119,7 +118,6 @@ class Stages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             NORMS if account.totals_choice is not None else (),
-            Fraction(round(weight * 1024), 1024),
             self.once,
         )
 
