@@ -19,6 +19,7 @@ import pytest
 from headcount.mechanisms.accounting import composition
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
 from headcount.mechanisms.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
+from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, probabilities
 
 
@@ -292,3 +293,24 @@ def test_names_that_a_threshold_fails_to_hide_cost_no_more_than_what_is_added():
         assert worst_last(epsilon, C2, MU) * (1 - h) + h > composed_delta(
             epsilon, (), Parts((C2,), MU)
         )  # so it must be added
+
+
+@pytest.mark.parametrize("c", [0.0, 0.1])
+@pytest.mark.parametrize("shift", [173, 174, 180, 400])
+def test_what_the_grid_of_the_noise_takes_is_kept_back(c, shift):
+    """Discrete Gaussian noise of 1024 steps in place of the continuous one, alone and before the worst choice: the divergence
+    is higher by 1e-5 of itself at most, also where a lattice point lies at the edge, and a thousandth is kept back."""
+    steps = 2**10
+    z = np.arange(-12 * steps, 12 * steps + 1.0)
+    first, second = (np.exp(-((z - at) ** 2) / 2 / steps**2) for at in (shift, 0))
+    first, second = first / first.sum(), second / second.sum()
+    mu = shift / steps
+    epsilon = 8 * mu
+    if c:
+        left = epsilon - np.log(first / second)
+        divergence = (1 - np.exp((np.minimum(left, c) - c) / 2)) ** 2 / -math.expm1(-c)
+        found = np.dot(first, np.where(left < -c, -np.expm1(np.minimum(left, 0)), divergence))
+    else:
+        found = np.maximum(first - math.exp(epsilon) * second, 0).sum()
+    bound = composed_delta(epsilon, (c,) if c else (), Parts(mu=mu))
+    assert 0.999 * bound < found < bound * (1 + 2e-5) < bound / TOTAL_SHARE
