@@ -111,7 +111,7 @@ def noisy_counts(
     chunks = [chunk for batch in batches for _, chunk in sum_items(batch, 1)]
     if named is not None:
         chunks += [chunk for _, chunk in zero_sums(named, 1)]
-    histogram, digest = merge_sums(chunks, key, item_type) if chunks else (None, 0)
+    histogram, digest = merge_sums(chunks, key, item_type, named is not None) if chunks else (None, 0)
     evidence = Evidence.of([digest], map(Origin.of, batches))
     evidence.check(plan.bound)
     if domain is not None:

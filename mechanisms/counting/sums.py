@@ -46,14 +46,28 @@ def zero_sums(items: Names, shards: int) -> Iterator[tuple[int, bytes]]:
 
 def add_sums(chunks: Iterable[bytes]) -> tuple[Names, np.ndarray]:
     """The items (or buckets) of one shard and their sums, from chunks as `split_sums` made them."""
-    parts = [unpack(chunk)[0] for chunk in chunks]
+    return _added([unpack(chunk)[0] for chunk in chunks])
+
+
+def _added(parts: list[dict[str, pa.Array]]) -> tuple[Names, np.ndarray]:
     items, code = unite([part["item"] for part in parts])
     return items, sum_by_code(code, np.concatenate([np.asarray(part["sum"]) for part in parts]), len(items))
 
 
-def merge_sums(chunks: Iterable[bytes], noise_subkey: bytes, item_type: type) -> tuple[pa.RecordBatch, int]:
-    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest."""
-    items, sums = add_sums(chunks)
+def merge_sums(
+    chunks: Iterable[bytes], noise_subkey: bytes, item_type: type, named: bool = False
+) -> tuple[pa.RecordBatch, int]:
+    """Adds up the chunks of one item shard: a batch item, sum, lane_hi, lane_lo, and its part of the digest.
+
+    `named` says that all items are public by now, and so have a chunk of `zero_sums`, which alone holds sums of 0: any other
+    item would be released without a threshold, and is refused.
+    """
+    parts = [unpack(chunk)[0] for chunk in chunks]
+    items, sums = _added(parts)
+    if named:
+        zeros = [part["item"].filter(pc.equal(part["sum"], 0)) for part in parts]
+        if not pc.all(pc.is_in(items, value_set=pa.concat_arrays(zeros)), min_count=0).as_py():
+            raise RuntimeError("an item that was not named reached the noise")  # a bug, and never to be released
     if items.type != arrow_type(item_type):
         raise InputError(f"items are of type {items.type}, not {arrow_type(item_type)}; set item_type to match")
     ids = item_lane_ids(lane_key(noise_subkey), items, sums)

@@ -51,7 +51,7 @@ class SelectionAccount:
     sips_hiding: float
 
     def __post_init__(self) -> None:
-        if self.delta() > self.budget.delta:
+        if not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
     def delta(self) -> float:

@@ -39,8 +39,9 @@ GRID = 20
 #: The most items of a user that can be weighed: beyond, a weight of 1/d would be nothing.
 MOST_ITEMS = 1 << GRID
 
-# Every number of items is looked at up to here, then blocks of neighbouring ones, which cost 0.1 % of a rate at most.
-_SINGLE, _BLOCKS = 20_000, 15_000
+# Every number of items is looked at up to here, then blocks of neighbouring ones, which cost 3 % of a rate at most: less than a
+# thousandth of a threshold.
+_SINGLE, _BLOCKS = 300, 300
 
 # Shares u of own items are looked at in blocks that grow in equal ratios, from this on, to 1.
 _LEAST_SHARE = 1e-6

@@ -115,7 +115,7 @@ class Noise(beam.PTransform):
             sums
             | "GroupByItemShard" >> beam.GroupByKey()  # (item shard, Arrow streams)
             | "Merge"
-            >> beam.ParDo(_Merge(noise, self._item_type, self._shards), plan)
+            >> beam.ParDo(_Merge(noise, self._item_type, self._shards, self._named is not None), plan)
             .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
             .with_outputs("digests", main="histogram")
         )
@@ -145,10 +145,10 @@ class _NoiseKey:
 class _Merge(beam.DoFn):
     """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
 
-    def __init__(self, noise: _NoiseKey, item_type: type, shards: int) -> None:
+    def __init__(self, noise: _NoiseKey, item_type: type, shards: int, named: bool) -> None:
         self._noise = noise
         self._item_type = item_type
-        self._shards = shards
+        self._shards, self._named = shards, named
 
     def setup(self) -> None:
         self._subkey = self._noise.fetched()
@@ -161,7 +161,7 @@ class _Merge(beam.DoFn):
         held = [chunk for chunk in chunks if chunk]
         histogram = None
         if held:
-            histogram, digest = merge_sums(held, subkey, self._item_type)
+            histogram, digest = merge_sums(held, subkey, self._item_type, self._named)
             yield beam.pvalue.TaggedOutput("digests", digest)
         if self._noise.domain is not None:
             histogram = with_absent(histogram, in_shard(self._noise.domain, shard, self._shards), subkey)

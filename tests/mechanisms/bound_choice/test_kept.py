@@ -88,7 +88,7 @@ def test_the_table_says_what_each_bound_keeps(user, once):
         by_hand = kept_by_hand(user, each.bound, each.max_per_item, each.noise, once)
         assert abs(found - by_hand) <= (by_hand > 10**4)  # the last digit of a root
     total = len(user) if once else sum(user.values())
-    assert table[len(choice.candidates) : -1] == [min(total, norm) for norm in NORMS]
+    assert table[len(choice.candidates) : -1] == [int(total > norm) for norm in NORMS]
     assert table[-1] == 3
 
 
@@ -133,7 +133,7 @@ def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
     for others in ([], USERS):
         before, after = table_of(choice, others), table_of(choice, [*others, user])
         moved = [new - old for new, old in zip(after, before, strict=True)]
-        most = [each.most for each in choice.candidates] + list(NORMS) + [0]
+        most = [each.most for each in choice.candidates] + [1] * len(NORMS) + [0]
         assert all(0 <= step <= limit for step, limit in zip(moved, most, strict=True))
     alone = table_of(choice, [user])
     limits = [each.most for each in choice.candidates if each.noise == "gaussian" and each.bound == 1]
@@ -266,7 +266,7 @@ def test_a_clear_best_is_drawn_and_what_is_not_asked_for_is_not(make_release):
     users = [{"a": 3, "b": 3}] * 2000
     rich = dataclasses.replace(choice_of(), counts_budget=Budget(50), totals_budget=Budget(50))
     chosen = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(2))
-    assert chosen.bound in (4, 6) and chosen.max_per_item in (3, 10) and chosen.totals_bound >= 6
+    assert chosen.bound in (4, 6) and chosen.max_per_item >= 3 and chosen.totals_bound >= 6
     totals = choose_of(shard_of(users), rich, make_release(), "L", rich.items_table(0))
     assert totals[:3] == (0, 0, "") and totals.totals_bound >= 6
     counts = dataclasses.replace(rich, norms=(), totals_budget=None)

@@ -134,8 +134,8 @@ def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, s
     stages = Stages(account, relation, None, None, False)
     root = math.sqrt(relation.users)
     for items, kept in ((3, KeptBound(1, 1, "gaussian", 1)), (300, KeptBound(12_288, 1000, "gaussian", 10**7))):
-        named = ChosenStrategy(strategy, items)
-        plan, rounds = stages.plan(named, kept), stages.rounds(named)
+        names = stages.names_plan(ChosenStrategy(strategy, items))
+        plan, rounds = stages.plan(names, kept), names.rounds
         found = [sum(precision(each.plan, root) for each in rounds)]
         found += [precision(plan.counts, root * kept.bound), precision(plan.totals, root * kept.totals_bound)]
         for spent, mu in zip(found, (account.names_mu, account.counts_mu, account.totals_mu), strict=True):
@@ -154,8 +154,8 @@ def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, s
 def test_the_epsilons_of_all_laplace_stages_are_those_of_the_account(relation):
     account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     stages = Stages(account, relation, None, None, False)
-    named, kept = ChosenStrategy("laplace", 1), KeptBound(0, 0, "", 1000)
-    plan, (once,) = stages.plan(named, kept), stages.rounds(named)
+    names, kept = stages.names_plan(ChosenStrategy("laplace", 1)), KeptBound(0, 0, "", 1000)
+    plan, (once,) = stages.plan(names, kept), names.rounds
     assert plan.counts is None
     for made, l1, epsilon in ((once.plan, 1, account.pure_counts), (plan.totals, 1000, account.pure_totals)):
         assert made.kind == "laplace"

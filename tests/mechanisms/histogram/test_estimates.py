@@ -124,11 +124,11 @@ def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
 def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
     rows = [(f"u{u}", ITEMS[u % 5], 1) for u in range(2000)]
     released, told = estimates(Budget(1, 1e-6), noise="laplace").estimated(batch_of(rows), make_release())
-    assert told.plan.counts is None and told.plan.named.strategy == "laplace"
+    assert told.plan.counts is None and told.plan.names.counts_too
     assert column(released, "count") == pytest.approx([400] * 5, abs=60)
     assert (
-        told.words()
-        == f"chosen: laplace with at most 1 item of each user; totals of at most {told.plan.kept.totals_bound} for each user"
+        told.words() == "chosen: names and counts at once, of one event of each user; "
+        f"totals of at most {told.plan.kept.totals_bound} for each user"
     )
 
 
@@ -141,7 +141,8 @@ def test_columns_and_words(make_release):
     assert released.schema.names == ESTIMATES and released.column("item").to_pylist() == ITEMS
     assert (column(released, "count") == np.rint(column(released, "count"))).all()
     assert (column(released, "low") <= column(released, "count")).all()
-    assert set(told.sections()) == {"chosen", "left_out", "groups"} and told.guarantee.epsilon == 20
+    assert set(told.sections()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
+    assert set(told.told()) == {"users_needed", "share_left_out", "assumption"}
     assert told.words().startswith("chosen: ")
     released, told = estimates(RICH, calibrate="none").estimated(batches, make_release())
     assert released.schema.names == BOUNDED

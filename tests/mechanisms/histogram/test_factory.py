@@ -147,6 +147,6 @@ def test_all_choices_and_all_noise_are_for_the_relation_and_the_account(relation
         assert stages.names_choice.relation is relation and stages.names_choice.budget == account.names_choice
     for named, end in stages.ends():
         plan = stages.plan(named, end)
-        noise = [plan.counts, plan.totals] + ([each.plan for each in stages.rounds(named)] if named else [])
+        noise = [plan.counts, plan.totals] + ([each.plan for each in named.rounds] if named else [])
         assert {each.relation for each in noise if each is not None} == {relation}
         assert plan.guarantee.relation is relation

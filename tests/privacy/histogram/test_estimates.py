@@ -313,7 +313,7 @@ def over_all_items(current: list[Shard]) -> Callable[..., Any]:
         others = [item for item in everything.items.to_pylist() if item not in set(grouped.items.to_pylist())]
         items = pa.array(grouped.items.to_pylist() + others)
         group = np.append(grouped.group, np.zeros(len(others), dtype=np.int64))
-        return group_rows(everything, grouped._replace(items=items, group=group), once)
+        return group_rows(everything, dataclasses.replace(grouped, items=items, group=group), once)
 
     return rows
 
