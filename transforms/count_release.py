@@ -124,6 +124,7 @@ class PrivateCountRelease(_FromFrame):
     ) -> None:
         made = count_release(
             budget,
+            relative_error=relative_error,
             k_bar=k_bar,
             max_per_item=max_per_item,
             noise_reduction=noise_reduction,

@@ -136,6 +136,16 @@ def check_delta_for_names(delta: float) -> None:
         )
 
 
+def check_delta_or_domain(delta: float) -> None:
+    """Refuses a delta with which items that come from the data cannot be counted, and says what else there is."""
+    if not 0 < delta < 0.5:
+        raise ParameterError(
+            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or a "
+            f"public domain, got {delta}",
+            "delta",
+        )
+
+
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """The least delta that rho-zCDP promises at `epsilon` >= 0.
 

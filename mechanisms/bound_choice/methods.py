@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.calibration import NOISES, public_noise
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -57,12 +57,7 @@ def choose_unknown_domain(
 ) -> Choice[ChosenBound]:
     """The choice for a histogram whose items come from the data: "joint" (the default), or Algorithm 4 by "em" or "gem"."""
     _check_budgets(budget, release_budget)
-    if not 0 < release_budget.delta < 0.5:
-        raise ParameterError(
-            "delta must be positive and below 1/2, as the items come from the data: give Budget(epsilon, delta), or a "
-            f"public domain, got {release_budget.delta}",
-            "delta",
-        )
+    check_delta_or_domain(release_budget.delta)
     if method in ("auto", "joint"):
         check_one_of("noise", noise, NOISES)
         cap = None if max_per_item is None else check_bound("max_per_item", max_per_item)

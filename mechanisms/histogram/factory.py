@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
 
-from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.calibration import NOISES
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type, public_domain
@@ -131,6 +131,8 @@ def estimates(
     check_one_of("noise", noise, NOISES)
     arrow_type(item_type)
     names = None if domain is None else public_domain(domain, item_type)
+    if names is None:
+        check_delta_or_domain(budget.delta)
     given = None if bound == "auto" else check_bound("bound", bound)
     cap = 1 if of == "users" else None if max_per_item is None else check_bound("max_per_item", max_per_item)
     gaussian, pure = noise != "laplace", noise != "gaussian"

@@ -35,6 +35,7 @@ def test_every_flag():
         *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
+        *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
     )
     assert beam_flags == []
@@ -45,6 +46,7 @@ def test_every_flag():
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
+        **{"of": "users", "method": "one-stage", "calibrate": "none"},
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }
@@ -70,7 +72,7 @@ def test_every_flag():
         (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
         (["--noise", "pink"], ["--noise", "'pink'"]),
         (["--max-per-item", "0", "--domain", "d"], ["--max-per-item must be a whole number", "'0'"]),
-        (["--max-per-item", "11"], ["--max-per-item must not exceed --bound 10", "11"]),
+        (["--method", "one-stage", "--max-per-item", "11"], ["--max-per-item must not exceed --bound 10", "11"]),
         (["--key-env", "K", "--key-file", "f"], ["--key-file", "--key-env"]),
         (["--epsilom", "2"], ["unknown flag '--epsilom'", "did you mean --epsilon?"]),
         (["--eps", "2"], ["unknown flag '--eps'"]),
