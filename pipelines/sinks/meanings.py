@@ -23,7 +23,9 @@ _ANY = {
     "error": "how far off the number is to be expected, on average",
     "property": "what the value says of all items together",
     "items": "how many items have that count",
+    "of": "what is counted: users, or events",
     "bound": "how much one user may count in all",
+    "max_items": "how many of a user's items count in full",
     "max_per_item": "how much one user may count on one item; 0 is no such limit",
     "noise": "the kind of noise that the bound was chosen for",
     "report": "what one user sends, noise included",
@@ -51,6 +53,6 @@ def meanings(columns: Sequence[str]) -> dict[str, str]:
     known = dict(_ANY)
     for column in columns:
         known |= _BESIDE.get(column, {})
-    if "low" in columns and "item" not in columns:
+    if columns[:2] == ["low", "high"]:
         known |= _RANGES
     return {column: known[column] for column in columns if column in known}

@@ -30,7 +30,7 @@ from headcount.transforms import Budget, Release
 from tests.key_search import Careless, found_in_graph
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "yaml"
-PROMISE = {"epsilon": 1, "delta": 1e-6, "bound": 3}
+PROMISE = {"epsilon": 1, "delta": 1e-6, "method": "one-stage", "bound": 3}
 COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
 ESTIMATES = COUNTS | {"count"}
 
@@ -89,7 +89,7 @@ def test_the_example_gives_the_rows_of_the_python_transform(log, tmp_path, make_
     release = make_release("yaml")
     _run_example(_variables(log, tmp_path / "counts.csv", release))
     table = pq.read_table(log)
-    histogram = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10, release=release)
+    histogram = transforms.Histogram(Budget(1, 1e-8), release=release)
     expected = collect(lambda pipeline: pipeline | beam.Create(table.to_batches()) | "Count" >> _Inside(histogram))
     rows = _rows(tmp_path, "counts.csv")
     assert sorted(rows) == sorted(map(tuple, expected))
@@ -103,7 +103,15 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     release = make_release("domain")
     (tmp_path / "domain.txt").write_text("1\n2\n3\n")
     elements = [{"who": f"u{k}", "what": 1 + k % 2, "times": 2} for k in range(40)]
-    config = {"user": "who", "item": "what", "count": "times", "epsilon": 1, "bound": 2, "item_type": "int"}
+    config = {
+        "user": "who",
+        "item": "what",
+        "count": "times",
+        "epsilon": 1,
+        "method": "one-stage",
+        "bound": 2,
+        "item_type": "int",
+    }
     config |= {"max_per_item": cap}
     config |= {"domain": str(tmp_path / "domain.txt"), "key_file": str(release.key_source.path), "release_id": "domain"}
     steps = [
@@ -115,9 +123,8 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
     (path,) = tmp_path.glob("out*")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    histogram = transforms.Histogram(
-        Budget(1), domain=[1, 2, 3], bound=2, item_type=int, release=release, max_per_item=cap
-    )
+    how = {"method": "one-stage", "bound": 2, "item_type": int, "release": release, "max_per_item": cap}
+    histogram = transforms.Histogram(Budget(1), domain=[1, 2, 3], **how)
     expected = collect(
         lambda pipeline: (
             pipeline
@@ -192,7 +199,7 @@ def test_what_is_left_out_or_null_is_the_transforms_own_default():
     other = yaml_provider.Histogram(**PROMISE, max_per_item=1, relation="replace")
     expected = transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3, max_per_item=1, relation="replace")
     assert other.guarantee() == expected.guarantee()
-    users = yaml_provider.Histogram(epsilon=1, bound=3, domain=["a", "b"], max_per_item=1)
+    users = yaml_provider.Histogram(epsilon=1, method="one-stage", bound=3, domain=["a", "b"], max_per_item=1)
     assert users.guarantee().words().count("an l1 norm of 3 and 1 on one item") == 1
     with pytest.raises(ParameterError, match="^max_per_item must be an integer from 1 .* got 0$"):
         yaml_provider.Histogram(epsilon=1, domain=["a", "b"], max_per_item=0)
@@ -275,7 +282,7 @@ def _explain(*argv: str) -> None:
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     variables = _variables(log, tmp_path / "out").replace("jinja_variables", "jinja-variables")
     _explain(str(FOLDER / "example.yaml"), variables)
-    words = transforms.Histogram(Budget(1, 1e-8), method="one-stage", bound=10).guarantee().words()
+    words = transforms.Histogram(Budget(1, 1e-8)).guarantee().words()
     assert capsys.readouterr().out == f"Count\n{words}\n"
     assert list(tmp_path.glob("out*")) == [], "nothing ran"
     config = PROMISE | {"key_env": "HEADCOUNT_TEST_KEY_OF_THE_WORKERS"}
@@ -570,7 +577,7 @@ VALUES = {"epsilon": 1, "delta": 1e-6, "lo": 0, "hi": 1}
         (yaml_provider.ChooseBound, {"epsilon": 0.1, "for_epsilon": -1}, "^for_epsilon must be .* got -1"),
         (yaml_provider.ChooseBound, {"epsilon": 1, "release_budget": 1}, "unknown parameter 'release_budget'"),
         (yaml_provider.NoisyCounts, {"epsilon": 1, "delta": 1e-6}, "missing bounding"),
-        (yaml_provider.NoisyCounts, PROMISE | {"bounding": []}, "unknown parameter 'bound'"),
+        (yaml_provider.NoisyCounts, {"epsilon": 1, "bound": 3, "bounding": []}, "unknown parameter 'bound'"),
         (
             yaml_provider.LearnDistribution,
             {"epsilon": 1, "domain": ["a"], "hypothesis": "tv"},

@@ -1,5 +1,6 @@
 """The command line from end to end: exit statuses, one line for what is refused, and an output or none."""
 
+import collections
 import hashlib
 import itertools
 import json
@@ -14,12 +15,26 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from headcount.mechanisms import Budget, KeyFile, Release, contribution_batch, private_histogram
 from headcount.pipelines import main as module
 from headcount.pipelines.main import COMMANDS, load
 from tests.fixed_key import write_fixed_key
 
 CANARY = "canary4711"
-SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
+SHAPE = [
+    "--user",
+    "who",
+    "--item",
+    "what",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+    "--method",
+    "one-stage",
+    "--bound",
+    "2",
+]
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +84,40 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
         row["bounded_count"] == int(row["bounded_count"]) and row["noise_stddev"] == found[0]["noise_stddev"]
         for row in found
     )
+
+
+def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, key, tmp_path):
+    """The true number of i1 lies within low and high, but for noise with probability 0.05: not with this key."""
+    words = [
+        "--user",
+        "who",
+        "--item",
+        "what",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--key-file",
+        key,
+        "--release-id",
+        "r1",
+    ]
+    status, said, err = run("histogram", "--input", events, *words, "--output", tmp_path / "out")
+    table = pq.read_table(events)
+    columns = (table[name].combine_chunks() for name in ("who", "what"))
+    made = private_histogram(Budget(1, 1e-6))
+    wanted, told = made.estimated([contribution_batch(*columns)], Release(KeyFile(key), "r1"), "Histogram")
+    assert (status, err) == (0, []) and rows(tmp_path / "out") == wanted.to_pylist()
+    true = collections.Counter(table["what"].to_pylist())
+    first = next(row for row in wanted.to_pylist() if row["item"] == "i1")
+    assert first["low"] <= true["i1"] <= first["high"]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["decision"] == told.words() and report["share_left_out"] == round(told.left_out, 3)
+    assert report["assumption"] in said and said.startswith(told.words())
+    status, out, err = run(
+        "histogram", "--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--explain"
+    )
+    assert (status, err) == (0, []) and "an item needs about" in out and "standard deviation" in out
 
 
 _OF_ROWS = {"rows", "shown", "files"}  # what a report says of the released rows, and of nothing else
@@ -148,7 +197,20 @@ def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
 def test_a_public_domain_of_integers(run, events, tmp_path):
     """Pure epsilon: every item of the domain is released, also one that nobody has."""
     (tmp_path / "domain.txt").write_text("1\n-5\n2\n")
-    words = ["--user", "who", "--item", "number", "--count", "n", "--epsilon", "1", "--bound", "2"]
+    words = [
+        "--user",
+        "who",
+        "--item",
+        "number",
+        "--count",
+        "n",
+        "--epsilon",
+        "1",
+        "--method",
+        "one-stage",
+        "--bound",
+        "2",
+    ]
     words += ["--domain", tmp_path / "domain.txt", "--output", tmp_path / "out"]
     assert run("histogram", "--input", events, *words)[0] == 0
     assert [row["item"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
@@ -173,13 +235,13 @@ def test_explain_reads_nothing(run, tmp_path):
     assert (status, err) == (0, [])
     assert "epsilon = 1" in out and "threshold" in out and "99.9 %" in out
     (tmp_path / "domain.txt").write_text("a\nb\n")
-    words = ["--epsilon", "1", "--bound", "2", "--domain", tmp_path / "domain.txt"]
+    words = ["--epsilon", "1", "--method", "one-stage", "--bound", "2", "--domain", tmp_path / "domain.txt"]
     status, out, err = run("histogram", *words, "--explain", "--input", "nowhere.parquet")
     assert (status, err) == (0, []) and "threshold: none" in out
 
 
 def test_a_promise_that_hides_little_is_hinted_at(run, events, tmp_path):
-    words = ["histogram", "--user", "who", "--item", "what", "--bound", "2"]
+    words = ["histogram", "--user", "who", "--item", "what", "--method", "one-stage", "--bound", "2"]
     status, out, err = run(*words, "--epsilon", "1e6", "--delta", "0.01", "--explain")
     assert status == 0 and "promises little" not in out
     assert len(err) == 1 and "epsilon = 1e+06 is above 10" in err[0] and "delta = 0.01 is above 0.0001" in err[0]

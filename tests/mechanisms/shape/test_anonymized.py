@@ -251,6 +251,6 @@ def test_the_stated_error_of_distinct_items_is_true_where_users_have_several(law
         rows = made.shape(make_tally(counts), bytes([key] * 32))
         (found,) = shape_properties(rows, [DistinctQuestion()]).to_pylist()
         errors.append(abs(found["value"] - len(counts)))
-        stated.append(found["stddev"])
+        stated.append(found["noise_stddev"])
     assert np.sqrt(np.mean(np.square(errors))) <= 1.8 * np.sqrt(np.mean(np.square(stated)))
     assert np.mean(np.array(errors) <= 2 * np.array(stated)) >= 0.85

@@ -17,6 +17,7 @@ from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 
 SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
+ONE_STAGE = [*SHAPE, "--method", "one-stage"]
 FILE = "counts-00000-of-00001.csv"
 
 
@@ -41,7 +42,7 @@ def run(command, place, out, *flags):
 
 
 def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
-    report = run("histogram", place, tmp_path / "a", *SHAPE)
+    report = run("histogram", place, tmp_path / "a", *ONE_STAGE)
     said = capsys.readouterr().out
     assert f"chosen: a bound of {report['details']['chosen']['bound']}" in said
     choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
@@ -51,24 +52,26 @@ def test_without_a_bound_one_is_chosen_and_reported(place, tmp_path, capsys):
         rf"{report['details']['chosen']['bound']} (event|item)s?\b", bounding["details"]["a user adds at most"]
     )
     assert report["details"]["parameters"]["bound"] == "auto"
-    again = run("histogram", place, tmp_path / "b", *SHAPE, "--shards", 9, "--direct_runner_bundle_repeat=2")
+    again = run("histogram", place, tmp_path / "b", *ONE_STAGE, "--shards", 9, "--direct_runner_bundle_repeat=2")
     assert again == report
     assert (tmp_path / "a" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
 
 
 def test_share_method_and_objective_are_passed_on(place, tmp_path):
     flags = ["--objective", "items", "--noise", "laplace", "--max-per-item", 1]
-    report = run("histogram", place, tmp_path / "items", *SHAPE, *flags)
+    report = run("histogram", place, tmp_path / "items", *ONE_STAGE, *flags)
     assert report["details"]["guarantee"]["mechanisms"][0]["details"]["objective"] == "items"
     assert report["details"]["guarantee"]["mechanisms"][0]["epsilon"] == 0.05
     assert report["details"]["chosen"]["noise"] == "laplace" and report["details"]["chosen"].get("max_per_item", 1) == 1
-    report = run("histogram", place, tmp_path / "gem", *SHAPE, "--bound-method", "gem", "--bound-share", 0.25)
+    report = run("histogram", place, tmp_path / "gem", *ONE_STAGE, "--bound-method", "gem", "--bound-share", 0.25)
     assert report["details"]["guarantee"]["mechanisms"][0]["details"]["method"] == "gem"
     assert [step["epsilon"] for step in report["details"]["guarantee"]["mechanisms"]] == [0.25, 0, 0.75]
 
 
 def test_a_public_domain_without_a_bound(place, tmp_path):
-    report = run("histogram", place, tmp_path / "out", *SHAPE, "--noise", "gaussian", "--domain", place / "domain.txt")
+    report = run(
+        "histogram", place, tmp_path / "out", *ONE_STAGE, "--noise", "gaussian", "--domain", place / "domain.txt"
+    )
     assert report["details"]["chosen"]["noise"] == "gaussian"
     assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 20
 
@@ -77,7 +80,7 @@ def test_a_public_domain_without_a_bound(place, tmp_path):
 def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     """No user has more than 19 of the items, and so at most an l2 norm of 5: a bound that is given loses nothing."""
     flags = ["--domain", place / "domain.txt", "--max-per-item", 1, "--noise", noise, "--bound", bound]
-    report = run("histogram", place, tmp_path / "out", *SHAPE, *flags)
+    report = run("histogram", place, tmp_path / "out", *ONE_STAGE, *flags)
     assert report["details"]["parameters"]["max_per_item"] == 1 and report["details"]["parameters"]["public_domain"]
     norm = {"laplace": "l1", "gaussian": "l2"}[noise]
     chosen = report["details"]["chosen"]["bound"] if bound == "auto" else bound
@@ -155,9 +158,21 @@ def test_the_bound_alone(place, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("command", "flags", "words"),
     [
-        (histogram, ["--bound", "5", "--objective", "items"], ["--objective items", "--bound 5"]),
-        (histogram, ["--bound", "5", "--bound-share", "0.2"], ["--bound-share 0.2", "--bound 5"]),
-        (histogram, ["--bound", "5", "--bound-method", "em"], ["--bound-method em", "--bound 5"]),
+        (
+            histogram,
+            ["--method", "one-stage", "--bound", "5", "--objective", "items"],
+            ["--objective items", "--bound 5"],
+        ),
+        (
+            histogram,
+            ["--method", "one-stage", "--bound", "5", "--bound-share", "0.2"],
+            ["--bound-share 0.2", "--bound 5"],
+        ),
+        (
+            histogram,
+            ["--method", "one-stage", "--bound", "5", "--bound-method", "em"],
+            ["--bound-method em", "--bound 5"],
+        ),
         (histogram, ["--bound", "some"], ["--bound", "'some'"]),
         (histogram, ["--objective", "fun"], ["--objective", "'fun'"]),
         (histogram, ["--objective", "items", "--domain", "d"], ["--objective items", "--domain"]),
@@ -183,7 +198,7 @@ def test_a_wrong_epsilon_of_the_later_release_is_told_by_its_own_flag(capsys):
 
 
 def test_explain_gives_the_shares_and_both_ends(capsys):
-    assert main(["histogram", *SHAPE, "--explain", "--noise", "laplace"]) == 0
+    assert main(["histogram", *ONE_STAGE, "--explain", "--noise", "laplace"]) == 0
     said = capsys.readouterr().out
     for words in (
         "choice of the bound: epsilon = 0.1",
@@ -200,7 +215,7 @@ def test_explain_gives_the_shares_and_both_ends(capsys):
 
 
 def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
-    flags = ["histogram", *SHAPE, "--explain", "--domain", str(place / "domain.txt"), "--max-per-item", "1"]
+    flags = ["histogram", *ONE_STAGE, "--explain", "--domain", str(place / "domain.txt"), "--max-per-item", "1"]
     assert main([*flags, "--bound", "5"]) == 0
     assert "a user adds at most an l1 norm of 5 and 1 on one item" in capsys.readouterr().out
     assert main([*flags, "--noise", "gaussian", "--bound", "5"]) == 0
@@ -210,7 +225,6 @@ def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
     assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said
 
 
-ONE_STAGE = [*SHAPE, "--method", "one-stage"]
 CHOOSE = ["--user", "who", "--item", "what", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]
 
 

@@ -127,7 +127,7 @@ def test_distinct_items_from_one_command_are_those_of_the_pure_function(run, pla
     distinct = len(set(pq.read_table(place / "events.parquet")["what"].to_pylist()))
     assert row["low"] <= distinct and (row["high"] is None if bound is None else distinct <= row["high"])
     report = json.loads((out / "report.json").read_text())
-    assert report["distinct_items"] == row and report["parameters"].get("max_items") == bound
+    assert report["details"]["distinct_items"] == row and report["details"]["parameters"].get("max_items") == bound
     limits = f"at least {row['low']:,}" if bound is None else f"{row['low']:,} to {row['high']:,}"
     assert said.splitlines()[0] == f"distinct items: about {row['count']:,}, {limits} (95 %)"
 

@@ -215,12 +215,13 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
         check_bounded(twice)
 
 
+@pytest.mark.parametrize("method", ["estimates", "one-stage"])
 @pytest.mark.parametrize("domain", [None, DOMAIN])
-def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domain, collect, make_release):
-    rows = [*everybody_else(), VICTIM, *planted()]
-    expected = histogram(BUDGET, domain=domain, bound=3).run([batch_of(rows)], make_release()).to_pylist()
-    for shards in (1, 2, 7):
-        transform = Histogram(BUDGET, method="one-stage", domain=domain, bound=3, release=make_release(), shards=shards)
+def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domain, method, collect, make_release):
+    rows, how = [*everybody_else(), VICTIM, *planted()], {"domain": domain, "method": method, "bound": 3}
+    expected = histogram(BUDGET, **how).run([batch_of(rows)], make_release()).to_pylist()
+    for shards in (1, 7):
+        transform = Histogram(BUDGET, **how, release=make_release(), shards=shards)
         found = collect(lambda pipeline, transform=transform: pipeline | beam.Create(rows) | transform)
         assert sorted(tuple(row) for row in found) == [tuple(row.values()) for row in expected]
 
