@@ -30,9 +30,8 @@ from headcount.mechanisms.histogram.estimates import (
     group_items,
     group_rows,
 )
-from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
+from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.auto import ChosenStrategy
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.barrier import beside, beyond_barrier, sorted_by_item
 from headcount.transforms.core.choice import Chosen, choose
@@ -58,7 +57,7 @@ def estimated(
         chosen = users | "ChooseNames" >> _Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
         named = chosen.shards | "NamedItems" >> NamedItems(
-            names, release, shards, item_type, item_shards(shards), SIPS_ROUNDS, with_sums=True
+            names, release, shards, item_type, item_shards(shards), NAMING_ROUNDS, with_sums=True
         )  # (k, items with their noisy sums), beyond a barrier
         all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
         rows = chosen.shards | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])

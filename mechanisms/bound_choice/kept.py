@@ -36,10 +36,11 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.one_total import falling_weight
 from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
+from headcount.mechanisms.choice.norm_bins import in_bins, tails
 from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: what is looked at, and what an event is worth that the bound leaves out.
-BOUNDS = tuple(lead * 2**power for power in range(13) for lead in (2, 3) if lead * 2**power > 3) + (1, 2, 3)
+BOUNDS = tuple(2**power for power in range(14))
 CAPS = (1, 3, 10, 100, 1000)
 NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
 MISPLACED = Fraction(1, 4)
@@ -115,15 +116,15 @@ class KeptChoice:
     def user_table(self, shard: Shard) -> list[int]:
         """The events of the shard's users that each candidate keeps, and the users above each norm."""
         whole = limit_per_item(shard, 1) if self.once else shard
-        kept, of_cap = [], {}
-        for each in self.candidates:
-            if each.max_per_item not in of_cap:
-                capped = limit_per_item(whole, each.max_per_item)
-                of_cap[each.max_per_item] = capped.totals(), np.sqrt(squared_norms(capped).astype(np.float64))
-            kept.append(_kept(each, *of_cap[each.max_per_item]))
+        found: dict[KeptCandidate, int] = {}
+        for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
+            alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
+            capped = limit_per_item(whole, cap)
+            norms = None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
+            found |= _kept(sorted(alike, key=lambda each: each.bound), capped.totals(), norms)
+        kept = [found[each] for each in self.candidates]
         if self.norms:
-            totals = whole.totals()
-            kept += [int(np.count_nonzero(totals > norm)) for norm in self.norms]
+            kept += tails(in_bins(self.norms, np.searchsorted(self.norms, whole.totals())))
         return [*kept, 0]
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
@@ -185,9 +186,22 @@ class KeptChoice:
         return {"candidates for the counts": len(self.candidates), "for the totals": len(self.norms)}
 
 
-def _kept(candidate: KeptCandidate, totals: np.ndarray, norms: np.ndarray) -> int:
-    """The events that a candidate keeps of users with these totals and l2 norms, each rounded down, and limited."""
-    if candidate.noise == "laplace":
-        return int(np.minimum(totals, candidate.bound).sum())
-    scaled = np.floor(totals * np.minimum(1.0, candidate.bound / np.maximum(norms, 1.0))).astype(np.int64)
-    return int(np.minimum(scaled, candidate.most).sum())
+def _kept(
+    candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None
+) -> dict[KeptCandidate, int]:
+    """The events that candidates of one cap and noise keep, from the lowest bound on, of users with these totals, and l2 norms
+    unless the noise is for l1; each user's are rounded down, and limited.
+
+    Users whom a bound leaves as they are keep the same under every higher one, and are not looked at again.
+    """
+    found, settled = {}, 0
+    for each in candidates:
+        kept = np.minimum(totals, each.most)
+        if norms is not None:
+            # Cut to the limit before it is a whole number, so that no product is too large for one.
+            kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most).astype(np.int64)
+        found[each] = settled + int(kept.sum())
+        left = kept < totals
+        settled += int(kept[~left].sum())
+        totals, norms = totals[left], None if norms is None else norms[left]
+    return found

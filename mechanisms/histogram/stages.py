@@ -23,9 +23,12 @@ from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
-from headcount.mechanisms.partitions.rounds import Round, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
+
+#: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
+NAMING_ROUNDS = 2
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
@@ -126,8 +129,11 @@ class Stages:
         if named.strategy == "laplace":
             return NamesPlan(named, (self._one_step(),))
         account = self.account
-        rounds = zcdp_rounds(account.names_mu**2 / 2, account.hiding, named.max_items, self.relation, named.strategy)
-        return NamesPlan(named, rounds)
+        rounds = NAMING_ROUNDS if named.strategy == "sips" else SIPS_ROUNDS
+        rho = account.names_mu**2 / 2
+        return NamesPlan(
+            named, zcdp_rounds(rho, account.hiding, named.max_items, self.relation, named.strategy, rounds)
+        )
 
     def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
         """The public part of the table from which bounds are chosen, for so many items: whether they are to be counted."""

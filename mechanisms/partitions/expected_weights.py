@@ -16,6 +16,7 @@ import numpy as np
 
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.packing import unpack
+from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 
@@ -54,17 +55,13 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     others = np.array([math.isqrt(((d - 1) ** 2 << 2 * FRACTION_BITS) // max(1, d**3)) for d in held.tolist()])[place]
     rung = np.searchsorted(np.array(ladder), rows)
     key = cut.places()[shard.item] * steps + np.repeat(rung, rows)
-    by_key = np.argsort(key, kind="stable")
-    key = key[by_key]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    sums = {
-        "users": np.diff(np.append(starts, len(key))),
-        "shares": np.add.reduceat(np.repeat(shares, rows)[by_key], starts),
-        "roots": np.add.reduceat(np.repeat(roots, rows)[by_key], starts),
-        "others": np.add.reduceat(np.repeat(others, rows)[by_key], starts),
-    }
-    key = key[starts]
-    return cut.rows(key // steps, {"rung": key % steps} | sums)
+    size = len(shard.items) * steps
+    users = np.bincount(key, minlength=size)
+    key_of = np.flatnonzero(users)  # in order
+    sums = {"users": users[key_of]}
+    for name, values in (("shares", shares), ("roots", roots), ("others", others)):
+        sums[name] = sum_by_code(key, np.repeat(values, rows), size)[key_of]
+    return cut.rows(key_of // steps, {"rung": key_of % steps} | sums)
 
 
 def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:
@@ -72,8 +69,7 @@ def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])
     rung, *values = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("rung", *_COLUMNS))
-    users = np.zeros(len(items), dtype=np.int64)
-    np.add.at(users, code, values[0])
+    users = sum_by_code(code, values[0], len(items))
     if len(users) and int(users.max()) >= _MOST_USERS:
         raise InputError(f"an item has {_MOST_USERS} users or more, too many to choose a strategy for; give one")
     kept = np.flatnonzero(users >= least)

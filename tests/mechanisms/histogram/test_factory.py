@@ -86,8 +86,8 @@ def test_an_error_names_the_parameter_and_begins_with_it(parameter, given):
 @pytest.mark.parametrize(
     ("words", "given"),
     [
-        ("above 0 and below 1/2", dict(budget=Budget(1))),
-        ("above 0 and below 1/2", dict(budget=Budget(1, 0.6))),
+        ("positive and below 1/2", dict(budget=Budget(1))),
+        ("positive and below 1/2", dict(budget=Budget(1, 0.6))),
         ("domain is empty", dict(domain=[])),
         ("must all be of type int", dict(domain=["a"], item_type=int)),
         ("more noise than can be sampled", dict(budget=Budget(1e-6, 1e-8))),
