@@ -8,6 +8,11 @@ _ONE_STAGE = "histogram --method one-stage --epsilon 1"
 
 # One line for each thing that a job can be asked to do: the subcommand and its own flags.
 JOBS = {
+    "estimates": "histogram --epsilon 1 --delta 1e-6",
+    "estimates of users": "histogram --of users --epsilon 1 --delta 1e-6 --relation replace --output-files 2",
+    "estimates, named first": "histogram --epsilon 2 --delta 1e-6 --noise gaussian --max-per-item 3",
+    "estimates of a public domain": "histogram --epsilon 1 --domain {domain}",
+    "named and not calibrated": "histogram --epsilon 1 --delta 1e-6 --bound 4 --calibrate none",
     "items that nobody knew, Laplace": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise laplace",
     "items that nobody knew, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 10 --noise gaussian",
     "at most two per item, three files": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-per-item 2 --output-files 3",
