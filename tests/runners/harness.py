@@ -159,7 +159,20 @@ class Gate:
 def histogram(data: Path, input: object = None) -> list[object]:
     """A histogram of the events of `data`, or of other files: all flags but --output."""
     words = ["histogram", "--input", input or data / "events-*.parquet", "--user", "user", "--item", "item"]
-    words += ["--epsilon", "1", "--delta", "1e-6", "--bound", "5", "--format", "csv", "--output-files", "2"]
+    words += [
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--method",
+        "one-stage",
+        "--bound",
+        "5",
+        "--format",
+        "csv",
+        "--output-files",
+        "2",
+    ]
     return [*words, "--key-file", data / "key", "--release-id", "r1"]
 
 

@@ -73,7 +73,8 @@ STORED = {
 
 def column(own: list[str]) -> list[str]:
     """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
-    return [] if {"--item", "--value", "--of"} & {*own} else ["--item", "item"]
+    none = own[0] == "total" and "--domain" not in own
+    return [] if none or {"--item", "--value"} & {*own} else ["--item", "item"]
 
 
 def without_a_job() -> set[str]:

@@ -51,7 +51,7 @@ def test_starting_again_changes_nothing(cluster):
 def test_relative_paths_and_flags_of_beam(cluster, data, tmp_path):
     """Workers have a working directory of their own; and Beam's flags may stand among ours and after a bare --."""
     words = ["--input", "events-0.parquet", "--user", "user", "--item", "item", "--key-file", "key", "--format", "csv"]
-    words += ["--release-id", "r2", "--epsilon", "1", "--delta", "1e-6", "--bound", "5"]
+    words += ["--release-id", "r2", "--epsilon", "1", "--delta", "1e-6", "--method", "one-stage", "--bound", "5"]
     for command, name, more in (
         (HEADCOUNT, "here", []),
         (cluster.command("submit"), "there", ["--", "--parallelism=1"]),

@@ -49,7 +49,8 @@ LOGGING = """log4j.rootLogger=WARN,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.SimpleLayout
 """
-SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2", "--format", "csv"]
+SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
+SHAPE += ["--method", "one-stage", "--bound", "2", "--format", "csv"]
 
 
 def jars():
