@@ -26,7 +26,7 @@ def data(tmp_path_factory):
 @pytest.mark.parametrize("job", JOBS)
 def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-    source = ["--input", str(data / "events.parquet"), "--user", "user", *column(own)]
+    source = ["--input", str(data / "events.parquet"), "--user", "user", *column(command, own)]
     release = ["--key-file", str(data / "key"), "--release-id", events.RELEASE_ID]
     assert main([command, *source, *own, *release, "--format", "csv", "--output", str(tmp_path / "out")]) == 0
     files = sorted((tmp_path / "out").glob("*.csv"))

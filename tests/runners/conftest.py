@@ -56,7 +56,7 @@ def words_of(data):
         flags = ["--input", data / "events-*.parquet", "--user", "user", "--format", "csv"]
         key = ["--key-file", data / "key", "--release-id", "r1"]
         command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-        return [command, *flags, *column(own), *own, *key]
+        return [command, *flags, *column(command, own), *own, *key]
 
     return words
 

@@ -71,9 +71,9 @@ STORED = {
 }
 
 
-def column(own: list[str]) -> list[str]:
+def column(command: str, own: list[str]) -> list[str]:
     """The flag of the items' column, unless a job's own flags name the one that it reads, or it reads none."""
-    none = own[0] == "total" and "--domain" not in own
+    none = command == "total" and "--domain" not in own
     return [] if none or {"--item", "--value"} & {*own} else ["--item", "item"]
 
 
