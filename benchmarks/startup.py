@@ -41,6 +41,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", type=Path, required=True, metavar="CHECKOUT")
     parser.add_argument("--new", type=Path, default=Path(__file__).parents[1], metavar="CHECKOUT")
+    parser.add_argument(
+        "--new-flags", default="", metavar="FLAGS", help="for the job of the new one, to ask for the same job"
+    )
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -51,15 +54,17 @@ def main() -> None:
         histogram = (
             f"histogram --input {log} --user user --item item --epsilon 1 --delta 1e-6 --output {output} --overwrite"
         )
-        jobs = {"headcount --help": "--help", f"a histogram of {ROWS} rows": histogram}
+        jobs = {"headcount --help": ("--help", "--help")}
+        jobs[f"a histogram of {ROWS} rows"] = (histogram, f"{histogram} {args.new_flags}")
         paths = {name: install(getattr(args, name), Path(scratch, name)) for name in ("old", "new")}
-        for job, words in jobs.items():
+        for job, both in jobs.items():
+            words = dict(zip(paths, both, strict=True))
             seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in paths}
-            for path in paths.values():
-                run(command(path, words))  # the first one compiles
+            for name, path in paths.items():
+                run(command(path, words[name]))  # the first one compiles
             for _ in range(args.repeats):
                 for name, path in paths.items():
-                    seen[name].append(run(command(path, words)))
+                    seen[name].append(run(command(path, words[name])))
             for at, what in enumerate(("seconds", "seconds of the processor")):
                 old, new = (min(each[at] for each in seen[name]) for name in ("old", "new"))
                 print(f"{job:<28} old {old:6.3f}   new {new:6.3f}   {new / old - 1:+.1%}   {what}", flush=True)

@@ -94,7 +94,7 @@ def words(job, data, output):
     """The command line of a job, all but its key."""
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
     flags = ["--input", f"{data / 'events.parquet'}", "--user", "user", "--output", f"{output}"]
-    return [command, *flags, *column(own), *own]
+    return [command, *flags, *column(command, own), *own]
 
 
 def modules(graph):

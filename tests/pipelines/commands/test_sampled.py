@@ -189,7 +189,12 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_promise_is_that_of_the_relation(run, command, relation):
     status, out, _ = run(
-        *command.split(), *column(command.split()), *PROMISE, "--relation", relation.value, "--explain"
+        *command.split(),
+        *column(command.split()[0], command.split()[1:]),
+        *PROMISE,
+        "--relation",
+        relation.value,
+        "--explain",
     )
     assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
 
