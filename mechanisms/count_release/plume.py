@@ -38,16 +38,13 @@ from headcount.mechanisms.bounding.steps import (
     LimitItemsStep,
     LimitPerItemStep,
     Step,
-    bound_shard,
     check_bound,
     promise_of,
-    provenance,
-    step_subkeys,
 )
 from headcount.mechanisms.checks import check_above_0
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound
-from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, zcdp_rounds
 from headcount.mechanisms.partitions.select import in_items, named_in_rounds, selection_steps
@@ -179,13 +176,8 @@ class PlumeRelease:
     def counts(self, shard: Shard | None, plan: PlumePlan, release: Release, label: str) -> pa.RecordBatch:
         """The same of one shard with all users (None: there are none), for a plan."""
         named = named_in_rounds(shard, plan.rounds, release, f"{label}/NamedItems", self.item_type)
-        bounded = []
-        if shard is not None:
-            where = f"{label}/Counted"
-            subkeys = step_subkeys(release.key_source.fetch(), release.id, where, plan.steps)
-            origin = provenance(where, release.id, 1)
-            bounded = [bound_shard(shard.with_items(named), plan.steps, subkeys, origin).to_batch()]
-        where = f"{label}/NoisyCounts"
+        rows = None if shard is None else shard.with_items(named)
+        bounded, where = bounded_users(rows, plan.steps, release, f"{label}/Counted"), f"{label}/NoisyCounts"
         return noisy_counts(bounded, plan.plan, release, where, item_type=self.item_type, named=named)
 
     def _parts(self) -> tuple[Zcdp | None, Zcdp]:

@@ -27,7 +27,7 @@ from headcount.mechanisms.accounting.guarantee import MechanismStep
 from headcount.mechanisms.batches.domain import arrow_type, domain_digest, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.bounding.steps import (
     Step,
     bound_shard,
@@ -125,7 +125,11 @@ def bounded_batches(
     batches: Iterable[pa.RecordBatch], steps: Sequence[Step], release: Release, label: str
 ) -> list[pa.RecordBatch]:
     """The contributions with the steps applied to every user: what a bounding transform gives."""
-    shard = one_shard(batches)
+    return bounded_users(one_shard(batches), steps, release, label)
+
+
+def bounded_users(shard: Shard | None, steps: Sequence[Step], release: Release, label: str) -> list[pa.RecordBatch]:
+    """The same of one shard with all users (None: there are none)."""
     if shard is None:
         return []
     subkeys = step_subkeys(release.key_source.fetch(), release.id, label, steps)

@@ -4,7 +4,8 @@ A release takes one of two ways, and which one is a private choice itself. On th
 Gaussian noise, and share its precision mu^2. On the pure way one step of Laplace noise names and counts at once (or counts,
 where the items are public), and the totals have Laplace noise too: better where users have an item or two.
 
-Guarantee: both ways together with all choices are (epsilon, delta)-differentially private, by `accounting.composition`. With
+Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
+`accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
 Laplace noise alone delta is what the threshold takes, or 0.
 """
 

@@ -16,7 +16,8 @@ rows and what the stages before it have released, and nothing else. `account` co
 Estimates and their intervals are post-processing.
 
 What differs from Algorithms 1 and 3 of the paper, which release a bounded histogram (`fixed`, `auto`): counts are estimates
-of the true numbers, under the assumption that `groups` states."""
+of the true numbers, under the assumption that `groups` states.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
-from headcount.mechanisms.bounding.steps import Step, bound_shard, provenance, step_subkeys
+from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.choice.run import choose_of
-from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
@@ -218,8 +219,5 @@ def _noisy(
     item_type: type,
 ) -> pa.RecordBatch:
     """Bounding and noise of one stage: every named item gets a noisy count, and no other may be there."""
-    bounded = []
-    if shard is not None:
-        subkeys = step_subkeys(release.key_source.fetch(), release.id, f"{label}/Bounded", steps)
-        bounded = [bound_shard(shard, steps, subkeys, provenance(f"{label}/Bounded", release.id, 1)).to_batch()]
+    bounded = bounded_users(shard, steps, release, f"{label}/Bounded")
     return noisy_counts(bounded, plan, release, f"{label}/NoisyCounts", item_type=item_type, named=named)

@@ -40,8 +40,7 @@ from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, one_shard
-from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
-from headcount.mechanisms.counting.noisy import noisy_counts
+from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
 from headcount.mechanisms.partitions.rounds import zcdp_rounds as zcdp_rounds
@@ -60,15 +59,11 @@ def counts_in_rounds(
 ) -> pa.RecordBatch:
     """The same with the noisy sums by which the items were named: the guarantee holds for them, too."""
     named: list[pa.RecordBatch] = []
-    key = release.key_source.fetch()
     for number, each in enumerate(rounds, 1):
-        batches = []
         where = f"{label}/Round{number}"
-        if shard is not None:
-            subkeys = step_subkeys(key, release.id, f"{where}/Bounded", each.steps)
-            origin = provenance(f"{where}/Bounded", release.id, 1)
-            before = pa.concat_arrays([pa.array([], arrow_type(item_type)), *(batch.column("item") for batch in named)])
-            batches = [bound_shard(shard.without_items(before), each.steps, subkeys, origin).to_batch()]
+        before = pa.concat_arrays([pa.array([], arrow_type(item_type)), *(batch.column("item") for batch in named)])
+        left = None if shard is None else shard.without_items(before)
+        batches = bounded_users(left, each.steps, release, f"{where}/Bounded")
         named.append(noisy_counts(batches, each.plan, release, f"{where}/NoisyCounts", item_type=item_type))
     return sorted_counts(map(to_ipc, named))
 

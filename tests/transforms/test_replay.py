@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import private_histogram
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.counting.noisy import bounded_batches
@@ -48,6 +49,23 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
     assert _run(collect, release, shuffled, 4000, 4, "--direct_runner_bundle_repeat=2") == expected
     workers = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
     assert _run(collect, release, shuffled, 4000, 4, *workers) == expected
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_estimates_are_the_same_if_every_stage_is_repeated(collect, make_release, noise):
+    """Names, bounds, counts, groups and totals on both ways: each reads what is released of the last, beyond its barrier."""
+    table, release = _table(), make_release()
+    expected = private_histogram(BUDGET, noise=noise).run([_batch(table)], release).to_pylist()
+    assert len(expected) > 50
+    shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
+
+    def build(pipeline: beam.Pipeline) -> beam.PCollection:
+        histogram = Histogram(BUDGET, noise=noise, release=release, shards=4, output_files=1)
+        return pipeline | beam.Create(shuffled.to_batches(4000)) | Contributions() | "Histogram" >> histogram
+
+    for option in ("--direct_runner_bundle_repeat=2", "--direct_num_workers=2"):
+        ((_, counts),) = collect(build, option)
+        assert counts.to_pylist() == expected
 
 
 def _noise(table: pa.Table, release, label: str = "Histogram", bound: int = BOUND) -> dict[str, float]:
