@@ -264,7 +264,6 @@ def _every_row(batch: pa.RecordBatch, user: str, count: str | None, drop_null: b
 
 COMMAND = JobCommand(
     name="total",
-    help="Count how many users and how many events there are, in all or of given items.",
     add_arguments=add_arguments,
     example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,
