@@ -44,9 +44,10 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         "--input",
         action="append",
         metavar="GLOB",
-        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, s3:// or hdfs://; "
-        "or bigquery://project.dataset.table; may be repeated",
+        help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
+        "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
     )
+    add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
     if values:
         group.add_argument("--value", metavar="COLUMN", help="the column of the values: numbers, dates or times")
@@ -67,6 +68,27 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         metavar="N",
         help="rows with a longer item are dropped (default: %(default)s)",
     )
+
+
+def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
+    """What the files of --input are, where their names do not say it."""
+    group.add_argument(
+        "--input-format", choices=FORMATS, help="what the files are (default: by the ends of their names)"
+    )
+    group.add_argument(
+        "--delimiter",
+        type=_delimiter,
+        metavar="CHARACTER",
+        help="what separates the columns of CSV files, or tab (default: a comma)",
+    )
+
+
+def _delimiter(text: str) -> str:
+    """Reads one character that can separate columns. No letter or digit: an unquoted \\t comes as a t."""
+    character = "\t" if text in ("tab", r"\t") else text
+    if len(character) != 1 or not character.isascii() or character.isalnum() or character in '"\r\n\0':
+        raise argparse.ArgumentTypeError(f"must be one character such as ';' or '|', or tab, got {text!r}")
+    return character
 
 
 def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:

@@ -36,6 +36,7 @@ def test_every_flag():
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
+        *("--input-format", "csv", "--delimiter", ";"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
     )
     assert beam_flags == []
@@ -48,6 +49,7 @@ def test_every_flag():
         **{"bound_from": None},  # a file, which is read
         **{"of": "users", "method": "one-stage", "calibrate": "none"},
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{"input_format": "csv", "delimiter": ";"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }
 
@@ -69,6 +71,11 @@ def test_every_flag():
         (["--bound"], ["--bound", "expected one argument"]),
         (["--output-files", "0"], ["--output-files", "'0'"]),
         (["--format", "xml"], ["--format", "'xml'", "parquet"]),
+        (["--input-format", "xml"], ["--input-format", "'xml'", "parquet"]),
+        *(
+            (["--delimiter", text], ["--delimiter must be one character such as ';'"])
+            for text in ("", ";;", '"', "t", "\n", "ä")
+        ),
         (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
         (["--noise", "pink"], ["--noise", "'pink'"]),
         (["--max-per-item", "0", "--domain", "d"], ["--max-per-item must be a whole number", "'0'"]),
@@ -109,6 +116,11 @@ def test_a_flag_with_one_value_is_refused_if_it_is_given_twice(flags, flag):
 def test_flags_that_may_be_given_twice():
     args, beam_flags = parse(*BASE, "--input", "a", "--input=a", "--overwrite", "--overwrite", "--", "--epsilon=5")
     assert (args.input, args.epsilon, beam_flags) == (["a", "a"], 1.0, ["--epsilon=5"])
+
+
+@pytest.mark.parametrize(("text", "character"), [(";", ";"), ("|", "|"), ("tab", "\t"), ("\\t", "\t"), ("\t", "\t")])
+def test_delimiters(text, character):
+    assert parse(*BASE, "--delimiter", text)[0].delimiter == character
 
 
 def test_values_that_begin_with_a_dash():
