@@ -19,6 +19,7 @@ from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
@@ -241,6 +242,15 @@ def require(args: argparse.Namespace, *flags: str) -> None:
         raise ParameterError(f"missing {', '.join(missing)}")
 
 
+def require_delta(args: argparse.Namespace, why: str, otherwise: str = "") -> None:
+    """Refuse a command line without a delta, where it is needed because of this."""
+    if args.delta == 0:
+        raise ParameterError(
+            f"--delta must be positive, as {why}, got 0.0: give one far below one over the number of users, for instance "
+            f"--delta 1e-8{otherwise}"
+        )
+
+
 def make_budget(args: argparse.Namespace) -> Budget:
     """The budget of `add_budget`."""
     require(args, "--epsilon")
@@ -252,8 +262,7 @@ def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
     if (args.rho is None) == (args.epsilon is None):
         given = "neither" if args.rho is None else f"--epsilon {args.epsilon} and --rho {args.rho}"
         raise ParameterError(f"give one of --epsilon and --rho, got {given}")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    require_delta(args, NAMING)
     return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
 
 

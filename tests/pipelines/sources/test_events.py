@@ -274,7 +274,6 @@ BAD_PARQUET_TYPES = {
     "timestamp": pa.array([datetime.datetime(2020, 1, 1)] * 2),
     "date32": pa.array([datetime.date(2020, 1, 1)] * 2),
     "decimal": pa.array([decimal.Decimal("1.0")] * 2),
-    "struct": pa.array([{"a": CANARY}] * 2),
     "null": pa.nulls(2),
 }
 
@@ -316,7 +315,6 @@ def test_unsigned_integers_beyond_int64(tmp_path, column):
         ({"type": "array", "items": "string"}, "array"),
         ({"type": "long", "logicalType": "timestamp-millis"}, "timestamp-millis"),
         (["null", "string", "long"], "union"),
-        ({"type": "record", "name": "R", "fields": []}, "record"),
     ],
 )
 def test_avro_columns_that_are_no_ids(tmp_path, kind, word):
