@@ -20,6 +20,13 @@ from headcount.pipelines.numbers import number, whole_number
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
+_MEANT = {  # by the flags that every command needs, for whoever has left one out
+    "--input": " (the files or the folder to read)",
+    "--user": " (the column that tells users apart)",
+    "--item": " (the column to count)",
+    "--epsilon": " (the privacy loss of one user at most, for instance 1)",
+    "--output": " (where the result goes)",
+}
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
@@ -239,7 +246,7 @@ def require(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command line on which one of these flags is missing."""
     missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
     if missing:
-        raise ParameterError(f"missing {', '.join(missing)}")
+        raise ParameterError(f"missing {', '.join(flag + _MEANT.get(flag, '') for flag in missing)}")
 
 
 def require_delta(args: argparse.Namespace, why: str, otherwise: str = "") -> None:

@@ -31,6 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": must be", " must be", 1)
+        message = message.replace("the following arguments are required: ", "missing ")
         flag, end, _ = message.partition(": expected one argument")
         if end:
             message = f"{flag}{end}; a value that begins with a dash is given as {flag}=VALUE"

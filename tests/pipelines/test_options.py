@@ -62,6 +62,7 @@ def test_every_flag():
         (["--epsilon=-1"], ["epsilon", "-1"]),
         (["--epsilon", "inf"], ["epsilon", "inf"]),
         (["--epsilon", "lots"], ["--epsilon must be a number", "'lots'"]),
+        (["--epsilon", "1,5"], ["--epsilon must be a number with a point, 1.5, got '1,5'"]),
         (["--delta", "1"], ["delta", "1"]),
         (["--delta", "0"], ["--delta must be positive", "--domain", "for instance --delta 1e-8"]),
         (["--bound", "0"], ["--bound must be a whole number", "'0'"]),
@@ -175,8 +176,8 @@ def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
 
 
 def test_missing_flags_are_named():
-    assert refused("--bound", "10") == "missing --epsilon"
-    assert refused("--delta", "1e-8") == "missing --epsilon"
+    assert refused("--bound", "10") == "missing --epsilon (the privacy loss of one user at most, for instance 1)"
+    assert refused("--delta", "1e-8").startswith("missing --epsilon")
 
 
 def test_delta_may_be_zero_with_a_domain():
