@@ -22,6 +22,7 @@ from typing import NoReturn, TextIO
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command
 from headcount.pipelines.jobs.signals import Stopped
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,9 +104,13 @@ def _dispatch(argv: list[str]) -> int:
 
         print(f"headcount {metadata.version('headcount')}")
         return 0
+    if argv[0].startswith("-"):
+        raise ParameterError(
+            f"unknown flag {argv[0]!r} in place of a command; give that first, one of {', '.join(COMMANDS)}, or --help"
+        )
     if argv[0] not in COMMANDS:
-        kind = "flag" if argv[0].startswith("-") else "command"
-        raise ParameterError(f"unknown {kind} {argv[0]!r}; give one of {', '.join(COMMANDS)}, or --help")
+        near = did_you_mean(nearest(argv[0], COMMANDS)) or f"give one of {', '.join(COMMANDS)}, or --help"
+        raise ParameterError(f"unknown command {argv[0]!r}; {near}")
     from headcount.pipelines import options, parser
 
     command = load(argv[0])

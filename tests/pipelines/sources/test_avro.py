@@ -37,7 +37,6 @@ def test_avro_details(tmp_path):
         ({"type": "array", "items": "string"}, "array"),
         ({"type": "long", "logicalType": "timestamp-millis"}, "timestamp-millis"),
         (["null", "string", "long"], "union"),
-        ({"type": "record", "name": "R", "fields": []}, "record"),
     ],
 )
 def test_avro_columns_that_are_no_ids(tmp_path, kind, word):

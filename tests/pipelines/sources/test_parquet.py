@@ -66,7 +66,6 @@ BAD_PARQUET_TYPES = {
     "timestamp": pa.array([datetime.datetime(2020, 1, 1)] * 2),
     "date32": pa.array([datetime.date(2020, 1, 1)] * 2),
     "decimal": pa.array([decimal.Decimal("1.0")] * 2),
-    "struct": pa.array([{"a": CANARY}] * 2),
     "null": pa.nulls(2),
 }
 
