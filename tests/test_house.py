@@ -1,7 +1,7 @@
 """The layout of the house: arrows point down, rooms stay small, and only two faces are public.
 
-From the bottom: accounting, randomness, batches, bounding, choice, counting, and above them the families, which know each other
-only where a family is built on another. Transforms stand on mechanisms, and pipelines on both.
+From the bottom: accounting, randomness, batches, keys, bounding, choice, counting, and above them the families, which know each
+other only where a family is built on another. Transforms stand on mechanisms, and pipelines on both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-FLOORS = ("accounting", "randomness", "batches", "bounding", "choice", "counting")
+FLOORS = ("accounting", "randomness", "batches", "keys", "bounding", "choice", "counting")
 FAMILIES = {
     "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),
@@ -118,6 +118,11 @@ def test_rooms_stay_small(folder):
     assert len(modules) <= MOST_MODULES, f"{folder.name} has {len(modules)} modules"
     long = {path.name for path in modules if len(path.read_text().splitlines()) > MOST_LINES}
     assert not long, f"longer than {MOST_LINES} lines: {sorted(long)}"
+
+
+def test_tests_stay_small():
+    long = {path.name for path in (TOP / "tests").rglob("*.py") if len(path.read_text().splitlines()) > MOST_LINES}
+    assert not long, f"longer than {MOST_LINES} lines, so split them by what they test: {sorted(long)}"
 
 
 def test_every_package_is_installed():
