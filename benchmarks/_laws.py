@@ -138,7 +138,7 @@ LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "common and own": _common,
     "noise of a few": _noise_of_few,
     "much below": _below,
-    # Written down after everything was chosen: nothing was chosen by these.
+    # Written down after everything was chosen: nothing was chosen by these, but the worth of one step by "two markets".
     "favourites": _favourites,
     "calendar": _calendar,
     "two markets": _two_markets,
