@@ -6,6 +6,7 @@ only sums by item are shuffled anew. (These are functions where a composite woul
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -58,12 +59,13 @@ def estimated(
     if mechanism.domain is None:
         chosen = users | "ChooseNames" >> _Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+        known_names = beside(names, "NamesBeside")
         named = chosen.shards | "NamedItems" >> NamedItems(
-            names, release, shards, item_type, most_rounds=NAMING_ROUNDS, with_sums=True
+            known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS, with_sums=True
         )  # (0, items with their noisy sums) of each round, beyond a barrier
         all_named = beam.pvalue.AsList(named)
         rows = chosen.shards | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
-        known = beam.pvalue.AsSingleton(beside(names, "NamesBeside"))
+        known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
@@ -81,11 +83,15 @@ def estimated(
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
-    decided = beam.pvalue.AsSingleton(beside(plan, "PlanBeside"))
-    counted = rows | "Counts" >> _Stage("counts", plan, decided, all_named, None, release, shards, item_type)
+    known_plan = beside(plan, "PlanBeside")
+    decided = beam.pvalue.AsSingleton(known_plan)
+    counted = rows | "Counts" >> _Stage("counts", known_plan, all_named, None, release, shards, item_type)
     # One worker sees all counts: of their own stage, or where names and counts come from one step those of the names.
     gathered = plan | "AllCounts" >> beam.Map(
-        _all_counts, beam.pvalue.AsList(counted), all_named, empty_counts(arrow_type(item_type))
+        _all_counts,
+        beam.pvalue.AsList(counted),
+        all_named if mechanism.domain is None else [],
+        empty_counts(arrow_type(item_type)),
     ).with_output_types(pa.RecordBatch)
     if not mechanism.calibrated:
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
@@ -95,7 +101,7 @@ def estimated(
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
     totals = rows | "Totals" >> _Stage(
-        "totals", plan, decided, beam.pvalue.AsList(every), (groups, stages.once), release, shards, int
+        "totals", known_plan, beam.pvalue.AsList(every), (groups, stages.once), release, shards, int
     )
     made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
         tuple[int, bytes], decision=Estimated
@@ -129,7 +135,6 @@ class _Stage(beam.PTransform):
         self,
         stage: Stage,
         plan: beam.PCollection,
-        decided: beam.pvalue.AsSingleton,
         named: beam.pvalue.AsList | NamedBatches,
         groups: tuple[beam.pvalue.AsSingleton, bool] | None,
         release: Release,
@@ -137,16 +142,25 @@ class _Stage(beam.PTransform):
         item_type: type,
     ) -> None:
         super().__init__()
-        self._stage, self._plan, self._decided, self._named, self._groups = stage, plan, decided, named, groups
+        self._stage, self._plan, self._named, self._groups = stage, plan, named, groups
         self._release, self._shards, self._item_type = release, shards, item_type
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        stage, decided = self._stage, self._decided
+        stage, decided = self._stage, beam.pvalue.AsSingleton(self._plan)
         bound = _Bound(stage, self._release, f"{full_label(rows)}/Bounded", self._shards)
-        noise = self._plan | "Plan" >> beam.Map(_noise, stage).with_output_types(NoisePlan)
         # Where there is no such stage, nothing is bounded, and nothing gets noise. Groups are so few that one shard has them.
         parts = 1 if stage == "totals" else self._shards
-        noisy = Noise(noise, None, self._item_type, self._release, parts, 1, self._named, every_file=False)
+        noisy = Noise(
+            self._plan,
+            None,
+            self._item_type,
+            self._release,
+            parts,
+            1,
+            self._named,
+            every_file=False,
+            plan_of=functools.partial(_noise, stage=stage),
+        )
         return (
             rows
             | "Bounded"

@@ -13,6 +13,7 @@ the same release read: (0, record batch) of each round, if it has named anything
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
@@ -198,13 +199,16 @@ class _OneRound(beam.PTransform):
             before = beam.pvalue.AsList(
                 self._named | "NamedBefore" >> beam.Flatten() if more else beside(one, "NamedBefore")
             )
+        plan_of = None
         if isinstance(self._rounds, tuple):
             rounds, plan = self._rounds, self._rounds[self._number].plan
         else:
             rounds = beam.pvalue.AsSingleton(self._rounds)
-            plan = self._rounds | "Plan" >> beam.Map(_plan, self._number).with_output_types(NoisePlan)
+            plan, plan_of = self._rounds, functools.partial(_plan, number=self._number)
         files, every_file = self._output_files or 1, self._output_files is not None and not self._named
-        noise = Noise(plan, None, self._item_type, self._release, self._shards, files, every_file=every_file)
+        noise = Noise(
+            plan, None, self._item_type, self._release, self._shards, files, every_file=every_file, plan_of=plan_of
+        )
         counts = (
             packed
             | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import apache_beam as beam
 import pyarrow as pa
@@ -75,7 +75,7 @@ class Noise(beam.PTransform):
 
     def __init__(
         self,
-        plan: NoisePlan | beam.PCollection[Planned],
+        plan: NoisePlan | beam.PCollection,
         domain: Names | None,
         item_type: type,
         release: Release | None,
@@ -85,6 +85,7 @@ class Noise(beam.PTransform):
         drawn_as: str | None = None,
         quality: Quality = EVERY_ROW,
         every_file: bool = True,
+        plan_of: Callable[[Any], NoisePlan] | None = None,
     ) -> None:
         super().__init__()
         self._plan, self._domain, self._item_type = plan, domain, item_type
@@ -95,11 +96,13 @@ class Noise(beam.PTransform):
         self._quality = quality
         # A later step of the same release does without files that have no rows.
         self._every_file = every_file
+        # The noise of what is decided, if that has not the attribute `plan`.
+        self._plan_of = plan_of
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
         release = release_for(bounded.pipeline, self._release)
-        noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded))
+        noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded), self._plan_of or _plan)
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
         output_files = self._output_files or self._shards
         if self._domain is not None:
@@ -131,10 +134,10 @@ class Noise(beam.PTransform):
 
 
 class _NoiseKey:
-    """Where a noise step's randomness comes from; the subkey is derived on the worker, from the key that it fetches there."""
+    """Where a noise step's plan and randomness come from; the subkey is derived on the worker, from the key fetched there."""
 
-    def __init__(self, domain: Names | None, release: Release, label: str) -> None:
-        self.domain = domain
+    def __init__(self, domain: Names | None, release: Release, label: str, plan_of: Callable[[Any], NoisePlan]) -> None:
+        self.domain, self.plan_of = domain, plan_of
         self._release, self._label = release, label
 
     def fetched(self) -> Callable[[NoisePlan], bytes]:
@@ -154,10 +157,10 @@ class _Merge(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], decided: NoisePlan | Planned, named: NamedBatches | None
+        self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | None
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
-        subkey = self._subkey(_plan(decided))
+        subkey = self._subkey(self._noise.plan_of(decided))
         held = [chunk for chunk in chunks if chunk]
         if named:
             here = in_shard(names_in(named, arrow_type(self._item_type)), shard, self._shards)
@@ -181,9 +184,9 @@ class _AddNoise(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, histogram: bytes, decided: NoisePlan | Planned, digests: list[int], origins: list[Origin]
+        self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
-        plan = _plan(decided)
+        plan = self._noise.plan_of(decided)
         evidence = Evidence.of(digests, origins)
         evidence.check(plan.bound)
         counts = add_noise(from_ipc(histogram), plan, self._subkey(plan), evidence)
