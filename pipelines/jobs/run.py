@@ -191,6 +191,9 @@ class _Options(PipelineOptions):
             views[cls] = super().view_as(cls)
         return views[cls]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_views": {}}  # a copy has options of its own, and so has views of its own
+
 
 def _check_runner(runner: str) -> None:
     """Refuse what is neither a name that Beam knows nor, by its dots, a class of somebody's own."""
