@@ -179,7 +179,7 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
         shard = limit_per_item(shard, 1)
     place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
     first = np.arange(len(shard.users)) * grouped.number
-    key = np.repeat(first, shard.rows_per_user()) + grouped.group[place][shard.item]
+    key = np.repeat(first, shard.rows_per_user()) + grouped.group[place[shard.item]]
     order = np.argsort(key, kind="stable")
     key = key[order]
     starts = np.flatnonzero(np.diff(key, prepend=-1))
