@@ -1,6 +1,7 @@
 """Times as the hour, day, week, month or year that they lie in, in one time zone.
 
-A time without a zone is taken as UTC, and a date has none. Nothing here looks at the clock: what a row becomes depends on the row alone.
+A time without a zone is taken as UTC, and a date has none. Nothing here looks at the clock: what a row becomes depends on the
+row alone.
 """
 
 from __future__ import annotations
