@@ -100,7 +100,7 @@ def test_integers_partitions_and_the_decision(collect, make_release):
     shown = [{"number": row.pop("item"), **row} for row in expected.counts.to_pylist()]
     assert sorted(rows, key=lambda row: row["number"]) == shown
     for _, counts in partitions:
-        assert counts.column("item").to_pylist() == sorted(counts.column("item").to_pylist())
+        assert counts.column("number").to_pylist() == sorted(counts.column("number").to_pylist())
 
 
 def test_empty_input_runs_all_rounds(collect, make_release):
