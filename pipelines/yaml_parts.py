@@ -52,11 +52,10 @@ class NoisyCounts(beam.PTransform):
         super().__init__()
         self._domain = None if domain is None else public_domain(domain, item_type)
         self._bounded = Bounded(bounding_steps(bounding), release, shards)
-        names = None if self._domain is None else self._domain.to_pylist()
         self._counts = transforms.NoisyCounts(
             budget,
             self._bounded.bound,
-            domain=names,
+            domain=self._domain,
             noise=noise,
             relation=relation,
             release=release,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import in_shard
+from headcount.mechanisms.batches.domain import Domain, in_shard
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
@@ -386,7 +386,7 @@ def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
 
 
 def _combined(
-    files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn], differ: list[NoisyPairs]
+    files: int, symbols: Domain, known: Known, drawn: list[Drawn], chosen: list[Drawn], differ: list[NoisyPairs]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The released rows, from all that was drawn for each plan."""
     noisy_pairs = {plan: np.array(values) for plan, values in differ}
@@ -395,5 +395,5 @@ def _combined(
         estimated(_plans(known)[plan], users, _value(rows), choices.get(plan, np.zeros(0)), noisy_pairs.get(plan))
         for plan, users, rows in sorted(drawn)
     ]
-    for file, rows in by_file(combined(symbols, estimates), files):
+    for file, rows in by_file(combined(symbols.sorted_names, estimates), files):
         yield file, from_ipc(rows)

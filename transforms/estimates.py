@@ -15,7 +15,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import pack_shard, unpack_shard
 from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
@@ -65,8 +65,8 @@ def estimated(
         public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named) if choice is not None else None
     else:
         known, names = None, _one(contributions, "NoNames", None)
-        named = _one(contributions, "Domain", to_ipc(_of_items(mechanism.domain))) | "Named" >> beam.Map(
-            lambda items: (0, from_ipc(items))
+        named = _one(contributions, "Domain", mechanism.domain) | "Named" >> beam.Map(
+            lambda domain: (0, _of_items(domain.names))
         ).with_output_types(tuple[int, pa.RecordBatch])
         all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
         rows = users | "PackShards" >> PackShards()

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches.domain import only_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.transforms.core.contributions import ContributionBatch
 
 
 class OnlyDomain(beam.PTransform):
     """Drops rows whose item is not in the domain: what lies outside must not use up a user's bound."""
 
-    def __init__(self, domain: Names) -> None:
+    def __init__(self, domain: Domain) -> None:
         super().__init__()
         self._domain = domain
 
@@ -24,7 +23,7 @@ class OnlyDomain(beam.PTransform):
 
 
 class _OnlyDomain(beam.DoFn):
-    def __init__(self, domain: Names) -> None:
+    def __init__(self, domain: Domain) -> None:
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

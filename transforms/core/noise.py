@@ -10,8 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.batches.domain import arrow_type, in_shard
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
@@ -67,7 +66,7 @@ class Noise(beam.PTransform):
     def __init__(
         self,
         plan: NoisePlan | beam.PCollection[Planned],
-        domain: Names | None,
+        domain: Domain | None,
         item_type: type,
         release: Release | None,
         shards: int,
@@ -132,7 +131,7 @@ class Noise(beam.PTransform):
 class _NoiseKey:
     """Where a noise step's randomness comes from; the subkey is derived on the worker, from the key that it fetches there."""
 
-    def __init__(self, domain: Names | None, release: Release, label: str) -> None:
+    def __init__(self, domain: Domain | None, release: Release, label: str) -> None:
         self.domain = domain
         self._release, self._label = release, label
 

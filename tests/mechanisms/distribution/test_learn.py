@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.counting.evidence import Evidence
@@ -157,7 +158,7 @@ def learned(
     """The released rows from a matrix of counts of users with exactly `samples` each."""
     table = table_of(counts)
     plan = plan_distribution(budget, counts.shape[1], samples, relation, users, method, hypothesis)
-    steps, key = Steps(plan, table.symbols, f"run-{seed}", "x"), bytes(32)
+    steps, key = Steps(plan, Domain(table.symbols), f"run-{seed}", "x"), bytes(32)
     found = estimate(table, steps, Evidence(steps.digest(table, key), ()), key)
     return combined(table.symbols, [found])
 
