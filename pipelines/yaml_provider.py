@@ -26,12 +26,13 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, compose
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
+from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, yaml_parts
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.sources.domain import domain_file
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
 from headcount.transforms.quantiles import QuantilesAndRanges
@@ -227,7 +228,8 @@ def _arguments(
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")
     if isinstance(domain, str):
-        arguments["domain"] = read_domain(domain, _ITEM_TYPES[item_type], max_item_bytes)
+        keys = Keys.plain(_ITEM_TYPES[item_type])
+        arguments["domain"] = domain_file([domain], keys.names, max_item_bytes).domain(keys)
     elif domain is not None:
         _check_domain(domain, item_type)
     return arguments

@@ -156,6 +156,21 @@ class StoredDomain(Domain):
         return sorted_distinct(self.names)[0]
 
 
+class UnnamedDomain(Domain):
+    """A public domain of key columns whose types are not known yet: a size for what is planned, which has no names."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def held(self) -> _Held:
+        """None: whoever plans with it must put another in its place."""
+        raise RuntimeError("the keys of the domain have no names yet")
+
+
 def domain_digest(names: Names) -> str:
     """A digest of sorted names, which is part of the randomness."""
     if pa.types.is_integer(names.type):
@@ -186,7 +201,7 @@ def sorted_distinct(names: Names) -> tuple[Names, tuple[int, int] | None]:
 def public_domain(items: Iterable[Any] | Domain, item_type: type) -> Domain:
     """A public domain of items, or an error that says what is wrong with it; one that is made already is taken as it is."""
     if isinstance(items, Domain):
-        if items.type != arrow_type(item_type):
+        if not isinstance(items, UnnamedDomain) and items.type != arrow_type(item_type):
             raise ParameterError(f"the items of the domain are {items.type}, but item_type is {item_type.__name__}")
         return items
     if isinstance(items, str | bytes):

@@ -64,6 +64,10 @@ class Keys:
         """The name of each row's key, plain or as a dictionary; null where one of its columns is."""
         place = place or Place()
         values = [field.values(columns[field.column.source], place) for field in self.fields]
+        return self.name_values(values)
+
+    def name_values(self, values: Sequence[pa.Array]) -> pa.Array:
+        """The name of each row's values inside, one array for each field."""
         return values[0] if len(values) == 1 else _joined(values)
 
     def decode(self, names: Names) -> list[pa.Array]:

@@ -5,12 +5,13 @@ import itertools
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.domain_files import DomainFile
+from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import options, parser
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
 from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
-from headcount.pipelines.sources.domain import parse_domain
 
 BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]
 
@@ -42,7 +43,7 @@ def test_every_flag():
     assert vars(args) == {
         **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": "i", "count": "n"},
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
-        **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
+        **{"bound": 10, "max_per_item": 2, "domain": ["d.txt"], "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
@@ -261,14 +262,14 @@ def test_shards_follow_the_size_of_the_input():
 
 
 def domain(content, item_type=str):
-    return parse_domain(content, "d.txt", item_type, max_item_bytes=20)
+    return list(DomainFile("d.txt", 20, lambda _: content).domain(Keys.plain(item_type)))
 
 
 def test_domain_files():
-    assert domain("a\n b\nzwölf\n".encode()) == ["a", " b", "zwölf"]
+    assert domain("a\n b\nzwölf\n".encode()) == [" b", "a", "zwölf"]
     assert domain(b"\xef\xbb\xbfa\r\nb") == ["a", "b"]
     assert domain(b"007\n7\n") == ["007", "7"]
-    assert domain(b"7\n-9223372036854775808\n0\n", int) == [7, -(2**63), 0]
+    assert domain(b"7\n-9223372036854775808\n0\n", int) == [-(2**63), 0, 7]
 
 
 @pytest.mark.parametrize(
