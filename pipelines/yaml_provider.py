@@ -26,13 +26,13 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, compose
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, yaml_parts
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
-from headcount.pipelines.sources.domain import domain_file
+from headcount.pipelines.storage import stores
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
 from headcount.transforms.quantiles import QuantilesAndRanges
@@ -227,9 +227,8 @@ def _arguments(
     if "item_type" in given:
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")
-    if isinstance(domain, str):
-        keys = Keys.plain(_ITEM_TYPES[item_type])
-        arguments["domain"] = domain_file([domain], keys.names, max_item_bytes).domain(keys)
+    if isinstance(domain, str | dict):
+        arguments["domain"] = DomainFile(domain, max_item_bytes, stores.read)
     elif domain is not None:
         _check_domain(domain, item_type)
     return arguments
@@ -237,7 +236,9 @@ def _arguments(
 
 def _check_domain(domain: Any, item_type: str) -> None:
     if not isinstance(domain, list):
-        raise ParameterError(f"domain must be a list of items or the path of a file of them, got {domain!r}")
+        raise ParameterError(
+            f"domain must be a list of items, the path of a file of them, or one for each column, got {domain!r}"
+        )
     for number, item in enumerate(domain, start=1):
         if not isinstance(item, _ITEM_TYPES[item_type]) or isinstance(item, bool):
             hint = _QUOTE if item_type == "str" else "item_type says int"

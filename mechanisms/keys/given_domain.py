@@ -33,6 +33,27 @@ class GivenDomain:
         self._given = made
         self.unnamed = given.unnamed() if isinstance(given, DomainFile) else UnnamedDomain(len(made))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a list of texts or of integers, or a domain of names: all that need no key columns."""
+        return self.known is not None
+
+    @property
+    def known(self) -> Domain | list[Any] | None:
+        """Such a list or domain, for whoever needs no key columns; mixed lists too, which are refused there."""
+        plain = isinstance(self._given, list) and set(map(type, self._given)) <= {str, int}
+        return self._given if plain or isinstance(self._given, Domain) else None
+
+    @property
+    def kind(self) -> type:
+        """What items are, by the values alone: str or int."""
+        given = self._given
+        if isinstance(given, Domain):
+            return int if pa.types.is_integer(given.type) else str
+        if isinstance(given, pa.Table):
+            return int if given.num_columns == 1 and pa.types.is_integer(given.schema.types[0]) else str
+        return int if isinstance(given, list) and set(map(type, given)) == {int} else str
+
     def named(self, keys: Keys | None) -> Domain:
         """The domain of these keys. Without keys, of one column whose type is not known, its own values tell the type."""
         if isinstance(self._given, DomainFile):

@@ -118,7 +118,7 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> ChooseBound:
     """The transform that the flags ask for."""
-    domain = domain_of(args, item_type)
+    domain = domain_of(args)
     return ChooseBound(
         options.make_budget(args),
         _for_budget(args),

@@ -80,7 +80,7 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> LearnDistribution:
     """The transform that the flags ask for."""
-    domain = domain_of(args, item_type)
+    domain = domain_of(args)
     assert domain is not None
     return LearnDistribution(
         options.make_budget(args),

@@ -103,7 +103,7 @@ def check(args: argparse.Namespace) -> None:
 def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
     """The transform that the flags ask for."""
     args = with_earlier_choice(args)
-    domain = domain_of(args, item_type)
+    domain = domain_of(args)
     return Histogram(
         options.make_budget(args),
         domain=domain,

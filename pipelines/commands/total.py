@@ -136,7 +136,7 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> Total | DebiasedCount:
     """The transform that the flags ask for."""
-    domain = domain_of(args, item_type)
+    domain = domain_of(args)
     how = options.how_to_run(args, release, item_type, shards)
     if args.method == "bounded":
         return Total(options.make_budget(args), of=args.of or OF, domain=domain, bound=args.bound or "auto", **how)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.columns import parse_columns
 from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.keys import ITEM, Keys
+from headcount.mechanisms.keys.keys import ITEM
 from headcount.pipelines.storage import stores
 
 
-def domain_of(args: argparse.Namespace, item_type: type) -> Domain | None:
+def domain_of(args: argparse.Namespace) -> DomainFile | None:
     """The domain of a job, if it has one."""
     if args.domain is None:
         return None
     names = [column.name for column in parse_columns(args.item or ITEM)]
-    return domain_file(args.domain, names, args.max_item_bytes).domain(Keys.plain(item_type, names[0]))
+    return domain_file(args.domain, names, args.max_item_bytes)
 
 
 def domain_file(given: Sequence[str], names: Sequence[str], max_item_bytes: int) -> DomainFile:

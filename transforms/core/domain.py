@@ -8,7 +8,6 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.batches.domain import Domain, only_domain
-from headcount.transforms.core.contributions import ContributionBatch
 
 
 class OnlyDomain(beam.PTransform):
@@ -19,7 +18,9 @@ class OnlyDomain(beam.PTransform):
         self._domain = domain
 
     def expand(self, contributions: beam.PCollection) -> beam.PCollection:
-        return contributions | "Filter" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(ContributionBatch)
+        return contributions | "Filter" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(
+            contributions.element_type
+        )
 
 
 class _OnlyDomain(beam.DoFn):
