@@ -53,7 +53,7 @@ class Histogram(PrivateTransform):
     Parameters:
         budget: what all of it may cost.
         domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
-            data). Keep it below some hundred thousand items on a remote runner: it travels with the job's graph.
+            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`.
         method: "estimates" (default) or "one-stage".
         of: what is counted: "events" (default), or "users", each once on an item.
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A

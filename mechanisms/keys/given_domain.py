@@ -87,7 +87,8 @@ def _columns(values: Sequence[Any], names: Sequence[str]) -> dict[str, pa.Array]
 
 
 def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    if isinstance(values[0], uuid.UUID | decimal.Decimal):
+    large = all(type(value) is int for value in values) and max(values) >= 1 << 63
+    if large or isinstance(values[0], uuid.UUID | decimal.Decimal):
         values = list(map(str, values))
     try:
         return pa.array(values)
