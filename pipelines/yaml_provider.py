@@ -230,19 +230,23 @@ def _arguments(
     if isinstance(domain, str | dict):
         arguments["domain"] = DomainFile(domain, max_item_bytes, stores.read)
     elif domain is not None:
-        _check_domain(domain, item_type)
+        arguments["domain"] = _domain(domain, item_type)
     return arguments
 
 
-def _check_domain(domain: Any, item_type: str) -> None:
+def _domain(domain: Any, item_type: str) -> list[Any]:
+    """The items of a list, or the keys of a list of lists, with a value for each key column."""
     if not isinstance(domain, list):
         raise ParameterError(
             f"domain must be a list of items, the path of a file of them, or one for each column, got {domain!r}"
         )
+    if domain and all(isinstance(item, list) for item in domain):
+        return [tuple(item) for item in domain]
     for number, item in enumerate(domain, start=1):
         if not isinstance(item, _ITEM_TYPES[item_type]) or isinstance(item, bool):
             hint = _QUOTE if item_type == "str" else "item_type says int"
             raise ParameterError(f"domain: item {number} is of type {type(item).__name__}, not {item_type}: {hint}")
+    return domain
 
 
 def _check_columns(rows: beam.PCollection, columns: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from headcount.pipelines import options, parser
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
 from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
+from headcount.pipelines.sources.domain import domain_file
 
 BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]
 
@@ -288,3 +289,22 @@ def test_domain_files():
 def test_bad_domain_files_are_refused(content, item_type, words):
     with pytest.raises(ParameterError, match=words):
         domain(content, item_type)
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "path"),
+    [
+        (["d.txt"], ["item"], "d.txt"),
+        (["day=2026-11-01/d.txt"], ["item"], "day=2026-11-01/d.txt"),
+        (["a=x.txt"], ["a"], {"a": "x.txt"}),
+        (["b=y=1.txt", "a=x.txt"], ["a", "b"], {"a": "x.txt", "b": "y=1.txt"}),
+    ],
+)
+def test_a_domain_is_one_file_or_one_for_each_column(given, names, path):
+    assert domain_file(given, names, 99).path == path
+
+
+@pytest.mark.parametrize("given", [["x.txt", "y.txt"], ["a=x.txt"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]])
+def test_other_files_of_a_domain_are_refused(given):
+    with pytest.raises(ParameterError, match=f"domain must be one file, or a=FILE b=FILE, got {' '.join(given)}"):
+        domain_file(given, ["a", "b"], 99)
