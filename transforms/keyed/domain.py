@@ -34,4 +34,5 @@ def given_items(item_type: type | None, domain: Any = None) -> GivenItems:
     if domain is None or isinstance(domain, str | bytes):
         return GivenItems(domain, item_type, made=item_type or str)
     given = GivenDomain(domain)
-    return GivenItems(given.known or given.unnamed, item_type, given, item_type or given.kind)
+    domain = given.known if given.is_plain else given.unnamed
+    return GivenItems(domain, item_type, given, item_type or given.kind)
