@@ -225,7 +225,7 @@ class EveryRow(Events):
     required = ("--input", "--user", "--output")
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
+        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
         self._types = events.user_types(self._inputs, args.user, args.count)
         self.size = self._inputs.decoded(self._types)
@@ -260,7 +260,6 @@ def _every_row(batch: pa.RecordBatch, user: str, count: str | None, drop_null: b
 
 COMMAND = JobCommand(
     name="total",
-    help="Count how many users and how many events there are, in all or of given items.",
     add_arguments=add_arguments,
     example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,
