@@ -207,15 +207,13 @@ class _Source:
     """What all steps know: the release, the domain and its shards. The key is fetched on the worker."""
 
     def __init__(self, plan: DistributionRelease, release: Release, label: str, shards: int) -> None:
-        self._plan, self._release, self._label = plan, release, label
-        self._shards = shards
+        self._plan, self._release, self._label, self._shards = plan, release, label, shards
         self.symbol_shards = min(item_shards(shards), -(-len(plan.symbols) // _LEAST_SYMBOLS))
 
     def fetched(self) -> tuple[bytes, Callable[[DistributionPlan], Steps]]:
         """The key, and what gives the steps of a plan."""
-        return self._release.key_source.fetch(), functools.cache(
-            lambda plan: self._plan.steps(plan, self._release, self._label)
-        )
+        steps = functools.cache(lambda plan: self._plan.steps(plan, self._release, self._label))
+        return self._release.key_source.fetch(), steps
 
     def symbols(self, shard: int) -> Names:
         """The part of the domain that belongs to a symbol shard."""
