@@ -183,7 +183,12 @@ def test_only_domain_takes_names_and_not_their_hashes(kind, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(batches_domain, "hash64", lambda names: hash64(names) % np.uint64(3) << np.uint64(62))
         clashing = Domain(domain.names)
-        found = only_domain(contribution_batch(users, items), clashing).column("item")
-        assert found.equals(expected)
+        assert only_domain(contribution_batch(users, items), clashing).column("item").equals(expected)
+        # The known bug: a name that shares its hash with one of the domain would come out, though it is not public.
+        known = pa.array(batches_domain.hash64(domain.names))
+        patch.setattr(
+            clashing.held, "holds", lambda each: pc.is_in(pa.array(batches_domain.hash64(each)), value_set=known)
+        )
+        assert not only_domain(contribution_batch(users, items), clashing).column("item").equals(expected)
     empty = contribution_batch(users[:0], items[:0])
     assert only_domain(empty, domain).num_rows == 0
