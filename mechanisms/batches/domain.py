@@ -236,6 +236,6 @@ def only_domain(batch: pa.RecordBatch, domain: Domain) -> pa.RecordBatch:
     return batch.filter(known)
 
 
-def in_shard(domain: Domain, shard: int, shards: int) -> Names:
-    """The part of the domain that belongs to one item shard."""
-    return domain.held.in_shard(shard, shards)
+def in_shard(public: Domain | Names, shard: int, shards: int) -> Names:
+    """The part of a domain, or of other public names, that belongs to one item shard."""
+    return (public.held if isinstance(public, Domain) else _Held(public)).in_shard(shard, shards)

@@ -1,8 +1,10 @@
 """The command line: what is accepted, and one clear line for what is not."""
 
 import itertools
+import pickle
 
 import pytest
+from apache_beam.options.pipeline_options import DirectOptions
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
@@ -328,3 +330,13 @@ def test_a_domain_is_one_file_or_one_for_each_column(given, names, path):
 def test_other_files_of_a_domain_are_refused(given):
     with pytest.raises(ParameterError, match=f"domain must be one file, or a=FILE b=FILE, got {' '.join(given)}"):
         domain_file(given, ["a", "b"], 99)
+
+
+def test_a_view_of_beams_options_is_made_once_and_a_copy_has_its_own():
+    given, _ = pipeline_options(["--direct_num_workers", "2"])
+    view = given.view_as(DirectOptions)
+    assert view is given.view_as(DirectOptions)
+    copied = pickle.loads(pickle.dumps(given))
+    view.direct_num_workers = 5
+    assert given.get_all_options()["direct_num_workers"] == 5
+    assert copied.view_as(DirectOptions).direct_num_workers == 2
