@@ -179,6 +179,17 @@ def add_quality(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_domain(group: argparse._ArgumentGroup, what: str) -> None:
+    """The files of a public domain; `what` they hold begins the help."""
+    group.add_argument(
+        "--domain",
+        action="append",
+        metavar="[COLUMN=]FILE",
+        help=f"{what}: Parquet or CSV with the columns of --item, or text with one value per line; with COLUMN=FILE, once for "
+        "each column, all combinations",
+    )
+
+
 def quality(args: argparse.Namespace) -> dict[str, Any]:
     """The parameters of `add_quality`: for a transform, and for the report."""
     return {"max_relative_error": args.max_relative_error, "suppress_below": args.suppress_below}

@@ -12,7 +12,6 @@ from headcount import transforms
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import public_domain
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitItemsStep, LimitPerItemStep, RandClipStep, Step
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -50,13 +49,11 @@ class NoisyCounts(beam.PTransform):
         shards: int | None = None,
     ) -> None:
         super().__init__()
-        self._domain = None if domain is None else public_domain(domain, item_type)
         self._bounded = Bounded(bounding_steps(bounding), release, shards)
-        names = None if self._domain is None else self._domain.to_pylist()
         self._counts = transforms.NoisyCounts(
             budget,
             self._bounded.bound,
-            domain=names,
+            domain=domain,
             noise=noise,
             relation=relation,
             release=release,
@@ -69,8 +66,9 @@ class NoisyCounts(beam.PTransform):
         return self._counts.guarantee()
 
     def expand(self, contributions: beam.PCollection) -> beam.PCollection:
-        if self._domain is not None:
-            contributions = contributions | "OnlyDomain" >> OnlyDomain(self._domain)
+        counts = self._counts.of(contributions)
+        if counts.mechanism.domain is not None:
+            contributions = contributions | "OnlyDomain" >> OnlyDomain(counts.mechanism.domain)
         return contributions | "Bounded" >> self._bounded | "NoisyCounts" >> self._counts
 
 

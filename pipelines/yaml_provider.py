@@ -26,12 +26,13 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, compose
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
+from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, yaml_parts
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.storage import stores
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
 from headcount.transforms.quantiles import QuantilesAndRanges
@@ -233,22 +234,26 @@ def _arguments(
     if "item_type" in given:
         arguments["item_type"] = _ITEM_TYPES[item_type]
     domain = given.get("domain")
-    if isinstance(domain, str):
-        arguments["domain"] = read_domain(domain, _ITEM_TYPES[item_type], max_item_bytes)
-    elif isinstance(domain, list) and all(isinstance(each, list) for each in domain):
-        arguments["domain"] = [tuple(each) for each in domain]  # keys of several columns
+    if isinstance(domain, str | dict):
+        arguments["domain"] = DomainFile(domain, max_item_bytes, stores.read)
     elif domain is not None:
-        _check_domain(domain, item_type)
+        arguments["domain"] = _domain(domain, item_type)
     return arguments
 
 
-def _check_domain(domain: Any, item_type: str) -> None:
+def _domain(domain: Any, item_type: str) -> list[Any]:
+    """The items of a list, or the keys of a list of lists, with a value for each key column."""
     if not isinstance(domain, list):
-        raise ParameterError(f"domain must be a list of items or the path of a file of them, got {domain!r}")
+        raise ParameterError(
+            f"domain must be a list of items, the path of a file of them, or one for each column, got {domain!r}"
+        )
+    if domain and all(isinstance(item, list) for item in domain):
+        return [tuple(item) for item in domain]
     for number, item in enumerate(domain, start=1):
         if not isinstance(item, _ITEM_TYPES[item_type]) or isinstance(item, bool):
             hint = _QUOTE if item_type == "str" else "item_type says int"
             raise ParameterError(f"domain: item {number} is of type {type(item).__name__}, not {item_type}: {hint}")
+    return domain
 
 
 def _check_columns(rows: beam.PCollection, columns: Sequence[str]) -> None:

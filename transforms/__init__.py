@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.bounding import LimitPerItem as LimitPerItem
     from headcount.transforms.bounding import RandClip as RandClip
     from headcount.transforms.core.contributions import Contributions as Contributions
+    from headcount.transforms.core.domain import DomainFile as DomainFile
     from headcount.transforms.core.rows import DistinctCount as DistinctCount
     from headcount.transforms.core.rows import Estimate as Estimate
     from headcount.transforms.core.rows import IntEstimate as IntEstimate
@@ -87,6 +88,7 @@ _ROOMS = {
     "bound_choice": "ChooseBound",
     "bounding": "ClipNorm LimitItems LimitPerItem RandClip",
     "core.contributions": "Contributions",
+    "core.domain": "DomainFile",
     "core.rows": "DistinctCount Estimate IntEstimate IntItemProbability ItemProbability ItemsWithCount "
     "NamedIntItem NamedItem NoisyCount NoisyIntCount QuantileTime QuantileValue RangeCount "
     "RangeTimeCount RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty "

@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import public_domain
+from headcount.mechanisms.batches.domain import Domain, public_domain
 from headcount.mechanisms.bound_choice.methods import ChoiceAlone, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound
 from headcount.mechanisms.randomness.keys import Release
@@ -84,8 +84,8 @@ class ChooseBound(PrivateTransform):
             )
         super().__init__(ChoiceAlone(choice), release=release, shards=shards, items=items)
 
-    def _of_domain(self, names: list[Any] | None, item_type: type) -> Self:
-        return self if names is None else self._but(_domain=public_domain(names, item_type))
+    def _of_domain(self, domain: Domain | None, item_type: type) -> Self:
+        return self if domain is None else self._but(_domain=domain)
 
     def _expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
         release, label = self._drawn(rows)

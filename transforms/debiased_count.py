@@ -12,7 +12,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.users import (
     EVERYBODY,
@@ -199,12 +199,12 @@ class DebiasedCount(PrivateTransform):
         debiased = counts | "Debias" >> beam.Map(_debiased, plan, users).with_output_types(tuple[int, pa.RecordBatch])
         return self._shown(debiased, estimate_row(plan.item_type))
 
-    def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
+    def _noisy_counts(self, plan: NoisePlan, domain: Domain, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""
         return _Inner(
             Budget(plan.epsilon, plan.delta),
             plan.bound,
-            domain=domain.to_pylist(),
+            domain=domain,
             noise=plan.kind,
             relation=plan.relation,
             release=self._release,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import in_shard
+from headcount.mechanisms.batches.domain import Domain, in_shard
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import Shard, gather, unpack_shard
@@ -204,15 +204,13 @@ class _Source:
     """What all steps know: the release, the domain and its shards. The key is fetched on the worker."""
 
     def __init__(self, plan: DistributionRelease, release: Release, label: str, shards: int) -> None:
-        self._plan, self._release, self._label = plan, release, label
-        self._shards = shards
+        self._plan, self._release, self._label, self._shards = plan, release, label, shards
         self.symbol_shards = min(item_shards(shards), -(-len(plan.symbols) // _LEAST_SYMBOLS))
 
     def fetched(self) -> tuple[bytes, Callable[[DistributionPlan], Steps]]:
         """The key, and what gives the steps of a plan."""
-        return self._release.key_source.fetch(), functools.cache(
-            lambda plan: self._plan.steps(plan, self._release, self._label)
-        )
+        steps = functools.cache(lambda plan: self._plan.steps(plan, self._release, self._label))
+        return self._release.key_source.fetch(), steps
 
     def symbols(self, shard: int) -> Names:
         """The part of the domain that belongs to a symbol shard."""
@@ -386,7 +384,7 @@ def _united(plan: int, found: Iterable[tuple[int, bytes]]) -> Drawn:
 
 
 def _combined(
-    files: int, symbols: Names, known: Known, drawn: list[Drawn], chosen: list[Drawn], differ: list[NoisyPairs]
+    files: int, symbols: Domain, known: Known, drawn: list[Drawn], chosen: list[Drawn], differ: list[NoisyPairs]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The released rows, from all that was drawn for each plan."""
     noisy_pairs = {plan: np.array(values) for plan, values in differ}
@@ -395,5 +393,5 @@ def _combined(
         estimated(_plans(known)[plan], users, _value(rows), choices.get(plan, np.zeros(0)), noisy_pairs.get(plan))
         for plan, users, rows in sorted(drawn)
     ]
-    for file, rows in by_file(combined(symbols, estimates), files):
+    for file, rows in by_file(combined(symbols.sorted_names, estimates), files):
         yield file, from_ipc(rows)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, pack_shard, unpack_shard
@@ -70,7 +70,7 @@ def estimated(
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
         names = _one(contributions, "NoNames", None)
-        all_named = [(0, _of_items(mechanism.domain))]
+        all_named = mechanism.domain  # large ones are read by the workers
         rows = users | "PackShards" >> PackShards()
         if choice is not None:
             table = stages.public_table(None, len(mechanism.domain))
@@ -135,7 +135,7 @@ class _Stage(beam.PTransform):
         self,
         stage: Stage,
         plan: beam.PCollection,
-        named: beam.pvalue.AsList | NamedBatches,
+        named: beam.pvalue.AsList | Domain,
         groups: tuple[beam.pvalue.AsSingleton, bool] | None,
         release: Release,
         shards: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import apache_beam as beam
 import pyarrow as pa
@@ -53,7 +53,7 @@ class Histogram(PrivateTransform):
     Parameters:
         budget: what all of it may cost.
         domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
-            data). Keep it below some hundred thousand items on a remote runner: it travels with the job's graph.
+            data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`.
         method: "estimates" (default) or "one-stage".
         of: what is counted: "events" (default), or "users", each once on an item.
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A
@@ -189,9 +189,13 @@ class NoisyCounts(PrivateTransform):
         )
         super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
+    def of(self, bounded: beam.PCollection) -> Self:
+        """The same for the keys of a collection: with its domain by their names."""
+        return self._of(bounded.element_type if is_contributions(bounded) else ContributionBatch)
+
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
-        return self._of(bounded.element_type if is_contributions(bounded) else ContributionBatch)._expand(bounded)
+        return self.of(bounded)._expand(bounded)
 
     def _expand(self, bounded: beam.PCollection) -> beam.PCollection:
         # What comes from other hands is looked at again; the histograms wire bounding and noise together themselves.

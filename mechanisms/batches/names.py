@@ -83,6 +83,11 @@ def shard_of(hashes: np.ndarray, shards: int) -> np.ndarray:
     return ((hashes >> np.uint64(32)) * np.uint64(shards)) >> np.uint64(32)
 
 
+def first_hash(shard: int, shards: int) -> int:
+    """The least hash of a shard: 2**64 for the one after the last."""
+    return -(-(shard << 32) // shards) << 32
+
+
 def canonical_order(names: Names, hashes: np.ndarray) -> np.ndarray:
     """Positions that sort distinct names by (hash, name): an order that depends on the names alone."""
     order = np.argsort(hashes, kind="stable")

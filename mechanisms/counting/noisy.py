@@ -24,7 +24,7 @@ from headcount.mechanisms.accounting.calibration import (
     NoisePlan,
 )
 from headcount.mechanisms.accounting.guarantee import MechanismStep
-from headcount.mechanisms.batches.domain import arrow_type, domain_digest, only_domain
+from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, one_shard
@@ -55,9 +55,10 @@ def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:
     return bounding, MechanismStep.of_plan("noise" if plan.threshold is None else "noise and threshold", plan)
 
 
-def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Names | None) -> bytes:
+def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Domain | None) -> bytes:
     """The subkey of a noise step, from its label, its plan and a digest of the public domain."""
-    return subkey(key, release_id, label, {"plan": plan.to_json(), "domain": domain_digest(domain)})
+    digest = None if domain is None else domain.digest
+    return subkey(key, release_id, label, {"plan": plan.to_json(), "domain": digest})
 
 
 def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, evidence: Evidence) -> pa.RecordBatch:
@@ -96,7 +97,7 @@ def noisy_counts(
     plan: NoisePlan,
     release: Release,
     label: str,
-    domain: Names | None = None,
+    domain: Domain | None = None,
     item_type: type = str,
     named: Names | None = None,
 ) -> pa.RecordBatch:
@@ -115,7 +116,7 @@ def noisy_counts(
     evidence = Evidence.of([digest], map(Origin.of, batches))
     evidence.check(plan.bound)
     if domain is not None:
-        histogram = with_absent(histogram, domain, key)
+        histogram = with_absent(histogram, domain.names, key)
     if histogram is None:
         return empty_counts(arrow_type(item_type))
     return sorted_counts([to_ipc(add_noise(histogram, plan, key, evidence))])

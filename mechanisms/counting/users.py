@@ -9,22 +9,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 
-EVERYBODY = pa.array(["everybody"])
+EVERYBODY = Domain(pa.array(["everybody"]))
 EVERYBODY_STEPS: tuple[Step, ...] = (LimitItemsStep(1), LimitPerItemStep(1))
 
 
 def one_row_per_user(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The users of a contribution batch, each with one event of the item that everybody has."""
     user = batch.column("user").unique()
-    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(user), dtype=np.int32)), EVERYBODY)
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(user), dtype=np.int32)), EVERYBODY.names)
     return pa.RecordBatch.from_pydict({"user": user, "item": item}, metadata=batch.schema.metadata)
 
 
 def all_as_one(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a contribution batch with their counts, all of them on the one item that everybody has."""
-    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, dtype=np.int32)), EVERYBODY)
+    item = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, dtype=np.int32)), EVERYBODY.names)
     columns = {name: batch.column(name) for name in batch.schema.names} | {"item": item}
     return pa.RecordBatch.from_pydict(columns, metadata=batch.schema.metadata)
 

@@ -35,7 +35,7 @@ from headcount.mechanisms.accounting.budget import Budget, check_budget, check_p
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import domain_digest, only_domain, public_domain
+from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
@@ -95,18 +95,14 @@ class Steps:
     """Where the randomness of a plan's steps comes from: their labels, the release, and the domain that they work on."""
 
     plan: DistributionPlan
-    domain: Names
+    domain: Domain
     release_id: str
     label: str
 
     def subkey(self, key: bytes, step: str, **chosen: Any) -> bytes:
         """The subkey of one step; `chosen` is what it got to know at run time."""
-        parameters = {"plan": self.plan.parameters(), "domain": self._domain_digest}
+        parameters = {"plan": self.plan.parameters(), "domain": self.domain.digest}
         return subkey(key, self.release_id, f"{self.label}/{step}", parameters, chosen)
-
-    @cached_property
-    def _domain_digest(self) -> str | None:
-        return domain_digest(self.domain)
 
     def digest(self, table: ValueCounts, key: bytes) -> int:
         """What stands for the tables in all later randomness: the same for any sharding of symbols or users."""
@@ -165,7 +161,7 @@ def learn(batches: Iterable[pa.RecordBatch], steps: Steps, release: Release) -> 
     plan, key = steps.plan, release.key_source.fetch()
     bounded = bounded_batches(batches, plan.steps, release, f"{steps.label}/Bounded")
     bounded = [check_bounded(batch) for batch in bounded]
-    table = merge_values([chunk for batch in bounded for _, chunk in split_values(batch, 1)], steps.domain)
+    table = merge_values([chunk for batch in bounded for _, chunk in split_values(batch, 1)], steps.domain.sorted_names)
     evidence = Evidence.of([steps.digest(table, key)], map(Origin.of, bounded))
     evidence.check(plan.bound)
     return estimate(table, steps, evidence, key)
@@ -259,7 +255,7 @@ class DistributionRelease:
     `samples_per_user`, or "buckets"."""
 
     budget: Budget
-    symbols: Names
+    symbols: Domain
     item_type: type
     samples: int | str
     users: int | None
@@ -340,7 +336,9 @@ class DistributionRelease:
         if self.choice is not None:
             chosen = choose_bound(held, self.choice, release, f"{label}/ChooseSamples")
         plans = self.plans(chosen)
-        return combined(self.symbols, [learn(held, self.steps(plan, release, label), release) for plan in plans])
+        return combined(
+            self.symbols.sorted_names, [learn(held, self.steps(plan, release, label), release) for plan in plans]
+        )
 
     def _plan(self, budget: Budget, samples: int, below: int | None) -> DistributionPlan:
         return plan_distribution(

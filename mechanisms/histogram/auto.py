@@ -18,8 +18,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import arrow_type, only_domain, public_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation
@@ -101,7 +100,7 @@ class AutoHistogramMechanism:
 
     name: str
     auto: AutoRelease
-    domain: Names | None
+    domain: Domain | None
     item_type: type
 
     def __post_init__(self) -> None:

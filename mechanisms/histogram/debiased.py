@@ -29,8 +29,7 @@ from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_bu
 from headcount.mechanisms.accounting.calibration import NOISES, NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import only_domain, public_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (
     MAX_BOUND,
     LimitItemsStep,
@@ -59,7 +58,7 @@ class CountPlan:
     the noise with which it is counted.
     """
 
-    items: Names
+    items: Domain
     item_type: type
     max_per_item: int
     max_items: int

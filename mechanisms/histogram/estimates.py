@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.batches.domain import only_domain
+from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
@@ -105,7 +105,7 @@ class EstimatesMechanism:
     """A whole estimated histogram as a value; `run` is the mechanism without Beam."""
 
     stages: Stages
-    domain: Names | None
+    domain: Domain | None
     item_type: type
     name = NAME
 
@@ -135,7 +135,7 @@ class EstimatesMechanism:
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_shard(batches)
-        names, counts, items = None, None, self.domain
+        names, counts, items = None, None, None if self.domain is None else self.domain.names
         if items is None:
             names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
             counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)

@@ -27,8 +27,7 @@ from headcount.mechanisms.accounting.calibration import (
 )
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import arrow_type, only_domain, public_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,
     LimitPerItemStep,
@@ -54,7 +53,7 @@ class HistogramMechanism:
     name: str
     steps: tuple[Step, ...]
     plan: NoisePlan
-    domain: Names | None
+    domain: Domain | None
     item_type: type
 
     def guarantee(self) -> Guarantee:

@@ -27,8 +27,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_pub
 from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import only_domain, public_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.one_total import TotalChoice
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.protocol import ChosenBound
@@ -79,7 +78,7 @@ class TotalPlan:
 
     budget: Budget
     relation: Relation
-    domain: Names | None
+    domain: Domain | None
     item_type: type
     users: HistogramMechanism | None
     events: HistogramMechanism | AutoHistogramMechanism | None
@@ -186,7 +185,7 @@ def _events(
     budget: Budget, bound: int | Literal["auto"], relation: Relation
 ) -> HistogramMechanism | AutoHistogramMechanism:
     if bound != "auto":
-        return bounded_histogram(budget, EVERYBODY.to_pylist(), bound=bound, relation=relation)
+        return bounded_histogram(budget, EVERYBODY, bound=bound, relation=relation)
     costs, rest = split_budget(budget, BOUND_SHARE, "tail-count")
     choice = TotalChoice(costs, rest, relation)
     return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, True), EVERYBODY, str)

@@ -53,7 +53,7 @@ class Field:
 
     @property
     def _is_text(self) -> bool:
-        return _is_string(self.found) or pa.types.is_decimal(self.found) or _is_uuid(self.found)
+        return is_string(self.found) or pa.types.is_decimal(self.found) or is_uuid(self.found)
 
     def values(self, array: pa.Array, place: Place) -> pa.Array:
         """The values inside: int64 or string (also as a dictionary), null where the column is."""
@@ -79,7 +79,7 @@ class Field:
             return _integers(array, name, place)
         if self.column.edges:
             return _bins(array, self.column.edges, name, place)
-        return _texts(array) if self.kind is str else _as_int64(array)
+        return as_texts(array) if self.kind is str else as_int64(array)
 
     def shown_values(self, values: pa.Array) -> pa.Array:
         """The column as it is shown, of its values inside."""
@@ -87,22 +87,11 @@ class Field:
             return pa.array(self.column.bins, pa.string()).take(values)
         return values.cast(self.shown) if self.kind is str else _from_int64(values, self.shown)
 
-    def of_shown(self, column: pa.Array) -> pa.Array:
-        """The values inside of a column as it is shown, or of texts of such: those of a public domain."""
-        try:
-            if self.column.edges:
-                return pc.index_in(column.cast(pa.string()), pa.array(self.column.bins, pa.string())).cast(pa.int64())
-            return column.cast(pa.string()) if self.kind is str else _as_int64(column.cast(self.shown))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(
-                f"the domain: column {self.name!r} is {_word(column.type)}, and cannot be {self.shown}"
-            ) from None
-
 
 def field_of(column: KeyColumn, found: pa.DataType, where: str, zone: str = times.UTC) -> Field:
     """The field of a column of this type, or an InputError that says what to do; `where` begins its message."""
     plain = found.value_type if pa.types.is_dictionary(found) else found
-    if isinstance(plain, pa.BaseExtensionType) and not _is_uuid(plain):
+    if isinstance(plain, pa.BaseExtensionType) and not is_uuid(plain):
         plain = plain.storage_type
     problem = _problem(column, plain)
     if problem is not None:
@@ -122,7 +111,7 @@ def _problem(column: KeyColumn, found: pa.DataType) -> str | None:
         return CONVERT
     if pa.types.is_null(found):
         return None
-    text, number = _is_string(found), pa.types.is_integer(found) or pa.types.is_floating(found)
+    text, number = is_string(found), pa.types.is_integer(found) or pa.types.is_floating(found)
     if column.unit in UNITS:
         return None if text or times.is_time(found) else f"{name}:{column.unit} is for dates and times"
     if column.unit == INT:
@@ -133,14 +122,16 @@ def _problem(column: KeyColumn, found: pa.DataType) -> str | None:
         return f"put it into bins, by their edges: {name}:0,18,30,65"
     numeric = pa.types.is_boolean(found) or pa.types.is_decimal(found)
     temporal = pa.types.is_temporal(found) and not pa.types.is_interval(found)
-    return None if text or number or numeric or temporal or _is_uuid(found) else CONVERT
+    return None if text or number or numeric or temporal or is_uuid(found) else CONVERT
 
 
-def _is_string(found: pa.DataType) -> bool:
+def is_string(found: pa.DataType) -> bool:
+    """Whether a column of this type holds texts."""
     return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
 
 
-def _is_uuid(found: pa.DataType) -> bool:
+def is_uuid(found: pa.DataType) -> bool:
+    """Whether a column of this type holds UUIDs."""
     return isinstance(found, pa.UuidType)
 
 
@@ -149,7 +140,7 @@ def _word(found: pa.DataType) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _as_int64(array: pa.Array) -> pa.Array:
+def as_int64(array: pa.Array) -> pa.Array:
     """Integers, booleans, dates and times as int64, one to one; large unsigned ones as negative numbers."""
     found = array.type
     if pa.types.is_uint64(found):
@@ -169,11 +160,12 @@ def _from_int64(values: pa.Array, shown: pa.DataType) -> pa.Array:
     return values.cast(shown)
 
 
-def _texts(array: pa.Array) -> pa.Array:
+def as_texts(array: pa.Array) -> pa.Array:
+    """Strings, decimals and UUIDs as texts, one to one."""
     found = array.type
     if pa.types.is_decimal(found):
         return _plain(array.cast(pa.string()))
-    if _is_uuid(found):
+    if is_uuid(found):
         return _uuids(array.storage)
     return array
 

@@ -47,7 +47,7 @@ def shown_type(unit: str, zone: str) -> pa.DataType:
 
 def floored(column: pa.Array, unit: str, zone: str, name: str, place: Place) -> pa.Array:
     """The hour (in seconds since 1970, UTC), the first day (since 1970) of the day, week or month, or the year; int64."""
-    seconds = _seconds(column, unit, name, place)
+    seconds = seconds_of(column, unit, name, place)
     absent = np.asarray(seconds.is_null())
     utc = np.asarray(seconds.fill_null(0))
     local = utc if zone == UTC else np.where(_are_dates(column), utc, _local(utc, zone))
@@ -79,7 +79,7 @@ def _local(utc: np.ndarray, zone: str) -> np.ndarray:
     return np.asarray(pc.local_timestamp(pa.array(utc, pa.timestamp("s", zone))).cast(pa.int64()))
 
 
-def _seconds(column: pa.Array, unit: str, name: str, place: Place) -> pa.Array:
+def seconds_of(column: pa.Array, unit: str, name: str, place: Place) -> pa.Array:
     """Seconds since 1970 (UTC), rounded down, null where the column is."""
     found = column.type
     if pa.types.is_string(found):

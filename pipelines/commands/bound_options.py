@@ -10,7 +10,7 @@ from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bound_choice.methods import METHODS
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers
+from headcount.pipelines import numbers, options
 from headcount.pipelines.storage import stores
 
 
@@ -41,11 +41,7 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help="auto takes the better one (default: %(default)s)",
     )
-    group.add_argument(
-        "--domain",
-        metavar="FILE",
-        help="the items to count, one per line, if they are public; all of them are released",
-    )
+    options.add_domain(group, "the items to count, if they are public, all of which are released")
 
 
 def check_choice(args: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, guarantee_words
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
 from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.sources.domain import domain_of
 from headcount.transforms.bound_choice import ChooseBound
 from headcount.transforms.core.result import CountsAndDecision
 
@@ -118,7 +118,7 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> ChooseBound:
     """The transform that the flags ask for."""
-    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    domain = domain_of(args)
     return ChooseBound(
         options.make_budget(args),
         _for_budget(args),

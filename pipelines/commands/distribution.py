@@ -17,7 +17,7 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, say
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.sources.domain import domain_of
 from headcount.transforms.distribution import LearnDistribution
 
 _TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     options.add_input(parser)
     group = options.add_budget(parser)
-    group.add_argument("--domain", metavar="FILE", help="the symbols, one per line, which must be public")
+    options.add_domain(group, "the symbols, which must be public")
     group.add_argument(
         "--samples-per-user",
         type=numbers.whole_number_or(*RULES, "buckets", most=MOST_SAMPLES),
@@ -80,9 +80,11 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> LearnDistribution:
     """The transform that the flags ask for."""
+    domain = domain_of(args)
+    assert domain is not None
     return LearnDistribution(
         options.make_budget(args),
-        read_domain(args.domain, item_type, args.max_item_bytes),
+        domain,
         samples_per_user=args.samples_per_user,
         method=args.method,
         users=args.users,

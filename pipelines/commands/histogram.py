@@ -22,7 +22,7 @@ from headcount.pipelines.commands.bound_options import (
 )
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.sources.domain import domain_of
 from headcount.transforms.histogram import Histogram
 
 
@@ -101,7 +101,7 @@ def check(args: argparse.Namespace) -> None:
 def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
     """The transform that the flags ask for."""
     args = with_earlier_choice(args)
-    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    domain = domain_of(args)
     return Histogram(
         options.make_budget(args),
         domain=domain,

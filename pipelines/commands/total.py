@@ -23,7 +23,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs.run import Events, Name, Plan
 from headcount.pipelines.sources import events
-from headcount.pipelines.sources.domain import read_domain
+from headcount.pipelines.sources.domain import domain_of
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.debiased_count import DebiasedCount, Total
 
@@ -55,11 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--of", choices=OF, help="what to count (default: both, where the users take a tenth of epsilon)"
     )
-    group.add_argument(
-        "--domain",
-        metavar="FILE",
-        help="only rows with these items of --item count, one per line, which must be public (default: all rows)",
-    )
+    options.add_domain(group, "only rows with these items count, which must be public (default: all rows)")
     group.add_argument(
         "--bound",
         type=bound_or_auto,
@@ -140,7 +136,7 @@ def make_transform(
     args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
 ) -> Total | DebiasedCount:
     """The transform that the flags ask for."""
-    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
+    domain = domain_of(args)
     how = options.how_to_run(args, release, item_type, shards)
     if args.method == "bounded":
         return Total(options.make_budget(args), of=args.of or OF, domain=domain, bound=args.bound or "auto", **how)

@@ -1,44 +1,31 @@
-"""A public domain: the items to be counted, known beforehand, one per line of a text file."""
+"""A public domain in files: the keys to be counted, known beforehand."""
 
 from __future__ import annotations
 
-import re
+import argparse
+from collections.abc import Sequence
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.columns import parse_columns
+from headcount.mechanisms.keys.domain_files import DomainFile
+from headcount.mechanisms.keys.keys import ITEM
 from headcount.pipelines.storage import stores
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+def domain_of(args: argparse.Namespace) -> DomainFile | None:
+    """The domain of a job, if it has one."""
+    if args.domain is None:
+        return None
+    names = [column.name for column in parse_columns(args.item or ITEM)]
+    return domain_file(args.domain, names, args.max_item_bytes)
 
 
-def read_domain(path: str, item_type: type, max_item_bytes: int) -> list[str] | list[int]:
-    """The items of a domain file, as strings or, for an integer column, as integers; each once."""
-    try:
-        content = stores.read(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no such file, or not readable"
-        raise ParameterError(f"domain {path!r} cannot be read: {reason}", "domain") from error
-    return parse_domain(content, path, item_type, max_item_bytes)
-
-
-def parse_domain(content: bytes, path: str, item_type: type, max_item_bytes: int) -> list[str] | list[int]:
-    """Split the content of a domain file into its items, refusing what cannot be meant."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ParameterError(f"domain {path!r} is not a text file in UTF-8", "domain") from None
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if lines == [""]:
-        raise ParameterError(f"domain {path!r} is empty: give one item per line", "domain")
-    first_line: dict[str, int] = {}
-    for number, item in enumerate(lines, start=1):
-        if not item:
-            raise ParameterError(f"domain {path!r}: line {number} is empty", "domain")
-        if len(item.encode()) > max_item_bytes:
-            raise ParameterError(f"domain {path!r}: line {number} is longer than {max_item_bytes} bytes", "domain")
-        if first_line.setdefault(item, number) != number:
-            raise ParameterError(f"domain {path!r}: line {number} repeats line {first_line[item]}", "domain")
-        if item_type is int and not (_INTEGER.fullmatch(item) and -(2**63) <= int(item) < 2**63):
-            raise ParameterError(
-                f"domain {path!r}: line {number} is not a whole number of 64 bits, as the item column holds", "domain"
-            )
-    return [int(item) for item in lines] if item_type is int else lines
+def domain_file(given: Sequence[str], names: Sequence[str], max_item_bytes: int) -> DomainFile:
+    """The one file, or the COLUMN=FILE for each key column, that are given."""
+    lists = {name: path for name, _, path in (each.partition("=") for each in given) if name in names and path}
+    if not lists and len(given) == 1:
+        return DomainFile(given[0], max_item_bytes, stores.read)
+    if len(lists) < len(given) or len(lists) < len(names):
+        wanted = " ".join(f"{name}=FILE" for name in names)
+        raise ParameterError(f"domain must be one file, or {wanted}, got {' '.join(given)}", "domain")
+    return DomainFile(lists, max_item_bytes, stores.read)

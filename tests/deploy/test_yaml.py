@@ -141,7 +141,7 @@ def test_wrong_parameters_are_refused(config, message):
     ("domain", "message"),
     [
         (["a", True], "domain: item 2 is of type bool, not str: put it in quotes"),
-        ({"a": 1}, "domain must be a list of items or the path of a file"),
+        ({"a": 1}, "a domain file is given by its path, or by a mapping"),
         ("nowhere.txt", "^domain 'nowhere.txt' cannot be read"),
         ([], "domain is empty"),
     ],

@@ -7,12 +7,14 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.domain_files import DomainFile
+from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import options, parser
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
 from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
-from headcount.pipelines.sources.domain import parse_domain
+from headcount.pipelines.sources.domain import domain_file
 
 BASE = ["--epsilon", "1", "--delta", "1e-8", "--bound", "10"]
 
@@ -45,7 +47,7 @@ def test_every_flag():
     assert vars(args) == {
         **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": "i", "count": "n"},
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
-        **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
+        **{"bound": 10, "max_per_item": 2, "domain": ["d.txt"], "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
@@ -283,14 +285,14 @@ def test_shards_follow_the_size_of_the_input():
 
 
 def domain(content, item_type=str):
-    return parse_domain(content, "d.txt", item_type, max_item_bytes=20)
+    return list(DomainFile("d.txt", 20, lambda _: content).domain(Keys.plain(item_type)))
 
 
 def test_domain_files():
-    assert domain("a\n b\nzwölf\n".encode()) == ["a", " b", "zwölf"]
+    assert domain("a\n b\nzwölf\n".encode()) == [" b", "a", "zwölf"]
     assert domain(b"\xef\xbb\xbfa\r\nb") == ["a", "b"]
     assert domain(b"007\n7\n") == ["007", "7"]
-    assert domain(b"7\n-9223372036854775808\n0\n", int) == [7, -(2**63), 0]
+    assert domain(b"7\n-9223372036854775808\n0\n", int) == [-(2**63), 0, 7]
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,25 @@ def test_domain_files():
 def test_bad_domain_files_are_refused(content, item_type, words):
     with pytest.raises(ParameterError, match=words):
         domain(content, item_type)
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "path"),
+    [
+        (["d.txt"], ["item"], "d.txt"),
+        (["day=2026-11-01/d.txt"], ["item"], "day=2026-11-01/d.txt"),
+        (["a=x.txt"], ["a"], {"a": "x.txt"}),
+        (["b=y=1.txt", "a=x.txt"], ["a", "b"], {"a": "x.txt", "b": "y=1.txt"}),
+    ],
+)
+def test_a_domain_is_one_file_or_one_for_each_column(given, names, path):
+    assert domain_file(given, names, 99).path == path
+
+
+@pytest.mark.parametrize("given", [["x.txt", "y.txt"], ["a=x.txt"], ["a=x.txt", "a=y.txt"], ["a=x.txt", "c=y.txt"]])
+def test_other_files_of_a_domain_are_refused(given):
+    with pytest.raises(ParameterError, match=f"domain must be one file, or a=FILE b=FILE, got {' '.join(given)}"):
+        domain_file(given, ["a", "b"], 99)
 
 
 def test_a_view_of_beams_options_is_made_once_and_a_copy_has_its_own():

@@ -75,7 +75,7 @@ def test_both_stages_of_sparse_have_something_to_do(make_release):
     steps, key = made.steps(made.plans()[0], release, "Mine"), release.key_source.fetch()
     held = [only_domain(_batch(_table()), made.symbols)]
     (bounded,) = bounded_batches(held, steps.plan.steps, release, "Mine/Bounded")
-    table = merge_values([chunk for _, chunk in split_values(bounded, 1)], made.symbols)
+    table = merge_values([chunk for _, chunk in split_values(bounded, 1)], made.symbols.names)
     evidence = Evidence.of([steps.digest(table, key)], [])
     users = steps.users(int(table.totals().sum()), evidence, key)
     large = large_symbols(steps.drawn(table, users, evidence, key), users, steps.plan)

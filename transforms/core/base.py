@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.batches.domain import public_domain
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.mechanisms.mechanism import Promise
@@ -89,23 +89,22 @@ class PrivateTransform(beam.PTransform):
         """The same transform for contributions of this element type; refuses keys that it was not made for."""
         keys, said = batches.keys, self._items.item_type
         if not batches.known:  # the caller is asked, and a worker sees to it
-            keys = Keys.plain(said or str, keys.names[0])
+            keys = Keys.plain(self._items.made, keys.names[0])
         elif said not in (None, keys.item_type):
-            where = "item_type" if self._items.domain is None else "item_type or the domain"
             raise ParameterError(
-                f"{where} says {said.__name__}, but the key {', '.join(map(repr, keys.names))} is {keys.item_type.__name__} by "
-                "its schema: leave out item_type, and give the items of a domain as they are in the columns",
+                f"item_type says {said.__name__}, but the key {', '.join(map(repr, keys.names))} is "
+                f"{keys.item_type.__name__} by its schema: leave out item_type",
                 "item_type",
             )
         return self._but(_keys=keys)._of_domain(self._items.of(keys), keys.item_type)
 
-    def _of_domain(self, names: list[Any] | None, item_type: type) -> Self:
-        """The same with the mechanism for items of this type, and with these names for the domain; None if it has them."""
+    def _of_domain(self, domain: Domain | None, item_type: type) -> Self:
+        """The same with the mechanism for items of this type, and with this domain; None if it has it."""
         changed: dict[str, Any] = {}
         if getattr(self.mechanism, "item_type", item_type) is not item_type:
             changed["item_type"] = item_type
-        if names is not None:
-            changed[self._domain_field] = public_domain(names, item_type)
+        if domain is not None:
+            changed[self._domain_field] = domain
         mechanism: Any = self.mechanism
         return self._but(mechanism=dataclasses.replace(mechanism, **changed)) if changed else self
 

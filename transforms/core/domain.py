@@ -1,20 +1,41 @@
-"""Contributions to the items of a public domain alone."""
+"""Public domains in a pipeline: their files, wherever Beam reads, and contributions to their items alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
 
-from headcount.mechanisms.batches.domain import only_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, only_domain
+from headcount.mechanisms.keys import domain_files
+
+
+def read_file(path: str) -> bytes:
+    """The content of a file on any filesystem that Beam knows."""
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        return bytes(file.read())
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainFile(domain_files.DomainFile):
+    """A public domain in a file: `Histogram(budget, domain=DomainFile("gs://bucket/keys.parquet"))`.
+
+    `path` names a Parquet or CSV file with the key columns, as they are called in the output, or a text file with the values of
+    one column, one per line. A mapping from each key column to such a file stands for all combinations. A large domain does not
+    travel with the job, up to ten million keys: workers read the files, which must lie where they can, and must not change.
+    """
+
+    read: Callable[[str], bytes] = read_file
 
 
 class OnlyDomain(beam.PTransform):
     """Drops rows whose item is not in the domain: what lies outside must not use up a user's bound."""
 
-    def __init__(self, domain: Names) -> None:
+    def __init__(self, domain: Domain) -> None:
         super().__init__()
         self._domain = domain
 
@@ -25,7 +46,7 @@ class OnlyDomain(beam.PTransform):
 
 
 class _OnlyDomain(beam.DoFn):
-    def __init__(self, domain: Names) -> None:
+    def __init__(self, domain: Domain) -> None:
         self._domain = domain
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

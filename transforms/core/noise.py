@@ -10,7 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.batches.domain import arrow_type, in_shard
+from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
@@ -70,19 +70,20 @@ class Noise(beam.PTransform):
     """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided: gives
     (file, noisy counts) for each of the output files, as many as item shards unless they are given.
 
-    `named` is the list, as a side input, of (k, record batch) with items that an earlier step has made public, each of which
-    gets a noisy count; no others may be in the bounded batches. There must be a batch then, if only one of nobody.
+    `named` are items that are public, each of which gets a noisy count: a domain, or the list, as a side input, of (k, record
+    batch) that an earlier step has released; no others may be in the bounded batches. There must be a batch then, if only one
+    of nobody.
     """
 
     def __init__(
         self,
         plan: NoisePlan | beam.PCollection,
-        domain: Names | None,
+        domain: Domain | None,
         item_type: type,
         release: Release | None,
         shards: int,
         output_files: int | None,
-        named: beam.pvalue.AsList | None = None,
+        named: beam.pvalue.AsList | Domain | None = None,
         drawn_as: str | None = None,
         quality: Quality = EVERY_ROW,
         every_file: bool = True,
@@ -134,7 +135,9 @@ class Noise(beam.PTransform):
 class _NoiseKey:
     """Where a noise step's plan and randomness come from; the subkey is derived on the worker, from the key fetched there."""
 
-    def __init__(self, domain: Names | None, release: Release, label: str, plan_of: Callable[[Any], NoisePlan]) -> None:
+    def __init__(
+        self, domain: Domain | None, release: Release, label: str, plan_of: Callable[[Any], NoisePlan]
+    ) -> None:
         self.domain, self.plan_of = domain, plan_of
         self._release, self._label = release, label
 
@@ -155,13 +158,14 @@ class _Merge(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
-        self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | None
+        self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | Domain | None
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
         subkey = self._subkey(self._noise.plan_of(decided))
         held = [chunk for chunk in chunks if chunk]
         if named:
-            here = in_shard(names_in(named, arrow_type(self._item_type)), shard, self._shards)
+            public = named if isinstance(named, Domain) else names_in(named, arrow_type(self._item_type))
+            here = in_shard(public, shard, self._shards)
             held += [chunk for _, chunk in zero_sums(here, 1)]
         histogram = None
         if held:

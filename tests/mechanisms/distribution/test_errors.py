@@ -10,6 +10,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.distribution.learn import (
     Steps,
@@ -38,7 +39,7 @@ def learned(
     """The released rows from a matrix of counts of users with exactly `samples` each."""
     table = table_of(counts)
     plan = plan_distribution(budget, counts.shape[1], samples, relation, users, method, hypothesis)
-    steps, key = Steps(plan, table.symbols, f"run-{seed}", "x"), bytes(32)
+    steps, key = Steps(plan, Domain(table.symbols), f"run-{seed}", "x"), bytes(32)
     found = estimate(table, steps, Evidence(steps.digest(table, key), ()), key)
     return combined(table.symbols, [found])
 

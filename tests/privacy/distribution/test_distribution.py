@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.choice.exponential import em_exponents, probabilities
 from headcount.mechanisms.counting.evidence import Evidence
@@ -326,7 +327,7 @@ def test_the_number_of_users_is_a_noisy_one(make_release):
     plan = plan_distribution(Budget(1, 1e-6), 2, 2, Relation.ADD_REMOVE, None, "dense")
     found = []
     for number in range(300):
-        steps = Steps(plan, pa.array(domain), f"id-{number}", "x")
+        steps = Steps(plan, Domain(pa.array(domain)), f"id-{number}", "x")
         evidence = Evidence(steps.digest(table, key), ())
         found.append(estimate(table, steps, evidence, key).users)
     assert np.var(found) == pytest.approx(plan.users.stddev**2, rel=6.5 * math.sqrt(5 / 300))
@@ -344,7 +345,7 @@ def test_a_changed_input_changes_all_randomness(make_release):
     assert changed(before, after) == [0]
     for method in ("dense", "sparse", "laplace"):
         plan = plan_distribution(Budget(1, 1e-6), 40, 10, Relation.ADD_REMOVE, 400, method)
-        steps, key = Steps(plan, pa.array(domain), release.id, "x"), release.key_source.fetch()
+        steps, key = Steps(plan, Domain(pa.array(domain)), release.id, "x"), release.key_source.fetch()
         found = []
         for table in (before, after):
             found.append(estimate(table, steps, Evidence(steps.digest(table, key), ()), key).probability[1:])

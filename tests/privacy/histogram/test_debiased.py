@@ -53,7 +53,7 @@ def _batches(data: dict[str, dict[str, int]]) -> list[pa.RecordBatch]:
 def _exact(plan: CountPlan, data: dict[str, dict[str, int]], release) -> tuple[np.ndarray, int]:
     """The capped totals and the number of users, by the steps of the mechanism, without the noise."""
     batches = _batches(data)
-    totals = dict.fromkeys(plan.items.to_pylist(), 0)
+    totals = dict.fromkeys(plan.items, 0)
     for bounded in bounded_batches([only_domain(batch, plan.items) for batch in batches], plan.steps, release, "A"):
         for row in bounded.to_pylist():
             totals[row["item"]] += row["count"]

@@ -1,0 +1,231 @@
+"""Public domains in files: Parquet or CSV with the key columns, a text file of one column, or a list for each column.
+
+A small one travels with the job. A large one stays where it is: workers read it themselves, and refuse it if it has changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import io
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
+from headcount.mechanisms.batches.domain import Domain, StoredDomain, UnnamedDomain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.domain import Given, KeyList, in_order, names_of, names_of_product
+from headcount.mechanisms.keys.keys import ITEM, Keys
+
+TRAVELS_BYTES = 1 << 20  # names of so many bytes are part of the job; more are read by the workers
+
+
+def read_local(path: str) -> bytes:
+    """The content of a file of this machine."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@dataclasses.dataclass(frozen=True)
+class DomainFile:
+    """A public domain in a file, or in a file for each key column, whose combinations are the keys.
+
+    A file that ends in .parquet or .csv has the key columns, by their names in the output; others are left alone. Any other
+    file has the values of one column, one per line. Files are read by `read`, also by the workers.
+    """
+
+    path: str | Mapping[str, str]
+    max_item_bytes: int = MAX_ITEM_BYTES
+    read: Callable[[str], bytes] = read_local
+
+    def __post_init__(self) -> None:
+        texts = [self.path] if isinstance(self.path, str) else [*self.path, *self.path.values()]
+        if not texts or not all(isinstance(text, str) and text for text in texts):
+            raise ParameterError(
+                "a domain file is given by its path, or by a mapping from each key column to the path of its list",
+                "domain",
+            )
+
+    @property
+    def paths(self) -> list[str]:
+        """All files."""
+        return [self.path] if isinstance(self.path, str) else list(self.path.values())
+
+    def unnamed(self) -> UnnamedDomain:
+        """Its size, before the types of the key columns are known."""
+        if isinstance(self.path, str):
+            return UnnamedDomain(len(_key_list(self.path, self._content(self.path), None)))
+        lists = [_key_list(path, self._content(path), [name]) for name, path in self.path.items()]
+        return UnnamedDomain(math.prod(map(len, lists)))
+
+    def domain(self, keys: Keys) -> Domain:
+        """The domain of these keys."""
+        contents = [self._content(path) for path in self.paths]
+        names = self._names(contents, keys)
+        names = in_order(names, self._given)
+        if names.nbytes <= TRAVELS_BYTES:
+            return Domain(names)
+        return StoredDomain(_Load(self._absolute(), keys, tuple(map(_stamp, contents))), names)
+
+    def _absolute(self) -> DomainFile:
+        """The same wherever a worker runs."""
+        path = self.path
+        made = _absolute(path) if isinstance(path, str) else {name: _absolute(each) for name, each in path.items()}
+        return dataclasses.replace(self, path=made)
+
+    @property
+    def _given(self) -> Given:
+        return _given(self.path) if isinstance(self.path, str) else Given()
+
+    def _names(self, contents: Sequence[bytes], keys: Keys) -> Names:
+        """The names of the keys, in the order of the files."""
+        if isinstance(self.path, str):
+            return names_of(_key_list(self.path, contents[0], keys.names), keys, self.max_item_bytes)
+        if set(self.path) != set(keys.names):
+            given, wanted = (", ".join(map(repr, names)) for names in (self.path, keys.names))
+            raise ParameterError(f"the domain has a list for {given}: give one for each key column, {wanted}", "domain")
+        lists = {
+            name: _key_list(path, content, [name])
+            for (name, path), content in zip(self.path.items(), contents, strict=True)
+        }
+        return names_of_product(lists, keys, self.max_item_bytes)
+
+    def _content(self, path: str) -> bytes:
+        try:
+            return self.read(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "no such file, or not readable"
+            raise ParameterError(f"domain {path!r} cannot be read: {reason}", "domain") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _Load:
+    """What reads the names of a stored domain again, elsewhere: files with other bytes are refused."""
+
+    file: DomainFile
+    keys: Keys
+    stamps: tuple[str, ...]
+
+    def __call__(self) -> Names:
+        contents = []
+        for path, stamp in zip(self.file.paths, self.stamps, strict=True):
+            try:
+                content = self.file.read(path)
+            except (OSError, ValueError):
+                raise InputError(
+                    f"domain {path!r} cannot be read by a worker: a large domain must lie where all workers can read it"
+                ) from None
+            if _stamp(content) != stamp:
+                raise InputError(f"domain {path!r} has changed since the job began: run the job again")
+            contents.append(content)
+        return self.file._names(contents, self.keys)
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _stamp(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=32).hexdigest()
+
+
+def _given(path: str) -> Given:
+    return Given(f"domain {path!r}", "row" if path.endswith((".csv", ".parquet")) else "line")
+
+
+def _key_list(path: str, content: bytes, wanted: Sequence[str] | None) -> KeyList:
+    """The columns of a file that are wanted; None for whatever it has."""
+    given = _given(path)
+    if len(content) >> 31:
+        raise given.error("has more than 2 GB: shorten the keys")
+    if path.endswith(".parquet"):
+        return KeyList(_parquet(content, wanted, given), given)
+    if path.endswith(".csv"):
+        return KeyList(_csv(content, wanted, given), given)
+    if wanted is not None and len(wanted) > 1:
+        columns = ", ".join(map(repr, wanted))
+        raise given.error(
+            f"has one value per line, but a key has the columns {columns}: give a .csv or .parquet file with these columns, or "
+            "a list for each of them"
+        )
+    return KeyList({ITEM if wanted is None else wanted[0]: _lines(content, given)}, given)
+
+
+def _lines(content: bytes, given: Given) -> pa.Array:
+    """The lines of a text file, none of which is empty."""
+    text = _utf8(content, given).replace(b"\r\n", b"\n").removesuffix(b"\n")
+    if not text:
+        raise given.error("is empty: give one item per line")
+    lines = pc.split_pattern(pa.array([text], pa.binary()).cast(pa.string()), "\n").values
+    empty = pc.index(lines, "").as_py()
+    if empty >= 0:
+        raise given.error("is empty", empty)
+    return lines
+
+
+def _csv(content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array]:
+    from pyarrow import csv as arrow_csv
+
+    text = _utf8(content, given)
+    header = next(csv.reader(io.StringIO(text[: 1 << 20].decode("utf-8", "ignore"), newline="")), None)
+    names = _present(header or [], wanted, given)
+    try:
+        table = arrow_csv.read_csv(
+            pa.py_buffer(text),
+            arrow_csv.ReadOptions(use_threads=False),  # threads would lose row numbers
+            arrow_csv.ParseOptions(newlines_in_values=True),
+            arrow_csv.ConvertOptions(
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        ragged = re.match(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+):", str(error))
+        if ragged:
+            row, width, found = map(int, ragged.groups())
+            raise given.error(f"has {found} fields, but the header has {width}", row - 2) from None
+        raise given.error("is no CSV file") from None
+    return {name: table.column(name).combine_chunks() for name in names}
+
+
+def _parquet(content: bytes, wanted: Sequence[str] | None, given: Given) -> dict[str, pa.Array]:
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pa.BufferReader(content))
+        names = _present(file.schema_arrow.names, wanted, given)
+        table = file.read(columns=names)
+        return {name: table.column(name).combine_chunks() for name in names}
+    except (pa.ArrowInvalid, OSError):
+        raise given.error("is no Parquet file, or damaged") from None
+
+
+def _present(found: Sequence[str], wanted: Sequence[str] | None, given: Given) -> list[str]:
+    """The columns to read, all of which must be there, once."""
+    for name in found if wanted is None else wanted:
+        if found.count(name) != 1:
+            problem = "has no column" if name not in found else "has more than one column"
+            hint = "; a list without a header is a text file, such as .txt" if len(found) == 1 else ""
+            raise given.error(f"{problem} {name!r}{hint}")
+    if not found:
+        raise given.error("is empty: the first row of a .csv file names its columns")
+    return list(found if wanted is None else wanted)
+
+
+def _utf8(content: bytes, given: Given) -> bytes:
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        pa.array([content], pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        raise given.error("is not a text file in UTF-8") from None
+    return content
