@@ -74,7 +74,7 @@ class Door:
 
     def of_schema(self, schema: pa.Schema, where: str = "") -> Door:
         """The door for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
-        found = {path: found_type(schema, path) for path in self.columns}
+        found = {path: _found(schema, path) for path in self.columns}
         for path, type_ in found.items():
             if type_ is None:
                 known = ", ".join(map(repr, schema.names))
@@ -121,6 +121,16 @@ class Door:
         return contribution_batch(
             user, item, count, drop_null=self.drop_null, max_item_bytes=self.max_item_bytes, place=place
         )
+
+
+def _found(schema: pa.Schema, path: str) -> pa.DataType | None:
+    """The type of a column; a null type also inside an object that nothing is known of, and None without a column."""
+    found, top = found_type(schema, path), path
+    while found is None and "." in top:
+        top = top.rpartition(".")[0]
+        outer = found_type(schema, top)
+        found = outer if outer is not None and pa.types.is_null(outer) else None
+    return found
 
 
 def asked(

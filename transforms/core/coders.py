@@ -40,4 +40,20 @@ def _compacted(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names, metadata=batch.schema.metadata)
 
 
+class TableCoder(RecordBatchCoder):
+    """Tables as Arrow streams."""
+
+    def encode(self, value: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(
+            sink, value.schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+        ) as stream:
+            stream.write_table(value)
+        return bytes(sink.getvalue())
+
+    def decode(self, encoded: bytes) -> pa.Table:
+        return pa.ipc.open_stream(encoded).read_all()
+
+
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
+beam.coders.registry.register_coder(pa.Table, TableCoder)

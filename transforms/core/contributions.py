@@ -21,6 +21,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import Door, asked
 from headcount.mechanisms.keys.keys import Keys
 from headcount.transforms.core.coders import RecordBatchCoder
+from headcount.transforms.keyed.created import keep_here
 from headcount.transforms.keyed.elements import ROWS, door_for, key_parts
 from headcount.transforms.keyed.values import array_of
 
@@ -130,6 +131,7 @@ class Contributions(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
+        keep_here(rows)
         door = self._door_for(rows)
         return rows | "ToBatches" >> beam.ParDo(_ToBatches(door)).with_output_types(self.contributed(rows))
 

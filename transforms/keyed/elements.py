@@ -5,6 +5,7 @@ What is wrong with a collection of Python rows is said here, where the pipeline 
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import types
@@ -20,9 +21,9 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from headcount.mechanisms.batches.frames import frame_schema, is_frame
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.door import Door
+from headcount.transforms.keyed.created import created_schema
 
 ROWS = "dicts, beam.Rows, named tuples, dataclasses, or (user, item) or (user, item, count) tuples"
 
@@ -56,8 +57,8 @@ def door_for(door: Door, rows: beam.PCollection) -> Door:
         return door.of_types(dict.fromkeys(door.columns, found) if hint.key_type is str else {}, where)
     if isinstance(hint, type) and hint in _PLAIN:
         raise InputError(f"elements of type {hint.__name__} are no rows; give Arrow batches, frames, {ROWS}")
-    frame = _created(rows)
-    return door.of_types({}) if frame is None else door.of_schema(frame_schema(frame))
+    schema = created_schema(rows)
+    return door.of_types({}) if schema is None else door.of_schema(schema, where)
 
 
 def arrow_type(hint: Any) -> pa.DataType:
@@ -84,9 +85,21 @@ def arrow_type(hint: Any) -> pa.DataType:
 
 def _fields(hint: Any) -> list[tuple[str, Any]] | None:
     """The fields of rows with a schema: named tuples, dataclasses and beam.Rows."""
-    if not isinstance(hint, RowTypeConstraint):
-        hint = RowTypeConstraint.from_user_type(hint) if isinstance(hint, type) else None
-    return None if hint is None else list(hint._fields)
+    if isinstance(hint, RowTypeConstraint):
+        return list(hint._fields)
+    if not isinstance(hint, type):
+        return None
+    if dataclasses.is_dataclass(hint):
+        names = [field.name for field in dataclasses.fields(hint)]
+    elif issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        names = list(hint._fields)
+    else:
+        return None
+    try:
+        known = typing.get_type_hints(hint)  # annotations may be texts
+    except (NameError, TypeError):
+        known = {}
+    return [(name, known.get(name, Any)) for name in names]
 
 
 def _of_tuple(parts: tuple[Any, ...], door: Door) -> dict[str, pa.DataType]:
@@ -120,11 +133,3 @@ def key_parts(found: int, sources: tuple[str, ...] = ()) -> InputError:
             f"the key in (user, key) is {has}, but item names {len(sources)} columns: {', '.join(map(repr, sources))}"
         )
     return InputError(f"the key in (user, key) is {has}: name its parts by Contributions(item=[...])")
-
-
-def _created(rows: beam.PCollection) -> Any:
-    """The first frame of a `beam.Create`, which is there while the pipeline is built; None of other collections."""
-    parent = rows.producer.parent if rows.producer is not None else None
-    created = parent.transform if parent is not None else None
-    frames = created.values if isinstance(created, beam.Create) else ()
-    return next((frame for frame in frames if is_frame(frame) and not isinstance(frame, pa.RecordBatchReader)), None)
