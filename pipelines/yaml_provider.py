@@ -61,7 +61,9 @@ class Step(beam.PTransform):
         given = {name: value for name, value in config.items() if value is not None}
         own = _own_parameters(transform)
         of_values = "value" in own  # such a transform has its columns itself
-        columns = {} if of_values else _parameters(Contributions)
+        columns = (
+            {} if of_values else {name: each for name, each in _parameters(Contributions).items() if name != "schema"}
+        )
         if "ranges" in own and "ranges" in given:
             given = {"quantiles": []} | given  # ranges alone are enough
         release = [name for name in vars(_release({})) if name not in own]
@@ -70,14 +72,19 @@ class Step(beam.PTransform):
         if "rho" in given and "epsilon" in given:
             raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
         _check_missing(given, own)
-        _check_texts(given, ["user", "item", "count", "value", *release])
+        _check_texts(given, ["user", "count", "value", "explode", "time_zone", *release])
+        item = given.get("item", "item")
+        if not isinstance(item, str | list) or (
+            isinstance(item, list) and not all(isinstance(each, str) for each in item)
+        ):
+            raise ParameterError(f"item must be a text, or a list of texts for several key columns: {_QUOTE}")
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
         self._transform = transform
         self._contributions = None if of_values else Contributions(**_those(given, columns))
         holds = "value" if of_values else "item"
         names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
-        self._columns = list(names.values())
+        self._columns = list(names.values()) if of_values else []  # keys know their own columns
         numbers = {name: _number(name, value) for name, value in _those(given, budget).items()}
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
@@ -228,6 +235,8 @@ def _arguments(
     domain = given.get("domain")
     if isinstance(domain, str):
         arguments["domain"] = read_domain(domain, _ITEM_TYPES[item_type], max_item_bytes)
+    elif isinstance(domain, list) and all(isinstance(each, list) for each in domain):
+        arguments["domain"] = [tuple(each) for each in domain]  # keys of several columns
     elif domain is not None:
         _check_domain(domain, item_type)
     return arguments

@@ -122,11 +122,8 @@ class LearnDistribution(PrivateTransform):
         plan = self.mechanism
         source = _Source(plan, release, label, self._shards)
         row = IntItemProbability if plan.item_type is int else ItemProbability
-        shards = (
-            as_contributions(rows)
-            | "OnlyDomain" >> OnlyDomain(plan.symbols)
-            | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
-        )
+        samples = as_contributions(rows) | "OnlyDomain" >> OnlyDomain(plan.symbols)
+        shards = samples | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
         if plan.choice is None:
             plans = plan.plans()
             counted = shards | "CountValues" >> _tagged(beam.ParDo(_CountValues(source, plans)))

@@ -112,7 +112,7 @@ OF_SHAPE = (
 
 TABLE = [
     Line(Contributions, "_door", {},
-         {"user": "who", "item": ["what", "when:day"], "count": "times", "drop_null": True, "max_item_bytes": 9,
+         {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9,
           "explode": "item", "time_zone": "Europe/Berlin", "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})}),
     Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),

@@ -136,7 +136,10 @@ def test_users_of_two_types_are_refused(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         rows = [pa.table({"user": user, "item": ["i1"] * 3}).to_batches()[0] for user in (["u1"] * 3, [7] * 3)]
         return (
-            pipeline | beam.Create(rows) | LearnDistribution(BUDGET, DOMAIN, samples_per_user=3, release=make_release())
+            pipeline
+            | beam.Create(rows)
+            | beam.Map(lambda batch: batch)  # whose type is not known before
+            | LearnDistribution(BUDGET, DOMAIN, samples_per_user=3, release=make_release())
         )
 
     with pytest.raises(Exception, match="users are strings in some rows and integers in others") as caught:

@@ -337,7 +337,7 @@ def test_what_would_break_the_promise_is_refused(collect, make_release):
     def other_type(pipeline):
         return pipeline | beam.Create(rows) | Histogram(BUDGET, method="one-stage", bound=10, item_type=int)
 
-    assert "items are of type string, not int64" in _message(collect, other_type)
+    assert "item_type says int, but the key 'item' is str" in _message(collect, other_type)
 
     def large_clip_norm(pipeline):
         return pipeline | beam.Create(rows) | ClipNorm(2000) | noise(Bound(l1=2000))
