@@ -1,6 +1,7 @@
 """Times as the hour, day, week, month or year that they lie in, in one time zone.
 
-A time without a zone is taken as UTC. Nothing here looks at the clock: what a row becomes depends on the row alone.
+A time without a zone is taken as UTC, and a date has none. Nothing here looks at the clock: what a row becomes depends on the
+row alone.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def floored(column: pa.Array, unit: str, zone: str, name: str, place: Place) -> 
     seconds = _seconds(column, unit, name, place)
     absent = np.asarray(seconds.is_null())
     utc = np.asarray(seconds.fill_null(0))
-    local = utc if zone == UTC else _local(utc, zone)
+    local = utc if zone == UTC else np.where(_are_dates(column), utc, _local(utc, zone))
     return pa.array(_unit(utc, local, unit), pa.int64(), mask=absent if absent.any() else None)
 
 
@@ -65,6 +66,13 @@ def _unit(utc: np.ndarray, local: np.ndarray, unit: str) -> np.ndarray:
     if unit == "month":
         return months.astype("datetime64[D]").astype(np.int64)
     return months.astype("datetime64[Y]").astype(np.int64) + 1970
+
+
+def _are_dates(column: pa.Array) -> bool | np.ndarray:
+    """Which values are dates, which are the same in every zone."""
+    if pa.types.is_string(column.type):
+        return np.asarray(pc.equal(pc.binary_length(column), 10).fill_null(False))
+    return bool(pa.types.is_date(column.type))
 
 
 def _local(utc: np.ndarray, zone: str) -> np.ndarray:

@@ -168,6 +168,16 @@ def test_units_in_a_time_zone():
     assert half.cast(pa.int64()).to_pylist() == [1_767_225_600 + 30 * 60]
 
 
+def test_dates_are_the_same_in_every_zone():
+    dates = [DAY, datetime.date(2026, 1, 1)]
+    texts = pa.array([*map(str, dates), "2026-11-01T03:00:00Z"])
+    for zone in ("America/Los_Angeles", "Pacific/Auckland"):
+        assert through({"t": pa.array(dates)}, ["t:day"], zone)[0].to_pylist() == dates
+        assert through({"t": pa.array(dates)}, ["t:year"], zone)[0].to_pylist() == [2026, 2026]
+        assert through({"t": texts}, ["t:day"], zone)[0].to_pylist()[:2] == dates
+    assert through({"t": texts}, ["t:day"], "America/Los_Angeles")[0].to_pylist()[2] == datetime.date(2026, 10, 31)
+
+
 def test_units_of_texts_are_those_of_their_times():
     texts = [
         "2026-11-01",
