@@ -81,7 +81,9 @@ class Keys:
         keys = [field.shown_values(each) for field, each in zip(self.fields, values, strict=True)]
         columns = [*zip(rows.schema.names, rows.columns, strict=True)]
         columns[place : place + 1] = zip(self.names, keys, strict=True)
-        restored = pa.RecordBatch.from_arrays([each for _, each in columns], names=[name for name, _ in columns])
+        fields = [pa.field(name, each.type) for name, each in columns]
+        schema = pa.schema(fields, rows.schema.metadata)  # which says what was left out
+        restored = pa.RecordBatch.from_arrays([each for _, each in columns], schema=schema)
         if place > 0:
             return restored
         by = {str(k): each for k, each in enumerate(values)}  # as values: bins have an order that their labels have not

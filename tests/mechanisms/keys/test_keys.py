@@ -291,3 +291,12 @@ def test_fields_of_objects_and_elements_of_lists():
     assert nested.column_at(dotted, "user.id").to_pylist() == ["whole"]
     cut = nested.exploded({"tags": batch.column("tags").slice(2, 1)}, "tags")
     assert cut["tags"].to_pylist() == ["c"]
+
+
+def test_what_released_rows_say_beside_themselves_stays():
+    rows = pa.RecordBatch.from_pydict({"item": ["b", "a"], "count": [1.0, 2.0]}, metadata={"left": "out"})
+    restored = keys_of({"x": pa.array(["a"])}).restore(rows)
+    assert restored.schema.metadata == {b"left": b"out"} and restored.to_pydict() == {
+        "x": ["a", "b"],
+        "count": [2.0, 1.0],
+    }

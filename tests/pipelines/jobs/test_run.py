@@ -23,7 +23,7 @@ SHAPE = [
     "--user",
     "who",
     "--item",
-    "what",
+    "item",
     "--epsilon",
     "1",
     "--delta",
@@ -42,7 +42,7 @@ def events(tmp_path_factory):
     item = generator.geometric(0.3, 20_000)
     user = generator.integers(0, 5_000, 20_000)
     path = tmp_path_factory.mktemp("events") / "events.parquet"
-    columns = {"who": pa.array([f"u{u}" for u in user]), "what": pa.array([f"i{i}" for i in item])}
+    columns = {"who": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
     pq.write_table(pa.table({**columns, "number": pa.array(item), "n": pa.array(np.ones(20_000, int))}), path)
     return str(path)
 
@@ -83,7 +83,7 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
         "--user",
         "who",
         "--item",
-        "what",
+        "item",
         "--epsilon",
         "1",
         "--delta",
@@ -95,18 +95,18 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
     ]
     status, said, err = run("histogram", "--input", events, *words, "--output", tmp_path / "out")
     table = pq.read_table(events)
-    columns = (table[name].combine_chunks() for name in ("who", "what"))
+    columns = (table[name].combine_chunks() for name in ("who", "item"))
     made = private_histogram(Budget(1, 1e-6))
     wanted, told = made.estimated([contribution_batch(*columns)], Release(KeyFile(key), "r1"), "Histogram")
     assert (status, err) == (0, []) and rows(tmp_path / "out") == wanted.to_pylist()
-    true = collections.Counter(table["what"].to_pylist())
+    true = collections.Counter(table["item"].to_pylist())
     first = next(row for row in wanted.to_pylist() if row["item"] == "i1")
     assert first["count"] == pytest.approx(true["i1"], rel=0.1)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["decision"] == told.words() and report["share_left_out"] == round(told.left_out, 3)
     assert report["assumption"] in said and said.startswith(told.words())
     status, out, err = run(
-        "histogram", "--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6", "--explain"
+        "histogram", "--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--explain"
     )
     assert (status, err) == (0, []) and "an item needs about" in out and "standard deviation" in out
 
@@ -193,13 +193,13 @@ def test_a_folder_of_text_gives_the_same_bytes_as_a_file(run, key, tmp_path):
     """Parts without an ending and with semicolons, in folders by day; also the report, which says nothing of the files."""
     rows = [(f"u{k % 300}", f"i{k % 3}") for k in range(900)]
     pq.write_table(
-        pa.table({"who": [who for who, _ in rows], "what": [what for _, what in rows]}), tmp_path / "e.parquet"
+        pa.table({"who": [who for who, _ in rows], "item": [what for _, what in rows]}), tmp_path / "e.parquet"
     )
     for day in range(3):
         folder = tmp_path / "events" / f"day={day}"
         folder.mkdir(parents=True)
         (folder / "_SUCCESS").touch()
-        lines = ["who;what", *(";".join(row) for row in rows[day::3])]
+        lines = ["who;item", *(";".join(row) for row in rows[day::3])]
         (folder / "part-00000").write_text("\n".join(lines))
     common = [*SHAPE, "--key-file", key, "--release-id", "r1"]
     assert run("histogram", "--input", tmp_path / "e.parquet", *common, "--output", tmp_path / "a")[0] == 0
@@ -230,14 +230,14 @@ def test_a_public_domain_of_integers(run, events, tmp_path):
     ]
     words += ["--domain", tmp_path / "domain.txt", "--output", tmp_path / "out"]
     assert run("histogram", "--input", events, *words)[0] == 0
-    assert [row["item"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
+    assert [row["number"] for row in rows(tmp_path / "out")] == [-5, 1, 2]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert (report["details"]["guarantee"]["delta"], report["details"]["parameters"]["noise"]) == (0.0, "laplace")
 
 
 def test_empty_input_and_nothing_released_look_alike(run, tmp_path):
-    schema = pa.schema([("who", pa.string()), ("what", pa.string())])
-    tables = {"empty": schema.empty_table(), "few": pa.table({"who": ["a"], "what": ["x"]}, schema=schema)}
+    schema = pa.schema([("who", pa.string()), ("item", pa.string())])
+    tables = {"empty": schema.empty_table(), "few": pa.table({"who": ["a"], "item": ["x"]}, schema=schema)}
     for name, table in tables.items():
         pq.write_table(table, tmp_path / f"{name}.parquet")
         words = ["--input", tmp_path / f"{name}.parquet", *SHAPE, "--output", tmp_path / name]
@@ -258,7 +258,7 @@ def test_explain_reads_nothing(run, tmp_path):
 
 
 def test_a_promise_that_hides_little_is_hinted_at(run, events, tmp_path):
-    words = ["histogram", "--user", "who", "--item", "what", "--method", "one-stage", "--bound", "2"]
+    words = ["histogram", "--user", "who", "--item", "item", "--method", "one-stage", "--bound", "2"]
     status, out, err = run(*words, "--epsilon", "1e6", "--delta", "0.01", "--explain")
     assert status == 0 and "promises little" not in out
     assert len(err) == 1 and "epsilon = 1e+06 is above 10" in err[0] and "delta = 0.01 is above 0.0001" in err[0]
@@ -274,13 +274,13 @@ def test_a_promise_that_hides_little_is_hinted_at(run, events, tmp_path):
 
 def bad_inputs(directory):
     """Files that must be refused, each with the canary in it: (path, more flags, words of the line)."""
-    good = {"who": pa.array(["u", "v"]), "what": pa.array([CANARY, "x"])}
+    good = {"who": pa.array(["u", "v"]), "item": pa.array([CANARY, "x"])}
     tables = {
-        "null": (good | {"what": pa.array([CANARY, None])}, [], ["'what'", "row 2", "--drop-null"]),
+        "null": (good | {"item": pa.array([CANARY, None])}, [], ["'item'", "row 2", "--drop-null"]),
         "negative": (good | {"n": pa.array([1, -4711])}, ["--count", "n"], ["'n'", "row 2"]),
         "float": (good | {"n": pa.array([1.5, 4711.25])}, ["--count", "n"], ["'n'"]),
-        "list": (good | {"what": pa.array([[CANARY], []])}, [], ["'what'"]),
-        "column": ({"who": good["who"], "where": good["what"]}, [], ["'what'"]),
+        "list": (good | {"item": pa.array([[CANARY], []])}, [], ["'item'"]),
+        "column": ({"who": good["who"], "where": good["item"]}, [], ["'item'"]),
     }
     for name, (columns, flags, words) in tables.items():
         path = directory / f"{name}.parquet"
@@ -290,10 +290,10 @@ def bad_inputs(directory):
     path.write_bytes((directory / "null.parquet").read_bytes()[:-20])
     yield path, [], []
     path = directory / "ragged.csv"
-    path.write_text(f"who,what\nu,{CANARY}\nv,{CANARY},{CANARY}\n")
+    path.write_text(f"who,item\nu,{CANARY}\nv,{CANARY},{CANARY}\n")
     yield path, [], ["row 2"]
     path = directory / "broken.jsonl"
-    path.write_text(f'{{"who": "u", "what": "x"}}\n{{"who": "{CANARY}')
+    path.write_text(f'{{"who": "u", "item": "x"}}\n{{"who": "{CANARY}')
     yield path, [], ["row 2"]
 
 
@@ -306,7 +306,7 @@ def test_bad_input_is_one_line_without_a_value_and_no_output(run, tmp_path):
 
 
 def test_nulls_are_dropped_if_asked_for(run, tmp_path):
-    pq.write_table(pa.table({"who": ["u", None], "what": ["x", "y"]}), tmp_path / "null.parquet")
+    pq.write_table(pa.table({"who": ["u", None], "item": ["x", "y"]}), tmp_path / "null.parquet")
     words = ["--input", tmp_path / "null.parquet", *SHAPE, "--output", tmp_path / "out"]
     assert run("histogram", *words, "--drop-null")[0] == 0
 
