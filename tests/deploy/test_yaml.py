@@ -90,8 +90,8 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
             | "Histogram" >> Inside(histogram)
         )
     )
-    assert sorted(row["item"] for row in rows) == [1, 2, 3]
-    counts = {row["item"]: (row["bounded_count"], row["noise_stddev"]) for row in rows}
+    assert sorted(row["what"] for row in rows) == [1, 2, 3]
+    counts = {row["what"]: (row["bounded_count"], row["noise_stddev"]) for row in rows}
     for item, count, stddev, *_ in expected:
         assert counts[item] == pytest.approx((count, stddev), rel=1e-9)  # JSON is written with ten digits
 
@@ -169,14 +169,14 @@ def test_a_number_with_an_exponent_is_text_to_yaml_and_a_number_here():
     assert yaml_provider.Histogram(**config).guarantee().delta == 1e-8
 
 
-def _applied(config: dict[str, Any], *flags: str) -> beam.PCollection:
+def _applied(config: dict[str, Any], *flags: str, **columns: Any) -> beam.PCollection:
     pipeline = beam.Pipeline(options=PipelineOptions(list(flags)))
-    rows = pipeline | beam.Create([beam.Row(user="u", item="i")])
+    rows = pipeline | beam.Create([beam.Row(**{"user": "u", "item": "i"} | columns)])
     return rows | yaml_provider.Histogram(**(PROMISE | config))
 
 
 def test_a_column_that_the_schema_lacks_is_refused_before_the_run():
-    with pytest.raises(InputError, match="no column 'query'; the rows have 'user', 'item'"):
+    with pytest.raises(InputError, match="no column 'query'; the columns are 'user', 'item'"):
         _applied({"item": "query"}, "--runner=FnApiRunner")
     with pytest.raises(InputError, match="no column 'times'"):
         _applied({"count": "times"}, "--runner=FnApiRunner")
@@ -184,7 +184,12 @@ def test_a_column_that_the_schema_lacks_is_refused_before_the_run():
 
 def test_the_result_has_a_schema():
     assert _applied({}, "--runner=FnApiRunner").element_type is transforms.NoisyCount
-    assert _applied({"item_type": "int"}, "--runner=FnApiRunner").element_type is transforms.NoisyIntCount
+    assert _applied({}, "--runner=FnApiRunner", item=3).element_type is transforms.NoisyIntCount
+    columns = _applied({"item": ["item", "page"]}, "--runner=FnApiRunner", page=3).element_type
+    assert columns._fields[:2] == ("item", "page")
+    for wrong in (3, ["item", 3]):
+        with pytest.raises(ParameterError, match="item must be a text, or a list of texts for several key columns"):
+            _applied({"item": wrong}, "--runner=FnApiRunner")
 
 
 def test_releases_are_refused_as_on_the_command_line(monkeypatch, tmp_path):
