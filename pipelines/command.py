@@ -79,7 +79,7 @@ class JobCommand(Command, Generic[T]):
         from headcount.pipelines import options
 
         self.check(args)
-        return self.explain(args, self.make_transform(args, None, options.item_type(args) or str, None))
+        return self.explain(args, self.make_transform(args, None, options.item_type(args), None))
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""

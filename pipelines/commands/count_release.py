@@ -87,7 +87,7 @@ def make_transform(
 
 def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "rho": transform.mechanism.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,

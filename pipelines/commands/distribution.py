@@ -95,7 +95,7 @@ def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type:
     """What the command does to the events, and the public parameters of it."""
     plan = transform.mechanism
     given = isinstance(plan.samples, int)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "symbols": len(plan.symbols),
         "samples_per_user": plan.samples,
         "users": plan.users,

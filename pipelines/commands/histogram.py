@@ -127,7 +127,7 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
     made = transform.mechanism
     chosen = not isinstance(made, HistogramMechanism)
     one_stage = isinstance(made, AutoHistogramMechanism)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "of": args.of,
         "method": args.method,
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,

@@ -78,7 +78,7 @@ def make_plan(args: argparse.Namespace, transform: SelectPartitions, item_type: 
     """What the command does to the events, and the public parameters of it."""
     made = transform.mechanism
     chosen = not isinstance(made, Selection)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
         "rounds": args.rounds,

@@ -59,7 +59,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
 
 def make_plan(args: argparse.Namespace, transform: Plume, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "rho": transform.mechanism.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,

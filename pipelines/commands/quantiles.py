@@ -10,6 +10,7 @@ from typing import Any
 
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.columns import KeyColumn
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Value
 from headcount.mechanisms.sampled.plan import laplace_w50
@@ -18,7 +19,7 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
 from headcount.pipelines.jobs.run import Events, Plan
-from headcount.pipelines.sources.columns import ValueColumn
+from headcount.pipelines.sources.columns import Columns, ValueColumn
 from headcount.transforms.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
@@ -156,9 +157,8 @@ def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_ty
         size = {"rounds": plan.rounds}
     else:
         size = {"levels": plan.levels, "branching": plan.branching}
-    parameters = options.shared_parameters(_as_items(args), int) | {
+    parameters = options.shared_parameters(_as_items(args)) | {
         "item": None,
-        "item_type": None,
         "max_item_bytes": None,
         "value": args.value,
         "values": transform.axis.kind,
@@ -203,7 +203,9 @@ def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
 
 def _as_items(args: argparse.Namespace) -> argparse.Namespace:
     """The same arguments for what knows items only, which the values stand in for."""
-    return argparse.Namespace(**vars(args) | {"item": args.value, "item_type": "int", "max_item_bytes": MAX_ITEM_BYTES})
+    item = None if args.value is None else [KeyColumn(args.value).spec]
+    as_items = {"item": item, "explode": None, "time_zone": "UTC", "max_item_bytes": MAX_ITEM_BYTES}
+    return argparse.Namespace(**vars(args) | as_items)
 
 
 class Values(Events):
@@ -212,9 +214,12 @@ class Values(Events):
     required = ("--input", "--user", "--value", "--output")
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        super().__init__(_as_items(args), remote)
+
+    def _asked(self, args: argparse.Namespace) -> Columns:
         transform = make_transform(args, None, int, None)
-        column = ValueColumn(args.value, transform.axis, transform.mechanism.leaves, args.drop_null)
-        super().__init__(argparse.Namespace(**vars(_as_items(args)) | {"item": column}), remote)
+        values = ValueColumn(args.value, transform.axis, transform.mechanism.leaves, args.drop_null)
+        return Columns(args.user, count=args.count, values=values)
 
 
 COMMAND = JobCommand(

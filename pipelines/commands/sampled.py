@@ -60,7 +60,8 @@ def sample_name(args: argparse.Namespace) -> str:
 
     What is read off the sample is no part of it, nor is the command: jobs that ask for other things read the same one.
     """
-    return json.dumps([args.user, args.item, args.count, args.max_item_bytes])
+    made = [] if args.explode is None and args.time_zone == "UTC" else [args.explode, args.time_zone]
+    return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made])
 
 
 def make_transform(
@@ -99,7 +100,7 @@ def plan_of(
     note: str,
 ) -> Plan:
     """The plan of a job that samples by item, with parameters of its own."""
-    given = options.shared_parameters(args, item_type) | own | parameters(args, transform)
+    given = options.shared_parameters(args) | own | parameters(args, transform)
     made = transform.mechanism
     if isinstance(made, AutoSampled):
         return Plan(transform.with_decision(), transform.guarantee(), given, note=note)

@@ -48,7 +48,7 @@ def make_transform(args: argparse.Namespace, release: Release | None, item_type:
 
 def make_plan(args: argparse.Namespace, transform: TopItems, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {"k": args.k, "k_bar": args.k_bar}
+    parameters = options.shared_parameters(args) | {"k": args.k, "k_bar": args.k_bar}
     told = {"users_needed": math.ceil(transform.mechanism.threshold)}
     return Plan(transform, transform.guarantee(), parameters, files="top", told=told)
 

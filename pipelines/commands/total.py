@@ -10,19 +10,22 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.contributions import Place, contribution_batch
+from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.debiased import MOST_USERS, capped_slope
 from headcount.mechanisms.histogram.total import OF
+from headcount.mechanisms.keys.columns import KeyColumn
+from headcount.mechanisms.keys.fields import Field, field_of
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
-from headcount.pipelines.jobs.run import Events, Name, Plan
+from headcount.pipelines.jobs.run import Events, Plan
 from headcount.pipelines.sources import events
+from headcount.pipelines.sources.columns import Columns, place_of
 from headcount.pipelines.sources.domain import read_domain
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.debiased_count import DebiasedCount, Total
@@ -123,9 +126,10 @@ def check(args: argparse.Namespace) -> None:
     if args.method == "bounded":
         if args.bound is not None and args.of == "users":
             raise ParameterError(f"--bound {args.bound} is for events, got --of users: leave one of them out")
-        for flag, given in (("--item", args.item), ("--item-type", args.item_type)):
-            if given is not None and args.domain is None:
-                raise ParameterError(f"{flag} {given} is of no use without --domain, as all rows count: leave it out")
+        if args.item is not None and args.domain is None:
+            raise ParameterError(
+                f"--item {args.item[0]} is of no use without --domain, as all rows count: leave it out"
+            )
         return
     options.require(args, "--domain", "--max-per-item")
     if args.users is None and args.relation == Relation.REPLACE.value:
@@ -160,12 +164,11 @@ def make_transform(
 
 def make_plan(args: argparse.Namespace, transform: Total | DebiasedCount, item_type: type) -> Plan:
     """What the command does to the events, and the public parameters of it."""
-    shared = options.shared_parameters(args, item_type) | {"method": args.method}
+    shared = options.shared_parameters(args) | {"method": args.method}
     if isinstance(transform, Total):
         made = transform.mechanism
         of = [name for name, _ in made.parts()]
         parameters = shared | {
-            "item_type": None if made.domain is None else item_type.__name__,
             "max_item_bytes": None if made.domain is None else args.max_item_bytes,
             "of": " and ".join(of),
             "items": None if made.domain is None else len(made.domain),
@@ -228,38 +231,26 @@ class EveryRow(Events):
 
     required = ("--input", "--user", "--output")
 
-    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
-        self._args, self._inputs = args, inputs.absolute() if remote else inputs
-        self._types = events.user_types(self._inputs, args.user, args.count)
-        self.size = self._inputs.decoded(self._types)
+    def _asked(self, args: argparse.Namespace) -> Columns:
+        return Columns(args.user, count=args.count)
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
         args = self._args
-        columns = ["user", "item"] if args.count is None else ["user", "item", "count"]
+        user = field_of(KeyColumn(args.user), self._types.schema.field(args.user).type, "")
         return (
             pipeline
-            | "Read" >> events.ReadEvents(self._inputs, None, args.user, args.count, self._types)
-            | "Name" >> beam.ParDo(Name(columns))  # batches whose items are the users once more
+            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
             | "Contributions"
-            >> beam.Map(_every_row, args.user, args.count, args.drop_null).with_output_types(ContributionBatch)
+            >> beam.Map(_every_row, user, args.count, args.drop_null).with_output_types(ContributionBatch)
         )
 
 
-def _every_row(batch: pa.RecordBatch, user: str, count: str | None, drop_null: bool) -> pa.RecordBatch:
-    found = batch.schema.metadata
-    place = Place(
-        found[b"headcount.file"].decode(errors="replace"),
-        int(found[b"headcount.first_row"]),
-        user,
-        user,
-        count or "count",
-    )
-    counts = None if count is None else batch.column("count")
-    return contribution_batch(
-        batch.column("user"), all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place
-    )
+def _every_row(batch: pa.RecordBatch, user: Field, count: str | None, drop_null: bool) -> pa.RecordBatch:
+    place = place_of(batch, user.name, user.name, count or "count")
+    users = user.values(batch.column(user.name), place)
+    counts = None if count is None else batch.column(count)
+    return contribution_batch(users, all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place)
 
 
 COMMAND = JobCommand(

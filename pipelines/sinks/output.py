@@ -23,7 +23,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import apache_beam as beam
 import pyarrow as pa
@@ -31,9 +31,11 @@ import pyarrow.csv
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines import progress
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
+from headcount.pipelines.sinks.meanings import key_meanings
 from headcount.pipelines.storage import stores
 
 REPORT = "report.json"
@@ -62,6 +64,15 @@ class Target:
     format: str
     overwrite: bool
     prefix: str = "counts"
+    keys: tuple[tuple[str, str], ...] = ()  # the columns of what is counted, and what each means
+
+    def of_keys(self, keys: Keys | None) -> Self:
+        """The same for a job that counts these."""
+        return dataclasses.replace(self, keys=() if keys is None else key_meanings(keys))
+
+    def content(self, batch: pa.RecordBatch) -> bytes:
+        """The bytes of one file."""
+        return encode(batch, self.format)
 
     @property
     def temporary(self) -> str:
@@ -79,7 +90,7 @@ class Target:
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
         names = [f"{self.stem(file.k)}.{self.format}" for file in files]
-        return finished(report, names, [file.digest for file in files], [file.summary for file in files])
+        return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
         """Whether a file of the output directory can be of a job like this one."""
@@ -213,10 +224,10 @@ class _WriteFile(beam.DoFn):
     def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes, str]]]:
         progress.stage("writing")
         k, batch = element
-        content = encode(batch, self._target.format)
+        content = self._target.content(batch)
         name = f"{self._target.stem(k)}.{uuid.uuid4().hex}.{self._target.format}"
         stores.write(stores.join(self._target.temporary, name), content)
-        yield 0, (k, name, _digest(content), summary(batch))
+        yield 0, (k, name, _digest(content), summary(batch, [name for name, _ in self._target.keys]))
 
 
 class _Commit(beam.DoFn):

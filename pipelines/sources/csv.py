@@ -10,14 +10,22 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
 from headcount.mechanisms.errors import InputError
-from headcount.pipelines.sources.columns import LEAST_INT64, MOST_INT64, Columns, ColumnTypes, check_names, event_batch
+from headcount.pipelines.sources.columns import (
+    LEAST_INT64,
+    MOST_INT64,
+    Columns,
+    ColumnTypes,
+    check_names,
+    event_batch,
+    found_types,
+)
 from headcount.pipelines.sources.files import guarded, open_text, reading
 
 KIND = "CSV"
@@ -29,21 +37,25 @@ _DIGITS = 19  # of the largest int64
 
 
 def types(path: str, columns: Columns) -> ColumnTypes:
-    """Ids from a CSV file are strings (and values integers, as leaves); this checks that its header has the chosen columns."""
-    check_names(path, columns, _header(path), is_schema=False)
-    return ColumnTypes(str, str if columns.values is None else int, path)
+    """All columns of a CSV file are texts, but counts; this checks that its header has the chosen ones."""
+    names = _header(path)
+    check_names(path, columns, names, is_schema=False)
+    kinds = dict.fromkeys(columns.names, pa.string())
+    if columns.count is not None:
+        kinds[columns.count] = pa.int64()
+    return found_types(path, columns, pa.schema([(name, kinds[name]) for name in columns.stored(path)]))
 
 
-def read(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
+def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
     header = _header(path)
     check_names(path, columns, header, is_schema=False)
-    row = 1
-    for batch in _without_end(path, guarded(path, KIND, _batches(path, columns, len(header)))):
-        arrays = {name: _strings(path, row, name, batch.column(name)) for name in columns.names}
-        if columns.count is not None:
+    row, stored = 1, columns.stored(path)
+    for batch in _without_end(path, guarded(path, KIND, _batches(path, stored, len(header)))):
+        arrays = {name: _strings(path, row, name, batch.column(name)) for name in stored}
+        if columns.count in arrays:
             arrays[columns.count] = _integers(path, row, columns.count, arrays[columns.count])
-        yield event_batch(path, row, columns, arrays)
+        yield event_batch(path, row, columns, expected, arrays)
         row += batch.num_rows
 
 
@@ -66,7 +78,7 @@ def _header(path: str) -> list[str]:
     return header
 
 
-def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, names: Sequence[str], width: int) -> Iterator[pa.RecordBatch]:
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
@@ -74,8 +86,8 @@ def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch
                 pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
                 pa.csv.ParseOptions(newlines_in_values=True),
                 pa.csv.ConvertOptions(
-                    include_columns=list(columns.names),
-                    column_types=dict.fromkeys(columns.names, pa.binary()),
+                    include_columns=list(names),
+                    column_types=dict.fromkeys(names, pa.binary()),
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,

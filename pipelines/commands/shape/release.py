@@ -238,7 +238,7 @@ def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) 
         own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
         return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
-    parameters = options.shared_parameters(args, item_type) | parameters
+    parameters = options.shared_parameters(args) | parameters
     if isinstance(transform, DistinctItems):
         parameters |= {"property": args.property, "max_items": args.max_items}
         return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property")

@@ -90,7 +90,8 @@ def test_patterns_without_files(tmp_path, monkeypatch):
 
 
 def test_files_that_vanish_or_are_closed_to_us(tmp_path, monkeypatch):
-    columns, types = Columns("user", "item"), sources.ColumnTypes(str, str, "first")
+    columns = columns_of("user", "item")
+    types = sources.ColumnTypes(pa.schema([("user", pa.string()), ("item", pa.string())]), "first")
     for name in ("e.parquet", "e.avro", "e.csv", "e.jsonl.gz"):
         task = sources.Task(str(tmp_path / name), name.split(".")[1].replace("jsonl", "json"))
         with pytest.raises(InputError, match="no such file"):

@@ -84,7 +84,7 @@ def test_a_job_from_table_to_table(warehouse, events, words, capsys):
 
 def read(columns, types, table_bytes=1 << 30):
     streams = source_bigquery.split(EVENTS, table_bytes, columns, types, PipelineOptions([]))
-    return streams, [list(source_bigquery.read(EVENTS, columns, stream)) for stream in streams]
+    return streams, [list(source_bigquery.read(EVENTS, columns, types, stream)) for stream in streams]
 
 
 def test_streams_give_the_chosen_columns_and_go_on_where_they_broke(warehouse):
@@ -92,42 +92,43 @@ def test_streams_give_the_chosen_columns_and_go_on_where_they_broke(warehouse):
         {"n": range(1_000), "who": [str(i) for i in range(1_000)], "x": [b""] * 1_000, "what": range(1_000)}
     )
     warehouse.add("events", table)
-    columns = Columns("who", "what", "n")
+    columns = columns_of("who", "what", "n")
     inputs = sources.expand_inputs([EVENTS])
     assert inputs.bytes == table.nbytes
-    types = sources.column_types(inputs, "who", "what", "n")
-    assert types.ids == (str, int)
+    types = sources.column_types(inputs, columns)
+    assert types.schema == pa.schema([("who", pa.string()), ("what", pa.int64()), ("n", pa.int64())])
     warehouse.broken_streams.update(f"projects/project/locations/eu/sessions/1/streams/{k}" for k in range(3))
     streams, batches = read(columns, types)
     assert len(streams) == 3 and warehouse.broken_streams == set()
     assert [len(found) for found in batches] == [1, 1, 1]  # messages are put together
     found = pa.Table.from_batches([batch.replace_schema_metadata(None) for part in batches for batch in part])
-    wanted = table.select(["who", "what", "n"]).rename_columns(["user", "item", "count"])
-    assert found.combine_chunks().equals(wanted)
+    assert found.combine_chunks().equals(table.select(["who", "what", "n"]))
     assert batches[1][0].schema.metadata[b"headcount.file"] == f"{EVENTS}, stream 1".encode()
     assert read(columns, types, table_bytes=0)[0] == [streams[0]._replace(name=streams[0].name.replace("/1/", "/2/"))]
 
 
 def test_a_session_is_a_snapshot_and_a_table_may_be_empty(warehouse, events):
     warehouse.add("events", events)
-    columns = Columns("user", "item")
+    columns = columns_of("user", "item")
     types = source_bigquery.types(EVENTS, columns)
     streams = source_bigquery.split(EVENTS, 0, columns, types, PipelineOptions([]))
     warehouse.add("events", events.slice(0, 0))
-    assert sum(batch.num_rows for batch in source_bigquery.read(EVENTS, columns, streams[0])) == 4_000
+    assert sum(batch.num_rows for batch in source_bigquery.read(EVENTS, columns, types, streams[0])) == 4_000
     assert read(columns, types) == ([], [])
 
 
 def test_tables_that_cannot_be_read(warehouse, events, monkeypatch):
     def refusal(path=EVENTS, columns=None):
         with pytest.raises((InputError, ParameterError)) as caught:
-            source_bigquery.types(path, columns or Columns("user", "item"))
+            source_bigquery.types(path, columns or columns_of("user", "item"))
         return str(caught.value)
 
     assert "no such table" in refusal()
     warehouse.add("events", events)
-    assert "no column 'x2'; it has 'user', 'x', 'item'" in refusal(columns=Columns("user", "x2"))
-    assert "column 'x' is FLOAT; users and items must be strings or integers" in refusal(columns=Columns("user", "x"))
+    assert "no column 'x2'; it has 'user', 'x', 'item'" in refusal(columns=columns_of("user", "x2"))
+    assert "column 'x' is double; put it into bins, by their edges: x:0,18,30,65" in refusal(
+        columns=columns_of("user", "x")
+    )
     assert "column 'x' is FLOAT; counts must be integers" in refusal(columns=Columns("user", "item", "x"))
     warehouse.tables["events"]["schema"]["fields"][0]["mode"] = "REPEATED"
     assert "column 'user' is STRING REPEATED" in refusal()

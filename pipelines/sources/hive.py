@@ -1,0 +1,51 @@
+"""Columns in the names of folders, as Hive and Spark write them: `day=2026-11-01/country=de/part-0.parquet`.
+
+They are texts, whatever they look like; letters that no folder may have are written with a percent sign.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+from headcount.mechanisms.errors import InputError
+from headcount.pipelines.storage.bigquery import is_table
+from headcount.pipelines.storage.stores import is_local
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@functools.lru_cache(maxsize=64)
+def folder_columns(path: str) -> dict[str, str | None]:
+    """{name: value} of the folders that a file lies in; None is a null."""
+    if is_table(path):
+        return {}
+    found: dict[str, str | None] = {}
+    folders = (os.path.abspath(path) if is_local(path) else path).split("/")[:-1]
+    for folder in folders:
+        name, equals, value = folder.partition("=")
+        if not name or not equals:
+            continue
+        try:
+            name, text = unquote(name, errors="strict"), unquote(value, errors="strict")
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: the name of a folder is no UTF-8 text: rename it") from None
+        if name in found:
+            raise InputError(f"{path}: two folders above each other are named {name}=...: rename one of them")
+        found[name] = None if value == _NULL else text
+    return found
+
+
+def check_folders(paths: Iterable[str], names: Iterable[str]) -> None:
+    """Refuses files of which some have one of these columns in the names of their folders, and some have not."""
+    paths = list(paths)
+    for name in names:
+        having = [name in folder_columns(path) for path in paths]
+        if any(having) and not all(having):
+            one, other = paths[having.index(True)], paths[having.index(False)]
+            raise InputError(
+                f"{one}: column {name!r} is in the name of a folder ({name}=...), but {other} lies in no such folder; "
+                "all files must have it"
+            )
