@@ -113,6 +113,8 @@ def _problem(column: KeyColumn, found: pa.DataType) -> str | None:
         return None
     text, number = _is_string(found), pa.types.is_integer(found) or pa.types.is_floating(found)
     if column.unit in UNITS:
+        if column.unit == "hour" and pa.types.is_date(found):
+            return "dates have no hour; give day, week, month or year"
         return None if text or times.is_time(found) else f"{name}:{column.unit} is for dates and times"
     if column.unit == INT:
         return None if text or pa.types.is_integer(found) else f"{name}:{INT} is for whole numbers and texts of them"

@@ -117,7 +117,10 @@ def as_text(column: pa.Array) -> pa.Array:
     if pa.types.is_duration(found):
         return column.cast(pa.int64())
     text = column.cast(pa.string())
-    return pc.replace_substring(text, " ", "T", max_replacements=1) if pa.types.is_timestamp(found) else text
+    if not pa.types.is_timestamp(found):
+        return text
+    text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    return pc.replace_substring_regex(text, r"([+-]\d\d)(\d\d)$", r"\1:\2") if found.tz is not None else text
 
 
 def _whole_as_int(table: pa.Table) -> pa.Table:

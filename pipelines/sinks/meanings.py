@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from headcount.mechanisms.keys.columns import UNITS
 from headcount.mechanisms.keys.fields import Field
@@ -10,6 +11,7 @@ from headcount.mechanisms.keys.keys import Keys
 
 _NOISE = "not what bounding or an assumption did to it"
 _ANY = {
+    "item": "the item",
     "count": "an estimate of the true number",
     "bounded_count": (
         "the number that was left after limiting how much each user counts, with noise: the true number may be far above it"
@@ -51,7 +53,7 @@ _RANGES = {
 }
 
 
-def meanings(columns: Sequence[str], keys: Mapping[str, str]) -> dict[str, str]:
+def meanings(columns: Sequence[str], keys: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
     are what the columns of the key mean."""
     known = {**_ANY, **keys}

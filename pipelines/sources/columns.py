@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
+from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import nested
 from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
@@ -122,7 +122,7 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
     if empty:
         raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
     if columns.user is not None:
-        _check_user(path, columns.user, types[columns.user])
+        types[columns.user] = _user_type(path, columns.user, types[columns.user])
     if columns.values is not None:
         if not is_value_type(types[columns.values.name]):
             needed = "values must be numbers, dates, times or texts of these"
@@ -146,13 +146,17 @@ def _keys(path: str, columns: Columns, types: Mapping[str, pa.DataType]) -> Keys
     return resolve(columns.keys, types, where, columns.zone)
 
 
-def _check_user(path: str, name: str, found: pa.DataType) -> None:
+def _user_type(path: str, name: str, found: pa.DataType) -> pa.DataType:
+    """The type that a column of users is read as: no output shows it, so integers of any size are the same."""
     try:
-        field_of(KeyColumn(name), found, "")
+        plain = field_of(KeyColumn(name), found, f"{path}: ").found
     except InputError:
+        if pa.types.is_struct(found):
+            raise
         raise InputError(
             f"{path}: column {name!r} is {_word(found)}, which tells no users apart: give a column of strings or integers"
         ) from None
+    return pa.int64() if pa.types.is_integer(plain) and not pa.types.is_uint64(plain) else found
 
 
 def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: ColumnTypes) -> None:
@@ -161,8 +165,7 @@ def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: C
         here, there = (each.schema.field(name).type for each in (found, expected))
         asked = [key for key in columns.keys if key.source == name]
         made = bool(asked) and all(key.unit or key.edges for key in asked)
-        agree = _same_users if name == columns.user else _agree
-        if not agree(_plain(here), _plain(there), exact=not made):
+        if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(
                 f"{path}: column {name!r} is {_word(here)}, but {_word(there)} in {expected.file}; "
                 "all files must have the same types"
@@ -182,14 +185,6 @@ def _agree(here: pa.DataType, there: pa.DataType, exact: bool) -> bool:
         least, most = (np.iinfo(each.to_pandas_dtype()) for each in (here, there))
         return not exact or bool(most.min <= least.min and least.max <= most.max)
     return not exact and ((is_time(here) and is_time(there)) or (_is_number(here) and _is_number(there)))
-
-
-def _same_users(here: pa.DataType, there: pa.DataType, exact: bool) -> bool:
-    """The same for users, whose type no output shows: integers of any size, but large unsigned ones beside negative ones."""
-    if pa.types.is_integer(here) and pa.types.is_integer(there):
-        kinds = (here, there)
-        return not (any(map(pa.types.is_uint64, kinds)) and any(map(pa.types.is_signed_integer, kinds)))
-    return _agree(here, there, exact)
 
 
 def _plain(found: pa.DataType) -> pa.DataType:
@@ -272,23 +267,6 @@ def place_of(batch: pa.RecordBatch, user: str = "user", item: str = "item", coun
     return Place(
         found[b"headcount.file"].decode(errors="replace"), int(found[b"headcount.first_row"]), user, item, count
     )
-
-
-def checked(
-    batch: pa.RecordBatch, columns: Columns, keys: Keys, drop_null: bool = False, max_item_bytes: int = MAX_ITEM_BYTES
-) -> pa.RecordBatch:
-    """A batch of events as contributions, without Beam; where there are no users, items stand in for them."""
-    arrays = {name: batch.column(name) for name in columns.names}
-    if columns.explode is not None:
-        arrays = nested.exploded(arrays, columns.explode)
-    item = ", ".join(columns.held)
-    place = place_of(batch, columns.user or item, item, columns.count or "count")
-    items = keys.encode(arrays, place)
-    users = items
-    if columns.user is not None:
-        users = field_of(KeyColumn(columns.user), arrays[columns.user].type, "").values(arrays[columns.user], place)
-    counts = None if columns.count is None else arrays[columns.count]
-    return contribution_batch(users, items, counts, drop_null=drop_null, max_item_bytes=max_item_bytes, place=place)
 
 
 def _constant(value: str | None, rows: int) -> pa.Array:

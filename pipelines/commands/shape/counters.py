@@ -10,12 +10,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.nested import exploded
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.columns import checked, columns_of
+from headcount.pipelines.sources.columns import columns_of, place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +61,14 @@ def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     keys = types.keys(columns)
     for file in inputs.files:
         for batch in sources.read_batches(sources.Task(file.path, inputs.format), columns, types):
-            yield checked(batch, columns, keys, args.drop_null, args.max_item_bytes)
+            arrays = {name: batch.column(name) for name in columns.names}
+            if args.explode is not None:
+                arrays = exploded(arrays, args.explode)
+            named = ", ".join(columns.held)
+            place = place_of(batch, named, named, args.count or "count")
+            item = keys.encode(arrays, place)
+            given = {"drop_null": args.drop_null, "max_item_bytes": args.max_item_bytes, "place": place}
+            yield contribution_batch(item, item, arrays.get(args.count), **given)
 
 
 def run(args: argparse.Namespace) -> None:

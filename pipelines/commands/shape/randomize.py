@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.door import asked
 from headcount.pipelines import options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.sources import events
-from headcount.pipelines.sources.columns import checked, columns_of
+from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.transforms.core.bucket_sums import Hashing
 from headcount.transforms.shuffled import MESSAGE
 
@@ -58,9 +59,10 @@ def items(args: argparse.Namespace) -> pa.Array:
     inputs = events.expand_inputs(args.input)
     columns = columns_of(args.user, args.item, None, args.explode, args.time_zone)
     types = events.column_types(inputs, columns)
-    keys = types.keys(columns)
+    door = asked(args.user, args.item, explode=args.explode, time_zone=args.time_zone).of_schema(types.schema)
     tasks = [events.Task(file.path, inputs.format) for file in inputs.files]
-    rows = [checked(batch, columns, keys) for task in tasks for batch in events.read_batches(task, columns, types)]
+    found = (batch for task in tasks for batch in events.read_batches(task, columns, types))
+    rows = [door.batch(batch, place_of(batch)) for batch in found]
     if not rows:
         raise InputError("no user is in the files: there is nobody to report")
     (_, codes), (names, place) = (unite([batch.column(name) for batch in rows]) for name in ("user", "item"))

@@ -8,6 +8,7 @@ import lzma
 import os
 import zlib
 
+import pyarrow as pa
 import pytest
 import zstandard
 from apache_beam.io.filesystem import FileMetadata, FileSystem
@@ -15,7 +16,8 @@ from apache_beam.io.filesystem import FileMetadata, FileSystem
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.sources import csv
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.events import Columns, expand_inputs, read_batches
+from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.events import expand_inputs, read_batches
 from tests.pipelines.sources.event_files import (
     CANARY,
     CSV,

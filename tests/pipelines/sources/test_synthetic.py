@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.sources.events import column_types, expand_inputs
 from headcount.pipelines.sources.synthetic import default_items, default_users, generate
 
 
