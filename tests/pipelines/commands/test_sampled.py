@@ -366,7 +366,7 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         ([*QUANTILES, "--quantile", "0.5", "--range", "0:1"], "at no further cost"),
         ([*QUANTILES, "--quantile", "1.5"], "--quantile must be a number between 0 and 1, got 1.5"),
         ([*QUANTILES, "--quantile", "0.5", "--item", "age"], "unknown flag '--item'"),
-        ([*QUANTILES, "--quantile", "0.5", "--item-type", "int"], "unknown flag '--item-type'"),
+        ([*QUANTILES, "--quantile", "0.5", "--item", "x"], "unknown flag '--item'"),
         (
             [*QUANTILES, "--quantile", "1.5", "--method", "search"],
             "--quantile must be a number between 0 and 1, got 1.5",
