@@ -18,7 +18,7 @@ from headcount.mechanisms.keys.keys import Keys, resolve
 from headcount.mechanisms.keys.times import UTC, check_zone, is_time
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.pipelines.sources.hive import folder_columns
+from headcount.pipelines.sources.hive import folder_columns, folder_value
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
@@ -240,9 +240,8 @@ def event_batch(
     """
     chosen: dict[str, pa.Array] = {}
     rows = len(next(iter(arrays.values()))) if arrays else 0
-    folders = folder_columns(path)
     for name in columns.names:
-        array = arrays[name] if name in arrays else _constant(folders[name], rows)
+        array = arrays[name] if name in arrays else _constant(folder_value(path, name), rows)
         if columns.values is not None and name == columns.values.name:
             array = columns.values.leaf(path, first_row, array)
         elif name == columns.count:

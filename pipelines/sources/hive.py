@@ -17,25 +17,28 @@ from headcount.pipelines.storage.stores import is_local
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-@functools.lru_cache(maxsize=64)
-def folder_columns(path: str) -> dict[str, str | None]:
-    """{name: value} of the folders that a file lies in; None is a null."""
+@functools.lru_cache(maxsize=1024)
+def folder_columns(path: str) -> dict[str, list[str]]:
+    """{name: value as it is written} of the folders that a file lies in; several values, if a name is there again."""
+    found: dict[str, list[str]] = {}
     if is_table(path):
-        return {}
-    found: dict[str, str | None] = {}
-    folders = (os.path.abspath(path) if is_local(path) else path).split("/")[:-1]
-    for folder in folders:
+        return found
+    for folder in (os.path.abspath(path) if is_local(path) else path).split("/")[:-1]:
         name, equals, value = folder.partition("=")
-        if not name or not equals:
-            continue
-        try:
-            name, text = unquote(name, errors="strict"), unquote(value, errors="strict")
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: the name of a folder is no UTF-8 text: rename it") from None
-        if name in found:
-            raise InputError(f"{path}: two folders above each other are named {name}=...: rename one of them")
-        found[name] = None if value == _NULL else text
+        if name and equals:
+            found.setdefault(unquote(name), []).append(value)
     return found
+
+
+def folder_value(path: str, name: str) -> str | None:
+    """The text of a column that the name of a folder holds; None is a null."""
+    first, *more = folder_columns(path)[name]
+    if more:
+        raise InputError(f"{path}: two folders above each other are named {name}=...: rename one of them")
+    try:
+        return None if first == _NULL else unquote(first, errors="strict")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: the folder {name}=... has a name that is no UTF-8 text: rename it") from None
 
 
 def check_folders(paths: Iterable[str], names: Iterable[str]) -> None:
@@ -43,6 +46,9 @@ def check_folders(paths: Iterable[str], names: Iterable[str]) -> None:
     paths = list(paths)
     for name in names:
         having = [name in folder_columns(path) for path in paths]
+        for path, has in zip(paths, having, strict=True):
+            if has:
+                folder_value(path, name)
         if any(having) and not all(having):
             one, other = paths[having.index(True)], paths[having.index(False)]
             raise InputError(

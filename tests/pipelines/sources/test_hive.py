@@ -58,9 +58,10 @@ def test_all_files_must_lie_in_such_a_folder(tmp_path):
 
 def test_folders_that_cannot_be_columns(tmp_path):
     twice = put(folder(tmp_path, "day=1/day=2"), "e.csv", CONTENT["e.csv"])
-    assert f"{twice}: two folders above each other are named day=...: rename one of them" == refusal(twice)
+    words = f"{twice}: two folders above each other are named day=...: rename one of them"
+    assert words == refusal(twice, item="day") and len(rows(twice)) == 1  # of no matter where it is not asked for
     odd = put(folder(tmp_path, "day=%FF"), "e.csv", CONTENT["e.csv"])
-    assert f"{odd}: the name of a folder is no UTF-8 text: rename it" == refusal(odd)
+    assert f"{odd}: the folder day=... has a name that is no UTF-8 text: rename it" == refusal(odd, item="day")
     alone = put(folder(tmp_path, "who=a/what=b"), "e.csv", CONTENT["e.csv"])
     assert "name one that the file itself holds" in refusal(alone, user="who", item="what")
     count = put(folder(tmp_path, "count=2"), "e.csv", CONTENT["e.csv"])
@@ -68,6 +69,6 @@ def test_folders_that_cannot_be_columns(tmp_path):
 
 
 def test_names_of_folders():
-    assert folder_columns("gs://bucket/a=1/b%20c=%C3%A4/file=3.csv") == {"a": "1", "b c": "ä"}
+    assert folder_columns("gs://bucket/a=1/b%20c=%C3%A4/file=3.csv") == {"a": ["1"], "b c": ["%C3%A4"]}
     assert folder_columns("bigquery://p.d.t") == {}
     assert folder_columns("s3://bucket/=x/plain/e.csv") == {}
