@@ -23,6 +23,7 @@ from typing import NoReturn, TextIO
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
 from headcount.pipelines.jobs.signals import Stopped
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 # The module with the COMMAND of each subcommand, imported on demand: Beam takes a second to import, and logs meanwhile.
 COMMANDS = {
@@ -124,9 +125,13 @@ def _dispatch(argv: list[str]) -> int:
     if argv[0] == "--version":
         print(f"headcount {metadata.version('headcount')}")
         return 0
+    if argv[0].startswith("-"):
+        raise ParameterError(
+            f"unknown flag {argv[0]!r} in place of a command; give that first, one of {', '.join(COMMANDS)}, or --help"
+        )
     if argv[0] not in COMMANDS:
-        kind = "flag" if argv[0].startswith("-") else "command"
-        raise ParameterError(f"unknown {kind} {argv[0]!r}; give one of {', '.join(COMMANDS)}, or --help")
+        near = did_you_mean(nearest(argv[0], COMMANDS)) or f"give one of {', '.join(COMMANDS)}, or --help"
+        raise ParameterError(f"unknown command {argv[0]!r}; {near}")
     from headcount.pipelines import options, parser
 
     command = load(argv[0])

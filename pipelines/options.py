@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
+_MEANT = {  # by the flags that every command needs, for whoever has left one out
+    "--input": " (the files or the folder to read)",
+    "--user": " (the column that tells users apart)",
+    "--item": " (the column to count)",
+    "--epsilon": " (the privacy loss of one user at most, for instance 1)",
+    "--output": " (where the result goes)",
+}
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
@@ -47,9 +55,10 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         "--input",
         action="append",
         metavar="GLOB",
-        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, s3:// or hdfs://; "
-        "or bigquery://project.dataset.table; may be repeated",
+        help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
+        "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
     )
+    add_kind_of_files(group)
     group.add_argument(
         "--user",
         metavar="COLUMN",
@@ -95,6 +104,27 @@ def columns(args: argparse.Namespace) -> Columns:
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
     return columns_of(args.user, args.item, args.count, args.explode, args.time_zone)
+
+
+def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
+    """What the files of --input are, where their names do not say it."""
+    group.add_argument(
+        "--input-format", choices=FORMATS, help="what the files are (default: by the ends of their names)"
+    )
+    group.add_argument(
+        "--delimiter",
+        type=_delimiter,
+        metavar="CHARACTER",
+        help="what separates the columns of CSV files, or tab (default: a comma)",
+    )
+
+
+def _delimiter(text: str) -> str:
+    """Reads one character that can separate columns. No letter or digit: an unquoted \\t comes as a t."""
+    character = "\t" if text in ("tab", r"\t") else text
+    if len(character) != 1 or not character.isascii() or character.isalnum() or character in '"\r\n\0':
+        raise argparse.ArgumentTypeError(f"must be one character such as ';' or '|', or tab, got {text!r}")
+    return character
 
 
 def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -253,7 +283,16 @@ def require(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command line on which one of these flags is missing."""
     missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
     if missing:
-        raise ParameterError(f"missing {', '.join(missing)}")
+        raise ParameterError(f"missing {', '.join(flag + _MEANT.get(flag, '') for flag in missing)}")
+
+
+def require_delta(args: argparse.Namespace, why: str, otherwise: str = "") -> None:
+    """Refuse a command line without a delta, where it is needed because of this."""
+    if args.delta == 0:
+        raise ParameterError(
+            f"--delta must be positive, as {why}, got 0.0: give one far below one over the number of users, for instance "
+            f"--delta 1e-8{otherwise}"
+        )
 
 
 def make_budget(args: argparse.Namespace) -> Budget:
@@ -267,8 +306,7 @@ def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
     if (args.rho is None) == (args.epsilon is None):
         given = "neither" if args.rho is None else f"--epsilon {args.epsilon} and --rho {args.rho}"
         raise ParameterError(f"give one of --epsilon and --rho, got {given}")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    require_delta(args, NAMING)
     return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
 
 

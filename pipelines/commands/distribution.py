@@ -71,7 +71,7 @@ def check(args: argparse.Namespace) -> None:
             f"{args.samples_per_user}: give a number for that, or leave --users out"
         )
     if args.method == "gaussian" and options.make_budget(args).delta == 0:
-        raise ParameterError("--method gaussian needs a --delta above 0, got 0.0")
+        raise ParameterError("--method gaussian needs a --delta above 0, for instance --delta 1e-8, got 0.0")
     if args.method in ("auto", *ROBUST) and args.hypothesis != KINDS[0]:
         raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 

@@ -74,7 +74,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
     args = with_earlier_choice(args)
-    budget = options.make_budget(args)
+    options.make_budget(args)
     check_choice(args)
     if args.method == "estimates":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
@@ -94,10 +94,8 @@ def check(args: argparse.Namespace) -> None:
             )
         if args.domain is None and args.max_per_item is not None and args.max_per_item > args.bound:
             raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
-    if args.domain is None and budget.delta == 0:
-        raise ParameterError(
-            "--delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"
-        )
+    if args.domain is None:
+        options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 
 def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:

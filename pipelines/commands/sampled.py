@@ -6,7 +6,6 @@ import argparse
 import json
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
@@ -51,8 +50,7 @@ def add_max_items(group: argparse._ArgumentGroup) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as which items there are cannot be hidden for certain, got 0.0")
+    options.require_delta(args, options.NAMING)
 
 
 def sample_name(args: argparse.Namespace) -> str:

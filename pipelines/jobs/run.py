@@ -88,7 +88,7 @@ class Events(Source):
     keyed = True
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
+        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
         self._columns = self._asked(args)
         self._types = events.column_types(self._inputs, self._columns)

@@ -19,6 +19,7 @@ from headcount.mechanisms.keys.times import UTC, check_zone, is_time
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.sources.hive import folder_columns, folder_value
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
@@ -113,6 +114,13 @@ class ColumnTypes:
         return _keys(self.file, columns, {name: self.schema.field(name).type for name in columns.held})
 
 
+def object_words(name: str, fields: Sequence[str] = ()) -> str:
+    """What a column of objects is, in words that name the fields of a schema and say how to ask for one."""
+    more = f" and {len(fields) - _MOST_NAMES} more" if len(fields) > _MOST_NAMES else ""
+    known = f" with the fields {', '.join(map(repr, fields[:_MOST_NAMES]))}{more}" if fields else ""
+    return f"an object{known}: name one of its fields by its path, for instance {name}.{[*fields, 'id'][0]}"
+
+
 def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0) -> ColumnTypes:
     """The types of the columns of a file whose own columns are these; refuses what cannot be a user, a key or a count."""
     check_names(path, columns, schema)
@@ -121,6 +129,9 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
     empty = [name for name in (columns.user, *columns.held) if name is not None and pa.types.is_null(types[name])]
     if empty:
         raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
+    for name, found in types.items():
+        if pa.types.is_struct(found):
+            raise InputError(f"{path}: column {name!r} is {object_words(name, found.names)}")
     if columns.user is not None:
         types[columns.user] = _user_type(path, columns.user, types[columns.user])
     if columns.values is not None:
@@ -151,8 +162,6 @@ def _user_type(path: str, name: str, found: pa.DataType) -> pa.DataType:
     try:
         plain = field_of(KeyColumn(name), found, f"{path}: ").found
     except InputError:
-        if pa.types.is_struct(found):
-            raise
         raise InputError(
             f"{path}: column {name!r} is {_word(found)}, which tells no users apart: give a column of strings or integers"
         ) from None
@@ -221,10 +230,17 @@ def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str
     ]
     if not missing:
         return
+    top = missing[0].split(".")[0]
+    if schema is not None and top in names and pa.types.is_struct(schema.field(top).type):
+        fields = schema.field(top).type.names
+        raise InputError(f"{path}: no column {missing[0]!r}; {top!r} is {object_words(top, fields)}")
     if is_schema or len(missing) < len(stored):
         shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        raise InputError(f"{path}: no column {missing[0]!r}; it has {shown or 'none'}{more}")
+        near = did_you_mean(map(repr, nearest(missing[0], [name for name in names if name not in columns.names])))
+        raise InputError(
+            f"{path}: no column {missing[0]!r}{near and f', {near}' or ';'} it has {shown or 'none'}{more}"
+        )
     raise InputError(
         f"{path}: no column {missing[0]!r} among its {len(names)} columns, nor any other that was asked for; "
         "is its first row a header?"

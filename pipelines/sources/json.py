@@ -34,6 +34,7 @@ from headcount.pipelines.sources.columns import (
     check_names,
     event_batch,
     found_types,
+    object_words,
 )
 from headcount.pipelines.sources.files import guarded, open_text
 
@@ -272,8 +273,8 @@ def _check_value(
             if each is not None:
                 _check_value(path, row, name, each, kind.value_type, reason, is_key)
         return
-    if isinstance(value, dict):
-        raise InputError(f"{path}, row {row}: column {name!r} is an object: name one of its fields, as {name}.FIELD")
+    if isinstance(value, dict):  # whose names may be data, as no schema has them
+        raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
     if isinstance(value, list):
         raise InputError(f"{path}, row {row}: column {name!r} is a list: give --explode {name}")
     if pa.types.is_string(kind):

@@ -192,6 +192,32 @@ def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert run(*words, "--overwrite")[0] == 0
     assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
+    total = ["total", "--input", events, "--user", "who", "--epsilon", "1", "--output", tmp_path / "out"]
+    refused(run(*total), "holds an output already", "--overwrite")
+    assert run(*total, "--overwrite")[0] == 0
+    assert sorted(os.listdir(tmp_path / "out")) == ["report.json", "totals-00000-of-00001.parquet"]
+
+
+def test_a_folder_of_text_gives_the_same_bytes_as_a_file(run, key, tmp_path):
+    """Parts without an ending and with semicolons, in folders by day; also the report, which says nothing of the files."""
+    rows = [(f"u{k % 300}", f"i{k % 3}") for k in range(900)]
+    pq.write_table(
+        pa.table({"who": [who for who, _ in rows], "what": [what for _, what in rows]}), tmp_path / "e.parquet"
+    )
+    for day in range(3):
+        folder = tmp_path / "events" / f"day={day}"
+        folder.mkdir(parents=True)
+        (folder / "_SUCCESS").touch()
+        lines = ["who;what", *(";".join(row) for row in rows[day::3])]
+        (folder / "part-00000").write_text("\n".join(lines))
+    common = [*SHAPE, "--key-file", key, "--release-id", "r1"]
+    assert run("histogram", "--input", tmp_path / "e.parquet", *common, "--output", tmp_path / "a")[0] == 0
+    words = ["histogram", "--input", tmp_path / "events", *common, "--output", tmp_path / "b"]
+    refused(run(*words), "--input-format")
+    refused(run(*words, "--input-format", "csv"), "give --delimiter ';'")
+    assert run(*words, "--input-format", "csv", "--delimiter", ";")[0] == 0
+    for name in ("counts-00000-of-00001.parquet", "report.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_a_public_domain_of_integers(run, events, tmp_path):
@@ -329,8 +355,11 @@ def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
     refused(run(*words, "--output", tmp_path / "out", "--runner", "FlinkRunner"), "--key-env", "--key-file")
     refused(run(*words, "--output", os.path.join(events, "out")), "--output")
     refused(run(*words, "--output", os.path.dirname(events)), "other files")
-    refused(run("histogrm"), "unknown command 'histogrm'")
-    refused(run("--epsilon", "1"), "unknown flag '--epsilon'")
+    refused(run("histogrm"), "unknown command 'histogrm'; did you mean histogram?")
+    refused(run("hist"), "unknown command 'hist'; did you mean histogram?")
+    refused(run("count"), "unknown command 'count'; did you mean counters or count-release?")
+    refused(run("zebra"), "unknown command 'zebra'; give one of histogram, choose-bound")
+    refused(run("--epsilon", "1"), "unknown flag '--epsilon' in place of a command")
     assert os.listdir(tmp_path) == [] and os.listdir(os.path.dirname(events)) == ["events.parquet"]
 
 

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="in place of --of: files with one row for each user; may be repeated",
     )
+    options.add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart: each has one row")
     options.add_item(group)
     group = options.add_budget(parser)
@@ -56,12 +57,11 @@ def items(args: argparse.Namespace) -> pa.Array:
             return pa.array([_number(args.of)], pa.int64())
         return pa.array([args.of])
     options.require(args, "--user", "--item")
-    inputs = events.expand_inputs(args.input)
+    inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
     columns = columns_of(args.user, args.item, None, args.explode, args.time_zone)
     types = events.column_types(inputs, columns)
     door = asked(args.user, args.item, explode=args.explode, time_zone=args.time_zone).of_schema(types.schema)
-    tasks = [events.Task(file.path, inputs.format) for file in inputs.files]
-    found = (batch for task in tasks for batch in events.read_batches(task, columns, types))
+    found = (batch for task in inputs.tasks() for batch in events.read_batches(task, columns, types))
     rows = [door.batch(batch, place_of(batch)) for batch in found]
     if not rows:
         raise InputError("no user is in the files: there is nobody to report")

@@ -196,7 +196,7 @@ def test_the_promise_is_that_of_the_relation(run, command, relation):
         relation.value,
         "--explain",
     )
-    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
+    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words()}.")
 
 
 def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):
@@ -343,7 +343,7 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         (["sampled", "--delta", "1e-6"], "missing --epsilon"),
         (
             ["sampled", "--epsilon", "1"],
-            "--delta must be positive, as which items there are cannot be hidden for certain",
+            "--delta must be positive, as an item that one user alone has cannot be hidden for certain",
         ),
         (["sampled", *PROMISE, "--max-items", "0"], "--max-items must be a whole number from 1"),
         (["sampled", *PROMISE, "--bound", "5"], "unknown flag '--bound'"),
@@ -388,7 +388,10 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
             "--lo must be a number, or a date or time such as 2030-01-31",
         ),
         ([*QUANTILES[:-1], "2024-01-01", "--quantile", "0.5"], "lo and hi must both be numbers, dates or times"),
-        (["quantiles", "--epsilon", "1", "--lo", "0", "--hi", "1"], "as a value that one user has cannot be hidden"),
+        (
+            ["quantiles", "--epsilon", "1", "--lo", "0", "--hi", "1"],
+            "as a value that one user alone has cannot be hidden",
+        ),
         (
             [*QUANTILES, "--quantile", "0.5", "--levels", "11", "--branching", "4"],
             "must be at most 1048576, got 4 ** 11",

@@ -60,7 +60,10 @@ BAD_PARQUET_TYPES = {
     "list": (pa.array([[CANARY]] * 2), "give --explode item"),
     "double": (pa.array([1.5, 2.5]), "put it into bins, by their edges: item:0,18,30,65"),
     "binary": (pa.array([CANARY.encode()] * 2), "convert it first, for instance to text"),
-    "struct": (pa.array([{"a": CANARY}] * 2), "name one of its fields, for instance item.a"),
+    "object": (
+        pa.array([{"a": CANARY}] * 2),
+        "with the fields 'a': name one of its fields by its path, for instance item.a",
+    ),
     "map": (pa.array([[("a", 1)]] * 2, pa.map_(pa.string(), pa.int64())), "convert it first"),
     "null": (pa.nulls(2), "by its type no row has a value"),
 }

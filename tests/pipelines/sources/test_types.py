@@ -327,8 +327,8 @@ def test_a_column_of_the_whole_name_goes_before_a_path(tmp_path):
 REFUSED = {
     "parquet": {
         "weight": "column 'weight' is double; put it into bins, by their edges: weight:0,18,30,65",
-        "person": "it is an object: name one of its fields, for instance person.id",
-        "person.name": "no column 'person.name'; it has 'user', 'text'",
+        "person": "an object with the fields 'id', 'at': name one of its fields by its path, for instance person.id",
+        "person.name": "no column 'person.name'; 'person' is an object with the fields 'id', 'at': name one",
         "text.id": "no column 'text.id'",
         "int64:day": "column 'int64' is int64; int64:day is for dates and times",
         "yes:0,1": "column 'yes' is bool; bins are for numbers",
@@ -345,7 +345,7 @@ REFUSED = {
         "weight": "column 'weight' is not a string",
         "weight:int": "column 'weight' is not an integer",
         "text:0,18": "column 'text' is not a number",
-        "person": "is an object: name one of its fields, as person.FIELD",
+        "person": "is an object: name one of its fields by its path, for instance person.id",
         "text.id": "column 'text' is not an object with fields",
     },
 }
