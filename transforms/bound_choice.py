@@ -7,7 +7,7 @@ that chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any, Self
 
 import apache_beam as beam
 
@@ -22,6 +22,7 @@ from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.user_shards import UserShards
+from headcount.transforms.keyed.domain import given_items
 
 
 class ChooseBound(PrivateTransform):
@@ -55,7 +56,7 @@ class ChooseBound(PrivateTransform):
         budget: Budget,
         release_budget: Budget,
         *,
-        domain: Iterable[str] | Iterable[int] | None = None,
+        domain: Any = None,
         method: str = "auto",
         objective: str = "error",
         noise: str = "auto",
@@ -65,10 +66,11 @@ class ChooseBound(PrivateTransform):
         users: int = 100_000,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
     ) -> None:
-        self._domain = None if domain is None else public_domain(domain, item_type)
+        items = given_items(item_type, domain)
+        self._domain = None if domain is None else public_domain(items.domain, items.made)
         relation = Relation.parse(relation)
         choice: Choice[ChosenBound]
         if self._domain is None:
@@ -80,9 +82,12 @@ class ChooseBound(PrivateTransform):
             choice = choose_public_domain(
                 budget, release_budget, relation, size, noise, method, sparsity, users, max_per_item
             )
-        super().__init__(ChoiceAlone(choice), release=release, shards=shards)
+        super().__init__(ChoiceAlone(choice), release=release, shards=shards, items=items)
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
+    def _of_domain(self, names: list[Any] | None, item_type: type) -> Self:
+        return self if names is None else self._but(_domain=public_domain(names, item_type))
+
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
         release, label = self._drawn(rows)
         contributions = as_contributions(rows)
         if self._domain is not None:

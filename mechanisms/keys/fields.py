@@ -87,6 +87,17 @@ class Field:
             return pa.array(self.column.bins, pa.string()).take(values)
         return values.cast(self.shown) if self.kind is str else _from_int64(values, self.shown)
 
+    def of_shown(self, column: pa.Array) -> pa.Array:
+        """The values inside of a column as it is shown, or of texts of such: those of a public domain."""
+        try:
+            if self.column.edges:
+                return pc.index_in(column.cast(pa.string()), pa.array(self.column.bins, pa.string())).cast(pa.int64())
+            return column.cast(pa.string()) if self.kind is str else _as_int64(column.cast(self.shown))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(
+                f"the domain: column {self.name!r} is {_word(column.type)}, and cannot be {self.shown}"
+            ) from None
+
 
 def field_of(column: KeyColumn, found: pa.DataType, where: str, zone: str = times.UTC) -> Field:
     """The field of a column of this type, or an InputError that says what to do; `where` begins its message."""
