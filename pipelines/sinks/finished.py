@@ -36,9 +36,8 @@ def summary(batch: pa.RecordBatch, keys: Sequence[str] = ()) -> str:
     names, by = batch.schema.names, _ranked_by(batch.schema.names, keys)
     shown = batch.slice(0, SHOWN)
     if by is not None:
-        ranked = pa.table(
-            {by[0]: batch.column(by[0]), "row": np.arange(batch.num_rows)}
-        )  # rows are sorted by their keys
+        # Rows are sorted by their keys, and so are those of one rank.
+        ranked = pa.record_batch({by[0]: batch.column(by[0]), "row": np.arange(batch.num_rows)})
         shown = batch.take(pc.select_k_unstable(ranked, SHOWN, [by, ("row", "ascending")]))
     rows = [{name: _shown(value) for name, value in row.items()} for row in times_as_text(shown).to_pylist()]
     return json.dumps({"columns": names, "rows": batch.num_rows, "left_out": left_out(batch), "shown": rows})

@@ -130,7 +130,7 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
     if empty:
         raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
     for name, found in types.items():
-        if pa.types.is_struct(found):
+        if found is not None and pa.types.is_struct(found):
             raise InputError(f"{path}: column {name!r} is {object_words(name, found.names)}")
     if columns.user is not None:
         types[columns.user] = _user_type(path, columns.user, types[columns.user])

@@ -120,9 +120,7 @@ class PrivateTransform(beam.PTransform):
         if ITEM not in row._fields or not is_named_by_columns(keys):
             return batches if self._output_files is not None else batches | "ToRows" >> ToRows(row)
         keyed_row(row, keys)  # refuses a column that is there twice
-        restored = batches | "KeyColumns" >> beam.MapTuple(_restored, keys).with_output_types(
-            tuple[int, pa.RecordBatch]
-        )
+        restored = batches | "KeyColumns" >> beam.Map(_restored, keys).with_output_types(tuple[int, pa.RecordBatch])
         return restored if self._output_files is not None else restored | "ToRows" >> ToKeyedRows(row, keys)
 
     def _result(self, counts: beam.PCollection, decision: beam.PCollection) -> beam.PCollection | CountsAndDecision:
@@ -130,8 +128,9 @@ class PrivateTransform(beam.PTransform):
         return CountsAndDecision(counts, decision) if self._decides else counts
 
 
-def _restored(file: int, batch: pa.RecordBatch, keys: Keys) -> tuple[int, pa.RecordBatch]:
-    return file, keys.restore(batch)
+def _restored(file: tuple[int, pa.RecordBatch], keys: Keys) -> tuple[int, pa.RecordBatch]:
+    number, batch = file
+    return number, keys.restore(batch)
 
 
 def check_files(output_files: int | None) -> int | None:

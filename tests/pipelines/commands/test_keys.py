@@ -1,6 +1,6 @@
 """Keys of several columns, from files to files: counted as DuckDB counts them, and shown as they were.
 
-At an epsilon of a million the noise rounds to nothing, and a bound above what any user has takes nothing away.
+At an epsilon of a million the noise rounds to nothing; the bound is above what any user has, and below what any key has.
 """
 
 import datetime
@@ -17,8 +17,8 @@ import pytest
 
 from headcount.pipelines.main import main
 
-EXACT = ["--method", "one-stage", "--bound", "1000", "--epsilon", "1000000", "--delta", "1e-9", "--noise", "laplace"]
-ROWS = 4000
+EXACT = ["--method", "one-stage", "--bound", "60", "--epsilon", "1000000", "--delta", "1e-9", "--noise", "laplace"]
+ROWS = 16_000
 ITEMS = [
     "--item",
     "country",
@@ -44,7 +44,7 @@ def events():
     age = random.choice([3, 17, 18, 64, 65, 90], ROWS)
     return pa.table(
         {
-            "user": [f"u{k}" for k in random.integers(0, 60, ROWS)],
+            "user": [f"u{k}" for k in random.integers(0, 800, ROWS)],
             "country": random.choice(["de", "at", 'ch, "li"'], ROWS),
             "member": pa.array(random.integers(0, 2, ROWS) == 1),
             "seen": pa.array(1_790_000_000 + 86_400 * 10 * random.integers(0, 2, ROWS), pa.timestamp("s")).cast(
@@ -121,7 +121,7 @@ def test_a_key_of_five_columns(format, events, tmp_path, capsys):
     items = [f"{item}:int" if item == "person.group" and format in ("csv", "jsonl") else item for item in ITEMS]
     rows, report = run(path, tmp_path / "out", *items, "--format", format)
     wanted = expected(events)
-    assert len(wanted) == 72 and min(row[-1] for row in wanted) > 20
+    assert len(wanted) == 72 and min(row[-1] for row in wanted) > 150
     if format == "jsonl":  # which has no booleans among its keys, but texts of them
         wanted = sorted((row[0], str(row[1]).lower(), *row[2:]) for row in wanted)
     assert sorted(map(plain, found(rows, format))) == sorted(map(plain, wanted))
@@ -150,12 +150,15 @@ def test_types_and_order_of_the_result(events, tmp_path):
 
 
 def test_lists_and_folders(events, tmp_path, capsys):
+    events = events.slice(0, ROWS // 3)
     for day in ("2026-11-01", "2026-11-02"):
         (tmp_path / f"day={day}").mkdir()
         write(events, tmp_path / f"day={day}", "parquet")
     words = ["--item", "tags", "--explode", "tags", "--item", "day:month", "--item", "day"]
     rows, report = run(f"{tmp_path}/*/*.parquet", tmp_path / "out", *words)
-    counts = expected(events, "select unnest(tags) as tag, count(*) from events group by all order by all")
+    counts = expected(
+        events, "select tag, count(*) from (select unnest(tags) as tag from events) group by all order by all"
+    )
     month = datetime.date(2026, 11, 1)
     assert found(rows, "parquet") == [
         (tag, month, day, count) for tag, count in counts for day in ("2026-11-01", "2026-11-02")

@@ -62,6 +62,10 @@ def test_ranks_ascend_and_rows_without_an_item_keep_their_order():
     assert [row["value"] for row in report(quantiles)["shown"]] == [None, 2.0]
 
 
+def test_no_rows():
+    assert report(counts(0, 0))["shown"] == []
+
+
 def test_long_items_are_cut():
     rows = normal_counts_batch(pa.array(["x" * 5000]), np.ones(1), np.ones(1))
     assert len(report(rows)["shown"][0]["item"]) == 60
