@@ -25,7 +25,7 @@ from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 from tests.runners.jobs import column
 
-SHAPE = ["--user", "who", "--item", "what"]
+SHAPE = ["--user", "who", "--item", "item"]
 PROMISE = ["--epsilon", "2", "--delta", "1e-4"]
 BUDGET = Budget(2, 1e-4)
 START = datetime.datetime(2024, 1, 1)
@@ -38,7 +38,7 @@ def place(tmp_path_factory):
     random = np.random.default_rng(3)
     user, item, value = random.integers(0, 3000, 20_000), random.geometric(0.1, 20_000), random.normal(5, 3, 20_000)
     times = [START + datetime.timedelta(hours=float(v) * 24 + 240) for v in value]
-    columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item, "value": value}
+    columns = {"who": [f"u{u}" for u in user], "item": [f"i{i}" for i in item], "number": item, "value": value}
     table = pa.table(columns | {"time": pa.array(times, pa.timestamp("ms", "UTC"))})
     pq.write_table(table, directory / "events.parquet")
     write_fixed_key(directory / "key")
@@ -83,7 +83,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     assert note[0].startswith("each user counts once for each of at most 2 of its distinct items, however many rows")
     assert "\n".join(note) == report_of(out)["note"]
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
-    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+    wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
     assert words_of_rows == f"{len(wanted)} items came out; the 10 largest:"
     assert list(wanted[0]) == ["item", "count", "noise_stddev", "low", "high", "sampled"]
@@ -116,8 +116,8 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words += ["--max-items", "1"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int, max_items=1)
-    wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
-    found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
+    wanted = numbered(made.run([contributions(place, "number")], release(place), sample("number")))
+    found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["number"])
     assert found == wanted and 1 < len(wanted) < 12
     assert report_of(out)["details"]["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
     assert "may stay hidden" not in report_of(out)["note"]
@@ -127,11 +127,15 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     every = sampled_histogram(BUDGET, item_type=int, max_items=1).run(
         [contributions(place, "number")], release(place), sample("number")
     )
-    assert rows(tmp_path / "few") == [
-        every.to_pylist()
-    ]  # at another share, of the same sample as `headcount sampled` has
-    sampled = {row["item"]: row["sampled"] for row in wanted}
-    assert {row["item"]: row["sampled"] for row in every.to_pylist() if row["sampled"] >= made.least} == sampled
+    # At another share, of the same sample as `headcount sampled` has.
+    assert rows(tmp_path / "few") == [numbered(every)]
+    sampled = {row["number"]: row["sampled"] for row in wanted}
+    assert {row["number"]: row["sampled"] for row in numbered(every) if row["sampled"] >= made.least} == sampled
+
+
+def numbered(released):
+    """Rows as a job shows them whose items are in the column number."""
+    return [{"number": row.pop("item"), **row} for row in released.to_pylist()]
 
 
 def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
@@ -140,7 +144,7 @@ def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
     words = ["heavy-hitters", *SHAPE, *PROMISE, "--phi", "0.06", "--max-items", "1"]
     assert run(*words, *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, max_items=1)
-    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+    wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
     assert rows(out) == [wanted] and 1 < len(wanted) < 12
     report = report_of(out)
     assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
@@ -167,7 +171,7 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         assert (status, err) == (0, []) and items in (5, 10)
         assert first == report["decision"] == f"chosen: each user counts for at most {items} of its distinct items"
         assert "up to the number that was chosen" in whose and "too low" in whose
-        wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+        wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
         assert rows(out) == [wanted] and len(wanted) > 5
         assert report["details"]["parameters"]["max_items"] == "auto" and "rate" not in report["details"]["parameters"]
         steps = report["details"]["guarantee"]["mechanisms"]
@@ -182,8 +186,8 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         "sampled",
         "sampled --max-items 1",
         "heavy-hitters --phi 0.06 --users 3000",
-        "quantiles --value what --lo 0 --hi 1 --quantile 0.5",
-        "quantiles --value what --lo 0 --hi 1 --quantile 0.5 --method search",
+        "quantiles --value item --lo 0 --hi 1 --quantile 0.5",
+        "quantiles --value item --lo 0 --hi 1 --quantile 0.5 --method search",
     ],
 )
 @pytest.mark.parametrize("relation", list(Relation))
