@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _MOST = 3  # names that a suggestion lists
@@ -18,6 +17,8 @@ def nearest(word: str, known: Iterable[str], close: float = _CLOSE) -> list[str]
         return begun[:1]
     if begun:
         return begun[:_MOST]
+    import difflib  # which only a refusal needs
+
     found = difflib.get_close_matches(start, plain.values(), n=1, cutoff=close)
     return [name for name in plain if plain[name] in found][:1]
 

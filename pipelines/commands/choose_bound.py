@@ -164,7 +164,6 @@ def make_plan(args: argparse.Namespace, transform: ChooseBound, item_type: type)
 
 COMMAND = JobCommand(
     name="choose-bound",
-    help="Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
     add_arguments=add_arguments,
     example=(
         "headcount choose-bound --input 'events-*.parquet' --user user_id --item query \\\n"

@@ -178,7 +178,6 @@ def show(outcome: Outcome) -> None:
 
 COMMAND = JobCommand(
     name="distribution",
-    help="Learn how likely each of given symbols is, from users with many samples each.",
     add_arguments=add_arguments,
     example=(
         "headcount distribution --input 'events-*.parquet' --user user_id --item genre --domain genres.txt \\\n"

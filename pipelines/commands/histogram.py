@@ -12,7 +12,7 @@ from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
     add_bound_from,
     add_choice,
@@ -153,12 +153,8 @@ def explain(args: argparse.Namespace, transform: Histogram) -> str:
 
 COMMAND = JobCommand(
     name="histogram",
-    help="Count how often each item occurs, without giving any user away.",
     add_arguments=add_arguments,
-    example=(
-        "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --epsilon 1 --delta 1e-8 --output out/"
-    ),
+    example=FIRST_EXAMPLE,
     check=check,
     make_transform=make_transform,
     make_plan=make_plan,

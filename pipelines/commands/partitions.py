@@ -129,7 +129,6 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
 
 COMMAND = JobCommand(
     name="partitions",
-    help="Name the items that enough users have, and nothing but their names.",
     add_arguments=add_arguments,
     example=(
         "headcount partitions --input 'events-*.parquet' --user user_id --item query \\\n"

@@ -221,7 +221,6 @@ class Values(Events):
 
 COMMAND = JobCommand(
     name="quantiles",
-    help="Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
     add_arguments=add_arguments,
     example=(
         "headcount quantiles --input 'visits-*.parquet' --user user_id --value age --lo 0 --hi 120 \\\n"

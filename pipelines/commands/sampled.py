@@ -161,7 +161,6 @@ def _expected(args: argparse.Namespace, made: SampledHistogramMechanism) -> list
 
 COMMAND = JobCommand(
     name="sampled",
-    help="Estimate how many users have each item from a sample, without noise: no item is shown that nobody has.",
     add_arguments=add_arguments,
     example=(
         "headcount sampled --input 'events-*.parquet' --user user_id --item query \\\n"

@@ -67,7 +67,6 @@ def explain(args: argparse.Namespace, transform: TopItems) -> str:
 
 COMMAND = JobCommand(
     name="top",
-    help="Name the items with the most users, in order and without counts.",
     add_arguments=add_arguments,
     example=(
         "headcount top --input 'events-*.parquet' --user user_id --item query --k 20 \\\n"

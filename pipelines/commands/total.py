@@ -255,7 +255,6 @@ def _every_row(batch: pa.RecordBatch, user: Field, count: str | None, drop_null:
 
 COMMAND = JobCommand(
     name="total",
-    help="Count how many users and how many events there are, in all or of given items.",
     add_arguments=add_arguments,
     example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,

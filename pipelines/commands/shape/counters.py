@@ -99,7 +99,6 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="counters",
-    help="Keep pan-private counters in a file that may be seen: start it, add events, and renew its noise.",
     add_arguments=add_arguments,
     do=run,
     example=(

@@ -118,7 +118,6 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="randomize",
-    help="Make the messages of users in the shuffle model, whose noise nobody can take off.",
     add_arguments=add_arguments,
     do=run,
     example=(
