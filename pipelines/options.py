@@ -194,17 +194,14 @@ def shared_parameters(args: argparse.Namespace, item_type: type) -> dict[str, st
     }
 
 
-def how_to_run(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> dict[str, Any]:
-    """What every transform of a job is told besides its own parameters."""
-    return {
-        "relation": args.relation,
-        "release": release,
-        "item_type": item_type,
-        "shards": shards,
-        "output_files": args.output_files,
-    }
+def typed(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    """What mechanisms and transforms of a job are told alike, besides their own parameters."""
+    return {"relation": Relation.parse(args.relation), "item_type": item_type}
+
+
+def how_to_run(args: argparse.Namespace, release: Release, shards: int) -> dict[str, Any]:
+    """What every transform of a job is told besides the parameters of its mechanism."""
+    return {"release": release, "shards": shards, "output_files": args.output_files}
 
 
 def item_type(args: argparse.Namespace) -> type | None:
@@ -265,9 +262,11 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
 
     Refusals name several parameters, by how whoever gave them spells them.
     """
-    from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
+    source, here = _key_source(args), runner is None
+    if runner is not None:
+        from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
 
-    source = _key_source(args)
+        here = is_on_this_machine(runner)
     secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))
     if source is None:
         if args.release_id is not None:
@@ -275,12 +274,12 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
                 f"{spell('release_id')} {args.release_id!r} repeats a release, which needs the key of that release: "
                 f"give {secret}, {file} or {env}"
             )
-        if not is_on_this_machine(runner):
+        if not here:
             raise ParameterError(
                 f"the runner {runner} needs a key that its workers can reach: give {secret}, {env} or {file}"
             )
         return Release(ephemeral_key())
-    if is_on_this_machine(runner):
+    if here:
         source.fetch()  # a bad key is told now and not by a worker
     elif isinstance(source, KeyFile):
         source = KeyFile(os.path.abspath(source.path))  # workers have another working directory

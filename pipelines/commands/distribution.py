@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.binomial_choice import KINDS, MOST_USERS
-from headcount.mechanisms.distribution.learn import DistributionRelease
+from headcount.mechanisms.distribution.learn import DistributionRelease, learn_distribution
 from headcount.mechanisms.distribution.plan import METHODS, ROBUST, DistributionPlan
 from headcount.mechanisms.distribution.samples_choice import RULES
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, say
-from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import read_domain
-from headcount.transforms.distribution import LearnDistribution
+from headcount.pipelines.command import JobCommand, Plan, Rows
+from headcount.pipelines.sources.domain import domain_of
+
+if TYPE_CHECKING:
+    from headcount.transforms.distribution import LearnDistribution
 
 _TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
 _TYPICAL_SAMPLES = (1, 10, 100, 1000, 10_000)
@@ -76,24 +77,33 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> LearnDistribution:
-    """The transform that the flags ask for."""
-    return LearnDistribution(
-        options.make_budget(args),
-        read_domain(args.domain, item_type, args.max_item_bytes),
-        samples_per_user=args.samples_per_user,
-        method=args.method,
-        users=args.users,
-        hypothesis=args.hypothesis,
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> DistributionRelease:
+    """The mechanism that the flags ask for."""
+    return learn_distribution(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
-    plan = transform.mechanism
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> LearnDistribution:
+    """The same as a transform."""
+    from headcount.transforms.distribution import LearnDistribution
+
+    transform = LearnDistribution(**_parameters(args, item_type), **options.how_to_run(args, release, shards))
+    return transform if transform.mechanism.choice is None else transform.with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "domain": domain_of(args, item_type),
+        "samples_per_user": args.samples_per_user,
+        "method": args.method,
+        "users": args.users,
+        "hypothesis": args.hypothesis,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, plan: DistributionRelease, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     given = isinstance(plan.samples, int)
     parameters = options.shared_parameters(args, item_type) | {
         "symbols": len(plan.symbols),
@@ -102,9 +112,7 @@ def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type:
         "method": plan.plans()[0].method if given else plan.method,
         "hypothesis": plan.hypothesis,
     }
-    guarantee = transform.guarantee()
-    decided = transform.with_decision() if plan.choice is not None else transform
-    return Plan(decided, guarantee, parameters, files="distribution", note=_note(plan))
+    return Plan(plan.guarantee(), parameters, files="distribution", note=_note(plan))
 
 
 def _note(plan: DistributionRelease) -> str | None:
@@ -119,9 +127,8 @@ def _note(plan: DistributionRelease) -> str | None:
     )
 
 
-def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
+def explain(args: argparse.Namespace, plan: DistributionRelease) -> str:
     """The promise and the errors to expect, in words, before anything is read."""
-    plan = transform.mechanism
     if plan.choice is not None:
         plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
     else:
@@ -170,10 +177,9 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
     return "\n".join([f"the {which}, with the error to expect:", *lines])
 
 
-def show(outcome: Outcome) -> None:
-    """Print the plot of what was learnt."""
-    text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in outcome.rows()])
-    say(text)
+def show(report: Mapping[str, Any], rows: Rows) -> str:
+    """The plot of what was learnt."""
+    return plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in rows])
 
 
 COMMAND = JobCommand(
@@ -185,8 +191,9 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-6 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
     show=show,
 )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
-from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF
+from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import JobCommand, Plan
 from headcount.pipelines.commands.bound_options import (
     add_bound_from,
     add_choice,
@@ -21,9 +22,12 @@ from headcount.pipelines.commands.bound_options import (
     with_earlier_choice,
 )
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import read_domain
-from headcount.transforms.histogram import Histogram
+from headcount.pipelines.sources.domain import domain_of
+
+if TYPE_CHECKING:
+    from headcount.transforms.histogram import Histogram
+
+_Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,32 +104,41 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
-    """The transform that the flags ask for."""
-    args = with_earlier_choice(args)
-    domain = None if args.domain is None else read_domain(args.domain, item_type, args.max_item_bytes)
-    return Histogram(
-        options.make_budget(args),
-        domain=domain,
-        method=args.method,
-        of=args.of,
-        calibrate=args.calibrate,
-        bound=args.bound,
-        max_per_item=args.max_per_item,
-        noise=args.noise,
-        objective=args.objective,
-        bound_method=args.bound_method,
-        bound_share=args.bound_share,
-        **options.quality(args),
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
+    """The mechanism that the flags ask for."""
+    return histogram(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Histogram:
+    """The same as a transform."""
+    from headcount.transforms.histogram import Histogram
+
+    how = options.quality(args) | options.how_to_run(args, release, shards)
+    transform = Histogram(**_parameters(args, item_type), **how)
+    return transform if isinstance(transform.mechanism, HistogramMechanism) else transform.with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     args = with_earlier_choice(args)
-    made = transform.mechanism
-    chosen = not isinstance(made, HistogramMechanism)
+    return {
+        "budget": options.make_budget(args),
+        "domain": domain_of(args, item_type),
+        "method": args.method,
+        "of": args.of,
+        "calibrate": args.calibrate,
+        "bound": args.bound,
+        "max_per_item": args.max_per_item,
+        "noise": args.noise,
+        "objective": args.objective,
+        "bound_method": args.bound_method,
+        "bound_share": args.bound_share,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
+    args = with_earlier_choice(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = options.shared_parameters(args, item_type) | {
         "of": args.of,
@@ -142,15 +155,14 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
         **options.quality(args),
     }
     told = users_needed([made.plan]) if isinstance(made, HistogramMechanism) else {}
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
+    return Plan(made.guarantee(), parameters, told=told)
 
 
-def explain(args: argparse.Namespace, transform: Histogram) -> str:
+def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    made = transform.mechanism
     if isinstance(made, EstimatesMechanism):
-        return "\n".join([transform.guarantee().words().rstrip(), "", *made.stages.expected_words()])
-    return report.explain(transform.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
+        return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
+    return report.explain(made.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
 
 
 COMMAND = JobCommand(
@@ -162,7 +174,8 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

@@ -1,6 +1,6 @@
 """Record batches as the bytes of one output file, and its rows again: Parquet, Avro, CSV or JSON lines.
 
-The same rows give the same bytes.
+The same rows give the same bytes. Each format's library is imported with the first file of it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 # fastavro draws a random one by default; the same rows must give the same bytes.
 _AVRO_SYNC_MARKER = hashlib.blake2b(b"headcount", digest_size=16).digest()
@@ -29,12 +26,16 @@ def encode(batch: pa.RecordBatch, format: str) -> bytes:
 
 
 def _parquet(table: pa.Table) -> bytes:
+    import pyarrow.parquet as pq
+
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
 
 
 def _avro(table: pa.Table) -> bytes:
+    import fastavro
+
     types = {pa.string(): "string", pa.int64(): "long", pa.float64(): "double"}
     schema = {
         "type": "record",
@@ -48,6 +49,8 @@ def _avro(table: pa.Table) -> bytes:
 
 
 def _csv(table: pa.Table) -> bytes:
+    import pyarrow.csv
+
     file = io.BytesIO()
     file.write((",".join(table.column_names) + "\n").encode())
     pyarrow.csv.write_csv(_whole_as_int(table), file, pyarrow.csv.WriteOptions(include_header=False))
@@ -72,8 +75,12 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
 def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
     """The rows of one file; all values of CSV are texts."""
     if format == "parquet":
+        import pyarrow.parquet as pq
+
         yield from pq.read_table(pa.BufferReader(content)).to_pylist()
     elif format == "avro":
+        import fastavro
+
         yield from fastavro.reader(io.BytesIO(content))
     elif format == "csv":
         yield from csv.DictReader(io.StringIO(content.decode(), newline=""))

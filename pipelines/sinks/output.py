@@ -22,19 +22,18 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import apache_beam as beam
 import pyarrow as pa
-import pyarrow.csv
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import progress
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
 from headcount.pipelines.storage import stores
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 REPORT = "report.json"
 COMPLETE = f"{REPORT} is there"
@@ -94,7 +93,7 @@ class Target:
 
 
 def make_target(
-    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions
+    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions | None
 ) -> Target:
     """The target of a command line. The modules of other sinks have the same functions as this one."""
     return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
@@ -175,59 +174,12 @@ def written(target: Target) -> list[str]:
     return [target.place(k) for k in range(target.files)]
 
 
-@beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
-class WriteOutput(beam.PTransform):
-    """Write batches (k, rows) for every k in 0..files-1, then commit them with the report.
-
-    The input must lie beyond a barrier after the noise, so that every attempt writes the same rows. The report is known
-    now, or is the one element of a collection, where it tells what the job has chosen; what it says of the rows is added at the
-    end.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        report: bytes | beam.PCollection[bytes],
-        commit: Callable[[Any, Iterable[Written], bytes], None] = commit,
-    ) -> None:
-        super().__init__()
-        self._target = target
-        self._report = report
-        self._commit = commit
-
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        report = self._report if isinstance(self._report, bytes) else beam.pvalue.AsSingleton(self._report)
-        return (
-            batches
-            | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest, summary))
-            | "Gather" >> beam.GroupByKey()
-            | "Commit" >> beam.ParDo(_Commit(self._target, self._commit), report)
-        )
-
-
-@beam.typehints.with_output_types(tuple[int, tuple[int, str, bytes, str]])
-class _WriteFile(beam.DoFn):
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes, str]]]:
-        progress.stage("writing")
-        k, batch = element
-        content = encode(batch, self._target.format)
-        name = f"{self._target.stem(k)}.{uuid.uuid4().hex}.{self._target.format}"
-        stores.write(stores.join(self._target.temporary, name), content)
-        yield 0, (k, name, _digest(content), summary(batch))
-
-
-class _Commit(beam.DoFn):
-    def __init__(self, target: Target, commit: Callable[[Any, Iterable[Written], bytes], None]) -> None:
-        self._target = target
-        self._commit = commit
-
-    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
-        progress.stage("committing")
-        files = self._target.checked(Written(*file) for file in element[1])
-        self._commit(self._target, files, self._target.finished(report, files))
+def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
+    """Write the rows of file k under a name that is unique to this attempt."""
+    content = encode(batch, target.format)
+    name = f"{target.stem(k)}.{uuid.uuid4().hex}.{target.format}"
+    stores.write(stores.join(target.temporary, name), content)
+    return Written(k, name, _digest(content), summary(batch))
 
 
 def _refuse_existing(target: Target) -> list[str]:

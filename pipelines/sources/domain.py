@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Iterable
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.storage import stores
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def domain_of(args: argparse.Namespace, item_type: type) -> Iterable[str] | Iterable[int] | None:
+    """The items of a job's domain, if it has one: those of the file of --domain, or as a call in Python gives them."""
+    if args.domain is None or not isinstance(args.domain, str):
+        return args.domain
+    return read_domain(args.domain, item_type, args.max_item_bytes)
 
 
 def read_domain(path: str, item_type: type, max_item_bytes: int) -> list[str] | list[int]:
