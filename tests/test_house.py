@@ -1,7 +1,7 @@
 """The layout of the house: arrows point down, rooms stay small, and only two faces are public.
 
-From the bottom: accounting, randomness, batches, bounding, choice, counting, and above them the families, which know each other
-only where a family is built on another. Transforms stand on mechanisms, and pipelines on both.
+From the bottom: accounting, randomness, batches, keys, bounding, choice, counting, and above them the families, which know each
+other only where a family is built on another. Transforms stand on mechanisms, and pipelines on both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[1]
-FLOORS = ("accounting", "randomness", "batches", "bounding", "choice", "counting")
+FLOORS = ("accounting", "randomness", "batches", "keys", "bounding", "choice", "counting")
 FAMILIES = {
     "histogram": {"bound_choice", "partitions"},
     "bound_choice": set(),

@@ -62,6 +62,12 @@ class Guarantee:
         """The promise alone, in one line with its numbers rounded upwards: for one that `compose` has made."""
         return _promise(self.unit, _text_up(self.epsilon), _text_up(self.delta), self.relation)
 
+    def per(self, unit: str) -> Guarantee:
+        """The same promise to each `unit` in place of each user, for contributions whose users are such units."""
+        if self.unit not in ("user", unit):
+            raise ParameterError(f"this promises something to each {self.unit}, not to each user: leave out {unit!r}")
+        return dataclasses.replace(self, unit=unit)
+
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
         return {
@@ -108,7 +114,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
 
 def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:
     promise = f"{unit.capitalize()}-level (epsilon = {epsilon}, delta = {delta}) differential privacy"
-    return f"{promise} under {relation.words}."
+    return f"{promise} under {relation.words(unit)}."
 
 
 def _text_up(value: float) -> str:

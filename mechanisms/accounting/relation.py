@@ -29,12 +29,17 @@ class Relation(enum.Enum):
         """
         return 2 if self is Relation.REPLACE else 1
 
-    @property
-    def words(self) -> str:
+    def words(self, unit: str = "user") -> str:
         """The relation as the end of a sentence that begins "differential privacy under"."""
-        if self is Relation.REPLACE:
-            return "replacing one user's whole data by any other"
-        return "adding or removing one user's whole data"
+        window = unit.removeprefix("user-")
+        what = (
+            "one user's whole data"
+            if unit == "user"
+            else f"one {unit}"
+            if window == unit
+            else f"one user's data of one {window}"
+        )
+        return f"replacing {what} by any other" if self is Relation.REPLACE else f"adding or removing {what}"
 
     @classmethod
     def parse(cls, value: Relation | str) -> Relation:

@@ -196,7 +196,7 @@ def test_the_promise_is_that_of_the_relation(run, command, relation):
         relation.value,
         "--explain",
     )
-    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words}.")
+    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words()}.")
 
 
 def test_quantiles_and_ranges_of_one_sample(run, place, tmp_path):

@@ -1,0 +1,125 @@
+"""`Keys`: one or several key columns as one canonical, injective name, and back.
+
+One column is its value inside: a text, or an int64. Several are joined to one text by U+001F, which is escaped where a text
+holds it. The number of columns and their types are public and the same for all rows, so two keys that differ have names that
+differ. Everything between the door and the released rows sees names alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.names import Names, string_buffers
+from headcount.mechanisms.keys.columns import KeyColumn, check_distinct
+from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.keys.times import UTC
+
+ITEM = "item"  # what the key is called where no column names it
+
+_JOINT, _ESCAPE = "\x1f", "\x1b"
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """The key columns of a job, in their order."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        check_distinct([field.column for field in self.fields])
+
+    @classmethod
+    def plain(cls, item_type: type, name: str = ITEM) -> Keys:
+        """One column of strings or integers."""
+        return cls((Field(KeyColumn(name), {str: pa.string(), int: pa.int64()}[item_type]),))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns in the output."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of the input that hold the keys, each once."""
+        return tuple(dict.fromkeys(field.column.source for field in self.fields))
+
+    @property
+    def item_type(self) -> type:
+        """What names are inside: str or int."""
+        return self.fields[0].kind if len(self.fields) == 1 else str
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The key columns of the output."""
+        return pa.schema([pa.field(field.name, field.shown) for field in self.fields])
+
+    def encode(self, columns: Mapping[str, pa.Array], place: Place | None = None) -> pa.Array:
+        """The name of each row's key, plain or as a dictionary; null where one of its columns is."""
+        place = place or Place()
+        values = [field.values(columns[field.column.source], place) for field in self.fields]
+        return values[0] if len(values) == 1 else _joined(values)
+
+    def decode(self, names: Names) -> list[pa.Array]:
+        """The key columns of names, with their types in the output."""
+        return [field.shown_values(values) for field, values in zip(self.fields, self._values(names), strict=True)]
+
+    def restore(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Released rows with the key columns in place of the names. Rows that begin with the key are sorted by it."""
+        place = rows.schema.get_field_index(ITEM)
+        values = self._values(rows.column(place))
+        keys = [field.shown_values(each) for field, each in zip(self.fields, values, strict=True)]
+        columns = [*zip(rows.schema.names, rows.columns, strict=True)]
+        columns[place : place + 1] = zip(self.names, keys, strict=True)
+        restored = pa.RecordBatch.from_arrays([each for _, each in columns], names=[name for name, _ in columns])
+        if place > 0:
+            return restored
+        by = {str(k): each for k, each in enumerate(values)}  # as values: bins have an order that their labels have not
+        for k, field in enumerate(self.fields):
+            if pa.types.is_uint64(field.shown):
+                by[str(k)] = keys[k]
+        return restored.take(pc.sort_indices(pa.table(by), [(name, "ascending") for name in by]))
+
+    def _values(self, names: Names) -> list[pa.Array]:
+        if len(self.fields) == 1:
+            return [names]
+        parts = pc.split_pattern(names, _JOINT).flatten()
+        chosen = np.arange(len(names)) * len(self.fields)
+        columns = [parts.take(pa.array(chosen + k)) for k in range(len(self.fields))]
+        return [
+            _unescaped(column) if field.kind is str else column.cast(pa.int64())
+            for field, column in zip(self.fields, columns, strict=True)
+        ]
+
+
+def resolve(columns: Sequence[KeyColumn], found: Mapping[str, pa.DataType], where: str = "", zone: str = UTC) -> Keys:
+    """The keys of columns whose types are known, by their sources; an InputError if one cannot be a key."""
+    return Keys(tuple(field_of(column, found[column.source], where, zone) for column in columns))
+
+
+def _joined(values: Sequence[pa.Array]) -> pa.Array:
+    """One text of several values, one to one; null where one of them is."""
+    return pc.binary_join_element_wise(*map(_escaped, values), _JOINT)
+
+
+def _escaped(values: pa.Array) -> pa.Array:
+    """Values as texts without a joint: an escape becomes two characters, and so does a joint."""
+    if isinstance(values, pa.DictionaryArray):
+        return _escaped(values.dictionary).take(values.indices)
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.string())
+    ends, data = string_buffers(values)
+    data = data[ends[0] : ends[-1]]  # in UTF-8, bytes below 128 are these characters and no part of another
+    if not ((data == ord(_JOINT)) | (data == ord(_ESCAPE))).any():
+        return values
+    return pc.replace_substring(pc.replace_substring(values, _ESCAPE, f"{_ESCAPE}1"), _JOINT, f"{_ESCAPE}2")
+
+
+def _unescaped(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring(pc.replace_substring(texts, f"{_ESCAPE}2", _JOINT), f"{_ESCAPE}1", _ESCAPE)
