@@ -1,0 +1,93 @@
+"""Tables of any library as Arrow batches: pandas, Polars, DuckDB, and whatever has Arrow's C stream. None is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headcount.mechanisms.errors import InputError
+
+BATCH_ROWS = 1 << 20  # rows in one batch at most, where the frame leaves the choice
+FRAMES = "an Arrow table, batch or reader, a pandas or Polars frame, a DuckDB relation, or what has __arrow_c_stream__"
+
+_BATCH_BYTES = 1 << 27  # small batches are put together up to so many bytes
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value is a table of some library, and no row."""
+    return (
+        isinstance(value, pa.RecordBatch | pa.Table | pa.RecordBatchReader)
+        or hasattr(value, "__arrow_c_stream__")
+        or _is_pandas(value)
+    )
+
+
+def frame_reader(frame: Any, columns: Collection[str] | None = None) -> pa.RecordBatchReader:
+    """The schema and batches of a frame, each of BATCH_ROWS rows at most, and none that is needlessly small.
+
+    With `columns`, others are left out: those that are there of these names, and the objects that hold nested ones (`user.id`
+    lies in `user`). The named levels of a pandas index are columns. A reader, or a DuckDB relation, is read batch by batch.
+    """
+    wanted = None if columns is None else {*columns, *(path.split(".")[0] for path in columns)}
+    reader = _reader(frame, wanted)
+    kept = [k for k, name in enumerate(reader.schema.names) if wanted is None or name in wanted]
+    schema = pa.schema([reader.schema.field(k) for k in kept], reader.schema.metadata)
+    found = (pa.RecordBatch.from_arrays([batch.column(k) for k in kept], schema=schema) for batch in reader)
+    return pa.RecordBatchReader.from_batches(schema, _in_size(found))
+
+
+def _is_pandas(value: Any) -> bool:
+    return type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "columns")
+
+
+def _reader(frame: Any, wanted: Collection[str] | None) -> pa.RecordBatchReader:
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame
+    if isinstance(frame, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(frame.schema, [frame])
+    if isinstance(frame, pa.Table):
+        return frame.to_reader()
+    if _is_pandas(frame):
+        return _from_pandas(frame, wanted).to_reader()
+    if not hasattr(frame, "__arrow_c_stream__"):
+        lazy = "; collect it first" if hasattr(frame, "collect") else ""
+        raise InputError(f"{type(frame).__name__} is no table; give {FRAMES}{lazy}")
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):  # one column alone has such a stream too
+        raise InputError(f"{type(frame).__name__} has no columns; give {FRAMES}") from None
+
+
+def _from_pandas(frame: Any, wanted: Collection[str] | None) -> pa.Table:
+    named = [name for name in frame.index.names if name is not None]
+    if wanted is not None:  # columns that are not asked for may hold what Arrow cannot
+        frame = frame.loc[:, [name in wanted for name in frame.columns]]
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=bool(named)).replace_schema_metadata(None)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, UnicodeEncodeError):
+        raise InputError(
+            "a column of the pandas frame holds values of several types, or two have one name; convert it first, for instance "
+            "by .astype(str)"
+        ) from None
+
+
+def _in_size(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows: large batches cut, and small ones together."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            part = batch.slice(start, BATCH_ROWS)
+            if held and (rows + part.num_rows > BATCH_ROWS or size + part.nbytes > _BATCH_BYTES):
+                yield _together(held)
+                held, rows, size = [], 0, 0
+            held.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+    if held:
+        yield _together(held)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

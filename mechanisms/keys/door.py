@@ -1,0 +1,194 @@
+"""The door: columns of a table, of any types that keys may have, become contribution batches of (user, item, count).
+
+Types are settled before the first row, from a schema. What is not known by then is a string, or where the key is one column
+that is taken as it is, a string or an integer as it comes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
+from headcount.mechanisms.keys.fields import CONVERT, Field, field_of
+from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.keys.nested import column_at, element_type, exploded, found_type, is_list
+from headcount.mechanisms.keys.times import UTC, check_zone
+
+_STRING = pa.string()
+
+
+@dataclasses.dataclass(frozen=True)
+class Door:
+    """Which columns hold users, keys and counts, what is made of them, and, once they are known, of what types they are.
+
+    `users` and `keys` are None where types are not known: such columns must hold strings or integers.
+    """
+
+    user: str
+    items: tuple[KeyColumn, ...]
+    count: str | None = None
+    drop_null: bool = False
+    max_item_bytes: int = MAX_ITEM_BYTES
+    explode: str | None = None
+    time_zone: str = UTC
+    users: Keys | None = None
+    keys: Keys | None = None
+
+    def __post_init__(self) -> None:
+        named = [name for name in (self.user, *self.sources, self.count) if name is not None]
+        if len(set(named)) < len(named):
+            raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
+        if isinstance(self.max_item_bytes, bool) or not isinstance(self.max_item_bytes, int) or self.max_item_bytes < 1:
+            raise ParameterError(
+                f"max_item_bytes must be a positive integer, got {self.max_item_bytes!r}", "max_item_bytes"
+            )
+        if self.explode is not None and self.explode not in self.sources:
+            raise ParameterError(
+                f"explode = {self.explode!r} is none of the key columns: name it by item too", "explode"
+            )
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that hold the keys, each once."""
+        return tuple(dict.fromkeys(column.source for column in self.items))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (self.user, *self.sources, *(() if self.count is None else (self.count,)))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the key is one column that is taken as it is."""
+        return len(self.items) == 1 and not self.items[0].unit and not self.items[0].edges
+
+    @property
+    def shown(self) -> Keys:
+        """The key columns of the output; those whose types are not known are taken for strings."""
+        return self.keys or Keys(tuple(Field(column, _STRING, self.time_zone) for column in self.items))
+
+    def of_schema(self, schema: pa.Schema, where: str = "") -> Door:
+        """The door for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
+        found = {path: found_type(schema, path) for path in self.columns}
+        for path, type_ in found.items():
+            if type_ is None:
+                known = ", ".join(map(repr, schema.names))
+                raise InputError(f"{where}no column {path!r}; the columns are {known}")
+        return self.of_types({path: type_ for path, type_ in found.items() if type_ is not None}, where)
+
+    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> Door:
+        """The same for types by the path of a column, some of which may be missing."""
+        types = {path: type_ for path, type_ in found.items() if not pa.types.is_null(type_)}
+        if self.count in types and not pa.types.is_integer(types[self.count]):
+            raise InputError(f"{where}column {self.count!r} is {types[self.count]}; counts are whole numbers")
+        users = Keys((_user_field(self.user, types[self.user], where),)) if self.user in types else None
+        if self.explode in types:
+            types[self.explode] = element_type(types[self.explode], self.explode)
+        known = not self.is_plain or self.sources[0] in types
+        fields = (field_of(column, types.get(column.source, _STRING), where, self.time_zone) for column in self.items)
+        return dataclasses.replace(self, users=users, keys=Keys(tuple(fields)) if known else None)
+
+    def batch(self, data: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+        """The contributions of a batch, or an InputError; `place` says where it comes from."""
+        for path in self.columns:
+            if found_type(data.schema, path) is None:
+                raise place.error(path, f"is missing; the columns are {', '.join(map(repr, data.schema.names))}")
+        return self.contributions({path: column_at(data, path) for path in self.columns}, place)
+
+    def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:
+        """The contributions of columns, by their paths; they are all there."""
+        if self.explode is not None:
+            if not is_list(columns[self.explode].type):
+                raise place.error(self.explode, f"is {columns[self.explode].type}, no list: leave out explode")
+            columns = exploded(columns, self.explode)
+            place = dataclasses.replace(place, first_row=None)  # rows have other numbers now
+        absent = [source for source in self.sources if columns[source].null_count]
+        place = dataclasses.replace(
+            place, user=self.user, item=(absent or [", ".join(self.sources)])[0], count=self.count or "count"
+        )
+        user = _names(self.users, (self.user,), columns, place)
+        item = _names(self.keys, self.sources, columns, place)
+        count = None if self.count is None else columns[self.count]
+        return contribution_batch(
+            user, item, count, drop_null=self.drop_null, max_item_bytes=self.max_item_bytes, place=place
+        )
+
+
+def asked(
+    user: str,
+    item: str | Iterable[str],
+    count: str | None = None,
+    *,
+    drop_null: bool = False,
+    max_item_bytes: int = MAX_ITEM_BYTES,
+    explode: str | None = None,
+    time_zone: str = UTC,
+) -> Door:
+    """The door that these words ask for, with no types known yet."""
+    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, check_zone(time_zone))
+
+
+def _user_field(user: str, found: pa.DataType, where: str) -> Field:
+    column = KeyColumn(user)
+    try:
+        return field_of(column, found, where)
+    except InputError:
+        if pa.types.is_struct(found):
+            raise
+        raise InputError(f"{where}column {user!r} is {found}, which no user is known by; {CONVERT}") from None
+
+
+def _names(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa.Array], place: Place) -> pa.Array:
+    """One column of names, of columns of the types that are known, or of those that need none."""
+    if keys is None:
+        (source,) = sources
+        if not _is_name(columns[source].type):
+            raise _unknown(source, columns[source].type, place)
+        return columns[source]
+    as_known = dict(columns)
+    for field in keys.fields:
+        source = field.column.source
+        as_known[source] = _as_known(columns[source], field, place)
+    return keys.encode(as_known, place)
+
+
+def _is_name(found: pa.DataType) -> bool:
+    plain = found.value_type if pa.types.is_dictionary(found) else found
+    return _is_text(plain) or pa.types.is_integer(plain) or pa.types.is_null(plain)
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+
+
+def _as_known(array: pa.Array, field: Field, place: Place) -> pa.Array:
+    """A column with the type that is known, or an InputError: files, and batches of a stream, may differ."""
+    found = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    known, source = field.found, field.column.source
+    if found == known or pa.types.is_null(found) or (_is_text(found) and _is_text(known)):
+        return array
+    if field.column.unit or field.column.edges:  # what is made of such columns does not depend on their type
+        field_of(field.column, found, f"{place.file}: " if place.file else "", field.zone)
+        return array
+    if isinstance(found, pa.BaseExtensionType) and found.storage_type == known:
+        return array.storage
+    alike = found.id == known.id or (pa.types.is_integer(found) and pa.types.is_integer(known))
+    try:
+        if alike:
+            return array.cast(known)
+    except pa.ArrowInvalid:
+        raise place.error(source, f"is {found} and holds a value that {known} cannot") from None
+    raise _unknown(source, found, place, known)
+
+
+def _unknown(source: str, found: pa.DataType, place: Place, known: pa.DataType = _STRING) -> InputError:
+    return place.error(
+        source,
+        f"is {found}, and was taken for {known} where the job was put together: give its type by "
+        f"schema=pa.schema([({source!r}, TYPE)])",
+    )
