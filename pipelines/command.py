@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from headcount.mechanisms.accounting.guarantee import Guarantee
     from headcount.mechanisms.mechanism import Promise
     from headcount.mechanisms.randomness.keys import Release
     from headcount.pipelines.jobs.outcome import Outcome
+    from headcount.pipelines.jobs.plan import Plan
     from headcount.pipelines.jobs.run import Source
 
 M = TypeVar("M", bound="Promise")
-Parameters = Mapping[str, str | int | float | bool | None]
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -49,23 +48,6 @@ class Tool(Command):
     def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
         """Do it."""
         self.do(args)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a command says of what it computes, and promises, before it has seen any data.
-
-    `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
-    of the numbers: it is shown with them, and is in the report. `told` is what else the report tells of the rows, as in
-    `report.Telling`; what a decision tells goes before. `drawn_as` is the label of what is drawn, if it is not the command's.
-    """
-
-    guarantee: Guarantee
-    parameters: Parameters
-    files: str = "counts"
-    note: str | None = None
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    drawn_as: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,8 +112,3 @@ def say(text: str) -> None:
 def guarantee_words(args: argparse.Namespace, mechanism: Promise) -> str:
     """The `explain` of a command that has no more to say than its guarantee."""
     return mechanism.guarantee().words()
-
-
-def label_of(command: str) -> str:
-    """The label of a command's transform, and of what it draws: part of every subkey, so never changed."""
-    return command.title().replace("-", "")

@@ -209,6 +209,11 @@ def item_type(args: argparse.Namespace) -> type | None:
     return {"str": str, "int": int, None: None}[getattr(args, "item_type", None)]
 
 
+def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a command of values for what knows items only, which the values stand in for."""
+    return argparse.Namespace(**vars(args) | {"item": args.value, "item_type": "int", "max_item_bytes": 4096})
+
+
 def require(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command line on which one of these flags is missing."""
     missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
@@ -239,6 +244,13 @@ def check_zcdp_or_budget(args: argparse.Namespace) -> None:
 
 def hint(epsilon: float, delta: float) -> None:
     """One line on standard error for a promise that is allowed and hides little; what is printed otherwise stays as it is."""
+    words = hint_words(epsilon, delta)
+    if words is not None:
+        print(f"headcount: {words}", file=sys.stderr)
+
+
+def hint_words(epsilon: float, delta: float) -> str | None:
+    """What is to be said of a promise that is allowed and hides little."""
     words = []
     if epsilon > LARGE_EPSILON:
         words.append(f"epsilon = {epsilon:g} is above {LARGE_EPSILON}, and one user may change any result a lot")
@@ -246,8 +258,7 @@ def hint(epsilon: float, delta: float) -> None:
         words.append(
             f"delta = {delta:g} is above {LARGE_DELTA:g}, and should be far below one over the number of users"
         )
-    if words:
-        print(f"headcount: this promises little: {'; '.join(words)}", file=sys.stderr)
+    return f"this promises little: {'; '.join(words)}" if words else None
 
 
 def hint_of_flags(args: argparse.Namespace) -> None:

@@ -11,8 +11,9 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan, guarantee_words
+from headcount.pipelines.command import JobCommand, guarantee_words
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
+from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.sources.domain import domain_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from headcount.mechanisms.count_release.frames import LARGEST_FRAME
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.count_release import PrivateCountRelease

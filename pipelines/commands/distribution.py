@@ -15,7 +15,8 @@ from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan, Rows
+from headcount.pipelines.command import JobCommand, Rows
+from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.sources.domain import domain_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from headcount.mechanisms.sampled.auto import AutoSampled, heavy_hitters
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.sampled import HeavyHitters

@@ -13,7 +13,7 @@ from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, hi
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import (
     add_bound_from,
     add_choice,
@@ -22,6 +22,7 @@ from headcount.pipelines.commands.bound_options import (
     with_earlier_choice,
 )
 from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.sources.domain import domain_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STR
 from headcount.mechanisms.partitions.select import Selection, in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.partitions import SelectPartitions

@@ -10,9 +10,10 @@ from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.partitions.select import in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.count_release import Plume

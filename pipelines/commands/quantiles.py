@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Value
@@ -21,8 +20,9 @@ from headcount.mechanisms.sampled.over_values import (
 )
 from headcount.mechanisms.sampled.plan import SamplePlan, laplace_w50
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.pipelines.jobs.run import Source
@@ -167,7 +167,7 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sample_name(args: argparse.Namespace) -> str | None:
     """The name of the sample that the tree is read off; a search is a release of its own."""
-    return None if args.method == "search" else sampled.sample_name(as_items(args))
+    return None if args.method == "search" else sampled.sample_name(options.values_as_items(args))
 
 
 def make_plan(args: argparse.Namespace, made: SearchOverValues | TreeOverValues, item_type: type) -> Plan:
@@ -178,7 +178,7 @@ def make_plan(args: argparse.Namespace, made: SearchOverValues | TreeOverValues,
         size = {"rounds": made.search.rounds}
     else:
         size = {"levels": made.tree.levels, "branching": made.tree.branching}
-    parameters = options.shared_parameters(as_items(args), int) | {
+    parameters = options.shared_parameters(options.values_as_items(args), int) | {
         "item": None,
         "item_type": None,
         "max_item_bytes": None,
@@ -226,16 +226,12 @@ def explain(args: argparse.Namespace, made: SearchOverValues | TreeOverValues) -
     return "\n".join([made.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW])
 
 
-def as_items(args: argparse.Namespace) -> argparse.Namespace:
-    """The same arguments for what knows items only, which the values stand in for."""
-    return argparse.Namespace(**vars(args) | {"item": args.value, "item_type": "int", "max_item_bytes": MAX_ITEM_BYTES})
-
-
 def source(args: argparse.Namespace) -> type[Source]:
     """What the job reads: values, as the numbers of their leaves."""
     from headcount.pipelines.jobs.readers import Values
 
-    return Values
+    made = make_mechanism(args, int)
+    return Values.over(made.axis, made.leaves)
 
 
 COMMAND = JobCommand(

@@ -13,7 +13,8 @@ from headcount.mechanisms.sampled.auto import AutoSampled, sampled_histogram
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.sampled import SampledHistogram

@@ -11,8 +11,9 @@ from headcount.mechanisms.count_release.top_items import TopItemsMechanism, top_
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.count_release import add_k_bar
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.count_release import TopItems

@@ -16,8 +16,9 @@ from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, cappe
 from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
+from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.sources.domain import domain_of
 
 if TYPE_CHECKING:

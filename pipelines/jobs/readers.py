@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.counting.users import all_as_one
-from headcount.pipelines.commands import quantiles
+from headcount.mechanisms.sampled.axis import Axis
+from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines import options
 from headcount.pipelines.jobs.run import Events, Name
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import ValueColumn
@@ -60,7 +62,14 @@ class Values(Events):
 
     required = ("--input", "--user", "--value", "--output")
 
+    axis: Axis
+    leaves: Leaves
+
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        made = quantiles.make_mechanism(args, int)
-        column = ValueColumn(args.value, made.axis, made.leaves, args.drop_null)
-        super().__init__(argparse.Namespace(**vars(quantiles.as_items(args)) | {"item": column}), remote)
+        column = ValueColumn(args.value, self.axis, self.leaves, args.drop_null)
+        super().__init__(argparse.Namespace(**vars(options.values_as_items(args)) | {"item": column}), remote)
+
+    @classmethod
+    def over(cls, axis: Axis, leaves: Leaves) -> type[Values]:
+        """The source for values on this grid."""
+        return type(cls.__name__, (cls,), {"axis": axis, "leaves": leaves})

@@ -22,9 +22,9 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress
-from headcount.pipelines.command import Plan, label_of
 from headcount.pipelines.jobs import failures, memory, report
 from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -18,7 +17,6 @@ from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, distinct
 from headcount.mechanisms.shape.estimators import (
     MOST_SAMPLES,
     CoverageQuestion,
-    DistinctQuestion,
     EntropyQuestion,
     Question,
     SupportQuestion,
@@ -29,8 +27,9 @@ from headcount.mechanisms.shape.pan_private import PanPrivateMechanism
 from headcount.mechanisms.shape.properties import CentralProperty, central_property
 from headcount.mechanisms.shape.shuffled import Shuffled
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, Plan, Rows
+from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.commands.shape import models
+from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -42,16 +41,11 @@ _Mechanism = AnsweredShape[_Central | Shuffled | PanPrivateMechanism] | Distinct
 
 _BAR = 40
 _TYPICAL_BOUNDS = (1, 8, 64, 512)  # that --explain speaks of
-DISTINCT = "distinct-items"
-_PROPERTIES = (DISTINCT, "entropy", "support-size", "support-coverage")
+_PROPERTIES = (models.DISTINCT, "entropy", "support-size", "support-coverage")
 _NOTES = {
     "shuffle": "each user has reported one item, and all numbers are of these reports",
     "pan-private": "all numbers are of events, and not of users: the promise is to each event",
 }
-
-# The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
-# with the noise.
-_ENTROPY = EntropyQuestion(accuracy=0.5)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +162,7 @@ def _check_property(args: argparse.Namespace) -> None:
     given |= {"--estimate": None if args.estimate == "auto" else args.estimate}
     given |= {"--coverage": args.coverage if args.property != "support-coverage" else None}
     given |= {"--most": args.most if args.property != "support-size" else None}
-    given |= {"--samples": args.samples if args.property == DISTINCT else None}
+    given |= {"--samples": args.samples if args.property == models.DISTINCT else None}
     for flag, value in given.items():
         if value is not None:
             raise ParameterError(f"{flag} {value} says nothing for --property {args.property}: leave it out")
@@ -179,13 +173,13 @@ def _check_property(args: argparse.Namespace) -> None:
 def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
     """The mechanism that the flags ask for."""
     if args.model == "shuffle":
-        return AnsweredShape(models.make_shuffled(args), questions(args))
+        return AnsweredShape(models.make_shuffled(args), models.questions(args))
     if args.model == "pan-private":
-        return AnsweredShape(models.make_counters(args), questions(args))
-    given = central_parameters(args)
+        return AnsweredShape(models.make_counters(args), models.questions(args))
+    given = models.central_parameters(args)
     if args.property is None:
-        return AnsweredShape(shape_histogram(**given), questions(args))
-    if args.property == DISTINCT:
+        return AnsweredShape(shape_histogram(**given), models.questions(args))
+    if args.property == models.DISTINCT:
         return distinct_items(**given)
     asked: Question = EntropyQuestion()
     if args.property == "support-size":
@@ -200,28 +194,6 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     from headcount.pipelines.commands.shape import wired
 
     return wired.make_transform(args, release, shards)
-
-
-def central_parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """What the curator's mechanism and its transform are told alike; but for what is asked, if it is a property."""
-    shared = {"budget": options.make_budget(args), "relation": Relation.parse(args.relation)}
-    if args.property == DISTINCT:
-        return shared | {"max_items": args.max_items}
-    shared |= {"max_items": _max_items(args)}
-    if args.property is not None:
-        return shared | {"samples": args.samples}
-    sizes = {"domain_size": args.domain_size, "buckets": args.buckets}
-    return shared | sizes | {"mode": args.mode, "estimate": args.estimate}
-
-
-def questions(args: argparse.Namespace) -> tuple[Question, ...]:
-    """What a shape is asked."""
-    return _ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage)
-
-
-def _max_items(args: argparse.Namespace) -> int:
-    """The items of one user that are samples of a shape."""
-    return 1 if args.max_items is None else int(args.max_items)
 
 
 def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
@@ -242,8 +214,8 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     if isinstance(made, DistinctItemsMechanism):
         parameters |= {"property": args.property, "max_items": args.max_items}
         return Plan(made.guarantee(), parameters, files="property")
-    parameters |= {"max_items": _max_items(args)}
-    note = options.chosen_items(_max_items(args))
+    parameters |= {"max_items": models.max_items(args)}
+    note = options.chosen_items(models.max_items(args))
     if isinstance(made, AnsweredShape):
         assert isinstance(made.source, _Central)
         parameters |= {"mode": _mode(made.source), "estimate": args.estimate}

@@ -15,8 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
 from headcount.pipelines import options
-from headcount.pipelines.commands.shape import release as command
-from headcount.pipelines.commands.shape.models import bucket_mode
+from headcount.pipelines.commands.shape import models
 from headcount.pipelines.jobs.run import Source
 from headcount.pipelines.sources import events
 from headcount.transforms.core.result import CountsAndDecision
@@ -29,15 +28,15 @@ from headcount.transforms.shuffled import MESSAGE, ShuffledReports
 
 def make_transform(args: argparse.Namespace, release: Release, shards: int) -> beam.PTransform:
     """The transform that the flags ask for."""
-    asked = command.questions(args)
+    asked = models.questions(args)
     if args.model == "shuffle":
         return make_reports(args, shards, args.output_files).with_answers(*asked)
     if args.model == "pan-private":
         return OfCounters(make_counts(args, args.input[0]), asked, args.output_files)
-    given = command.central_parameters(args) | options.how_to_run(args, release, shards)
+    given = models.central_parameters(args) | options.how_to_run(args, release, shards)
     if args.property is None:
         return AnonymizedHistogram(**given).with_answers(*asked)
-    if args.property == command.DISTINCT:
+    if args.property == models.DISTINCT:
         return DistinctItems(**given).with_decision()
     if args.property == "entropy":
         return Entropy(**given).with_decision()
@@ -59,7 +58,7 @@ def make_reports(
         shards=shards,
         output_files=output_files,
         reports=getattr(args, "reports", None),
-        mode=bucket_mode(args),  # type: ignore[arg-type]
+        mode=models.bucket_mode(args),  # type: ignore[arg-type]
         estimate=getattr(args, "estimate", "auto"),
     )
 
@@ -74,7 +73,7 @@ def make_counts(args: argparse.Namespace, state: str, batch: str = "") -> PanPri
         salt=args.salt,
         protect=args.protect or "both",
         relation=args.relation,
-        mode=bucket_mode(args),  # type: ignore[arg-type]
+        mode=models.bucket_mode(args),  # type: ignore[arg-type]
         estimate=getattr(args, "estimate", "auto"),
     )
 

@@ -1,0 +1,91 @@
+"""One call: the command's own checks, mechanism and report, in this process and without Beam.
+
+Guarantee: that of the command. For the same key, release id, parameters and data, the rows are those of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import functools
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec
+
+from headcount import frames
+from headcount.keywords import namespace, spelled
+from headcount.mechanisms.counting.quality import Quality
+from headcount.mechanisms.errors import HeadcountError
+from headcount.mechanisms.mechanism import Deciding
+from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
+from headcount.pipelines import options
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.plan import label_of
+from headcount.pipelines.main import load
+from headcount.result import Result
+
+Path = str | os.PathLike[str]
+Columns = str | Sequence[str]
+Domain = Path | Iterable[str] | Iterable[int]
+P = ParamSpec("P")
+
+
+def suggesting(function: Callable[P, Result]) -> Callable[P, Result]:
+    """The function, but an unknown keyword is refused with the one that was probably meant."""
+    known = [name for name in inspect.signature(function).parameters]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> Result:
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+                near = near or [other for other in known if other.startswith(name)][:1]
+                hint = f"did you mean {near[0]!r}?" if near else f"see help(headcount.{function.__name__})"
+                raise TypeError(f"{function.__name__}() has no parameter {name!r}; {hint}")
+        return function(*args, **given)
+
+    return call
+
+
+def called(name: str, given: dict[str, Any]) -> Result:
+    """The result of a command on `data`, which is given with its parameters."""
+    command = load(name)
+    assert isinstance(command, JobCommand)
+    try:
+        parameters = {parameter: value for parameter, value in given.items() if parameter != "data"}
+        return _released(command, namespace(command, parameters), given["data"])
+    except HeadcountError as error:
+        raise spelled(error) from None
+
+
+def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
+    command.check(args)
+    release = options.make_release(args, None, spell=str)
+    if command.name == "quantiles":
+        item_type: type = int
+        mechanism = command.make_mechanism(args, item_type)
+        assert isinstance(mechanism, SearchOverValues | TreeOverValues)
+        events = frames.values(data, args, mechanism.axis, mechanism.leaves)
+    else:
+        events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
+        item_type = str if events.keys is None else events.keys.item_type
+        mechanism = command.make_mechanism(args, item_type)
+    plan = command.make_plan(args, mechanism, item_type)
+    words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
+    if words is not None:
+        warnings.warn(words, stacklevel=5)  # where the function was called
+    label, decision = plan.drawn_as or label_of(command.name), None
+    if isinstance(mechanism, Deciding):
+        rows, decision = mechanism.run_decided(events.batches, release, label)
+    else:
+        rows = mechanism.run(events.batches, release, label)
+    if events.keys is not None and "item" in rows.schema.names:
+        rows = events.keys.restore(rows)
+    quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else Quality()
+    if quality.limits:
+        rows = quality.keep(rows)
+    about = report.About(command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told)
+    return Result(rows, about, plan, decision, command.show)
