@@ -8,20 +8,39 @@ import html
 import json
 import os
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from headcount.keywords import in_keywords, spelled
-from headcount.mechanisms.checks import wrong
+from headcount.mechanisms.checks import check_whole, wrong
+from headcount.mechanisms.counting.quality import Quality
+from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
+from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.jobs.told import told
-from headcount.pipelines.options import FORMATS
+from headcount.pipelines.options import FORMATS, MOST_FILES
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import summary
 from headcount.pipelines.sinks.formats import encode
+
+
+class Released(NamedTuple):
+    """Rows as a mechanism gives them: with names for keys, and before any are left out."""
+
+    rows: pa.RecordBatch
+    keys: Keys | None
+    quality: Quality
+
+    def files(self, number: int) -> list[pa.RecordBatch]:
+        """The rows of each output file, as they go out; what is of no item is in the first."""
+        if "item" in self.rows.schema.names and self.keys is not None:
+            parts = [self.keys.restore(part) for part in cut(self.rows, number)]
+        else:
+            parts = [self.rows, *[self.rows.slice(0, 0)] * (number - 1)]
+        return [self.quality.keep(part) for part in parts] if self.quality.limits else parts
 
 
 class Result:
@@ -32,14 +51,14 @@ class Result:
     """
 
     def __init__(
-        self, rows: pa.RecordBatch, about: report.About, plan: Plan, decision: report.Decision | None, show: Any
+        self, released: Released, about: report.About, plan: Plan, decision: report.Decision | None, show: Any
     ) -> None:
-        self._rows, self._about, self._plan, self._decision, self._show = rows, about, plan, decision, show
+        self._released, self._about, self._plan, self._decision, self._show = released, about, plan, decision, show
 
     @cached_property
     def table(self) -> pa.Table:
         """All rows, as an Arrow table."""
-        return pa.Table.from_batches([self._rows.replace_schema_metadata(None)])
+        return pa.Table.from_batches(self._released.files(1)).replace_schema_metadata(None)
 
     def to_pandas(self) -> Any:
         """All rows, as a pandas frame; it needs pandas."""
@@ -48,41 +67,50 @@ class Result:
     @cached_property
     def report(self) -> dict[str, Any]:
         """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
-        target = self._target("result", "parquet", False)
-        digest = hashlib.sha256(encode(self._rows, target.format)).digest()
-        written = output.Written(0, "", digest, summary(self._rows))
-        found: dict[str, Any] = json.loads(target.finished(self._unfinished(target.format), [written]))
+        target, (rows,) = self._target("result", "parquet", False, 1), self._released.files(1)
+        written = output.Written(0, "", hashlib.sha256(encode(rows, target.format)).digest(), summary(rows))
+        found: dict[str, Any] = json.loads(self._finished(target, [written]))
         return found
 
-    def save(self, folder: str | os.PathLike[str], *, format: str = "parquet", overwrite: bool = False) -> None:
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        overwrite: bool = False,
+        output_files: int = 1,
+    ) -> None:
         """Write the files that the command would write: the rows, and report.json, which is there once all are complete.
 
-        `format` is "parquet", "avro", "csv" or "jsonl". A folder that holds anything but an earlier output of Headcount is
-        refused, and so is an earlier output, unless `overwrite`.
+        `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
+        anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.
         """
         try:
             if format not in FORMATS:
                 raise wrong("format", f"must be one of {', '.join(map(repr, FORMATS))}", format)
-            target = self._target(os.fspath(folder), format, overwrite)
+            check_whole("output_files", output_files, 1, MOST_FILES)
+            target = self._target(os.fspath(folder), format, overwrite, output_files)
             output.prepare(target)
             try:
-                written = output.write_file(target, 0, self._rows)
-                output.commit(target, [written], target.finished(self._unfinished(format), [written]))
+                parts = enumerate(self._released.files(output_files))
+                written = [output.write_file(target, k, rows) for k, rows in parts]
+                output.commit(target, written, self._finished(target, written))
             except BaseException:
                 output.abandon(target)
                 raise
         except HeadcountError as error:
             raise spelled(error) from None
 
-    def _target(self, folder: str, format: str, overwrite: bool) -> output.Target:
-        return output.make_target(folder, self._about.release_id, 1, format, overwrite, self._plan.files, None)
+    def _target(self, folder: str, format: str, overwrite: bool, files: int) -> output.Target:
+        return output.make_target(folder, self._about.release_id, files, format, overwrite, self._plan.files, None)
 
-    def _unfinished(self, format: str) -> bytes:
-        """The report without what the files tell."""
-        about = dataclasses.replace(self._about, parameters={**self._about.parameters, "format": format})
+    def _finished(self, target: output.Target, written: list[output.Written]) -> bytes:
+        """The content of report.json for these files."""
+        given = {**self._about.parameters, "format": target.format, "output_files": target.files}
+        about = dataclasses.replace(self._about, parameters=given)
         if self._decision is None:
-            return report.make_report(about, self._plan.guarantee)
-        return report.decided_report(self._decision, about)
+            return target.finished(report.make_report(about, self._plan.guarantee), written)
+        return target.finished(report.decided_report(self._decision, about), written)
 
     def __repr__(self) -> str:
         shown = told(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())

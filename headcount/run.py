@@ -16,7 +16,7 @@ from typing import Any, ParamSpec
 
 from headcount import frames
 from headcount.keywords import namespace, spelled
-from headcount.mechanisms.counting.quality import Quality
+from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
@@ -25,7 +25,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.plan import label_of
 from headcount.pipelines.main import load
-from headcount.result import Result
+from headcount.result import Released, Result
 
 Path = str | os.PathLike[str]
 Columns = str | Sequence[str]
@@ -82,10 +82,6 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         rows, decision = mechanism.run_decided(events.batches, release, label)
     else:
         rows = mechanism.run(events.batches, release, label)
-    if events.keys is not None and "item" in rows.schema.names:
-        rows = events.keys.restore(rows)
-    quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else Quality()
-    if quality.limits:
-        rows = quality.keep(rows)
+    quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
     about = report.About(command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told)
-    return Result(rows, about, plan, decision, command.show)
+    return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)

@@ -19,6 +19,7 @@ from headcount.pipelines.numbers import number, whole_number
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+MOST_FILES = 10_000
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
@@ -114,7 +115,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace an earlier output of Headcount")
     group.add_argument(
         "--output-files",
-        type=whole_number(most=10_000),
+        type=whole_number(most=MOST_FILES),
         default=1,
         metavar="N",
         help="number of files (default: 1)",

@@ -13,7 +13,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, guarantee_words
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> P
         "public_domain": args.domain is not None,
         **_weights(args),
     }
-    return Plan(made.guarantee(), parameters, files="bound")
+    inside = f"{label_of('choose-bound')}/{made.name}"  # the choice is a step of the command's transform
+    return Plan(made.guarantee(), parameters, files="bound", drawn_as=inside)
 
 
 COMMAND = JobCommand(
