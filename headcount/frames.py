@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.frames import FRAMES, frame_reader, is_frame
-from headcount.mechanisms.counting.users import EVERYBODY
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.columns import KeyColumn
 from headcount.mechanisms.keys.door import asked
@@ -51,6 +50,10 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
 
 def every_row(data: Any, args: argparse.Namespace) -> Events:
     """Users and counts alone: all rows are of one item."""
+    from headcount.mechanisms.counting.users import (
+        EVERYBODY,  # the first array makes Arrow import pandas, if it is there
+    )
+
     reader, user = _reader_and_user(data, args)
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -6,13 +6,9 @@ Guarantee: that of the command. For the same key, release id, parameters and dat
 from __future__ import annotations
 
 import argparse
-import difflib
-import functools
-import inspect
-import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec
+from collections.abc import Mapping
+from typing import Any
 
 from headcount import frames
 from headcount.keywords import namespace, spelled
@@ -27,36 +23,13 @@ from headcount.pipelines.jobs.plan import label_of
 from headcount.pipelines.main import load
 from headcount.result import Released, Result
 
-Path = str | os.PathLike[str]
-Columns = str | Sequence[str]
-Domain = Path | Iterable[str] | Iterable[int]
-P = ParamSpec("P")
 
-
-def suggesting(function: Callable[P, Result]) -> Callable[P, Result]:
-    """The function, but an unknown keyword is refused with the one that was probably meant."""
-    known = [name for name in inspect.signature(function).parameters]
-
-    @functools.wraps(function)
-    def call(*args: P.args, **given: P.kwargs) -> Result:
-        for name in given:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-                near = near or [other for other in known if other.startswith(name)][:1]
-                hint = f"did you mean {near[0]!r}?" if near else f"see help(headcount.{function.__name__})"
-                raise TypeError(f"{function.__name__}() has no parameter {name!r}; {hint}")
-        return function(*args, **given)
-
-    return call
-
-
-def called(name: str, given: dict[str, Any]) -> Result:
-    """The result of a command on `data`, which is given with its parameters."""
+def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
+    """The result of a command on a frame."""
     command = load(name)
     assert isinstance(command, JobCommand)
     try:
-        parameters = {parameter: value for parameter, value in given.items() if parameter != "data"}
-        return _released(command, namespace(command, parameters), given["data"])
+        return _released(command, namespace(command, parameters), data)
     except HeadcountError as error:
         raise spelled(error) from None
 
@@ -76,7 +49,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     plan = command.make_plan(args, mechanism, item_type)
     words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
     if words is not None:
-        warnings.warn(words, stacklevel=5)  # where the function was called
+        warnings.warn(words, stacklevel=6)  # where the function was called
     label, decision = plan.drawn_as or label_of(command.name), None
     if isinstance(mechanism, Deciding):
         rows, decision = mechanism.run_decided(events.batches, release, label)

@@ -5,11 +5,15 @@ Each function is the command of its name: the same parameters, defaults, refusal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from headcount.result import Result
-from headcount.run import Columns, Domain, Path, called, suggesting
+from headcount.call import called, suggesting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headcount.call import Columns, Domain, Path
+    from headcount.result import Result
 
 
 @suggesting

@@ -5,10 +5,13 @@ Each function is the command of its name: the same parameters, defaults, refusal
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headcount.result import Result
-from headcount.run import Columns, Path, called, suggesting
+from headcount.call import called, suggesting
+
+if TYPE_CHECKING:
+    from headcount.call import Columns, Path
+    from headcount.result import Result
 
 
 @suggesting

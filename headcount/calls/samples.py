@@ -5,12 +5,16 @@ Each function is the command of its name: the same parameters, defaults, refusal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from headcount.mechanisms.sampled.axis import Value
-from headcount.result import Result
-from headcount.run import Columns, Path, called, suggesting
+from headcount.call import called, suggesting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headcount.call import Columns, Path
+    from headcount.mechanisms.sampled.axis import Value
+    from headcount.result import Result
 
 
 @suggesting

@@ -5,10 +5,13 @@ Each function is the command of its name: the same parameters, defaults, refusal
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from headcount.result import Result
-from headcount.run import Columns, Domain, Path, called, suggesting
+from headcount.call import called, suggesting
+
+if TYPE_CHECKING:
+    from headcount.call import Columns, Domain, Path
+    from headcount.result import Result
 
 
 @suggesting
