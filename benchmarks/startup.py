@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py --old ../before --new .
 
-`headcount --help` imports every subcommand; a histogram of a thousand rows is nearly nothing but its start, as a command on
-Beam, and as a call in Python without it (where pandas is installed, Arrow imports that too). The shown time is
-the least of the repeats, as whatever else the machine does can only add to it; that of the processor depends less on it.
+`headcount --help` imports no subcommand, and no library; a histogram of a thousand rows is nearly nothing but its start, as a
+command on Beam, and as a call in Python without it (where pandas is installed, Arrow imports that too). The shown time is the
+least of the repeats, as whatever else the machine does can only add to it; that of the processor depends less on it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -24,15 +24,99 @@ M = TypeVar("M", bound="Promise")
 Rows = Iterable[Mapping[str, Any]]
 
 
+class Listed(NamedTuple):
+    """What `headcount --help` tells of a subcommand, and the module whose COMMAND it is."""
+
+    module: str
+    help: str
+
+
+# Modules are imported on demand, as Beam takes a second to import, and logs meanwhile. So what help tells of them stands here.
+COMMANDS = {
+    "histogram": Listed(
+        "headcount.pipelines.commands.histogram", "Count how often each item occurs, without giving any user away."
+    ),
+    "choose-bound": Listed(
+        "headcount.pipelines.commands.choose_bound",
+        "Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
+    ),
+    "total": Listed(
+        "headcount.pipelines.commands.total",
+        "Count how many users and how many events there are, in all or of given items.",
+    ),
+    "plume": Listed(
+        "headcount.pipelines.commands.plume",
+        "Name items that enough users have, then count the users of each, with a bound on a user's items.",
+    ),
+    "count-release": Listed(
+        "headcount.pipelines.commands.count_release",
+        "Release as many of the largest counts as the budget buys; users count for all of their items.",
+    ),
+    "top": Listed(
+        "headcount.pipelines.commands.top", "Name the items with the most users, in order and without counts."
+    ),
+    "partitions": Listed(
+        "headcount.pipelines.commands.partitions", "Name the items that enough users have, and nothing but their names."
+    ),
+    "shape": Listed(
+        "headcount.pipelines.commands.shape.release",
+        "Tell how many items have which number of users, their entropy and their number, without naming any.",
+    ),
+    "randomize": Listed(
+        "headcount.pipelines.commands.shape.randomize",
+        "Make the messages of users in the shuffle model, whose noise nobody can take off.",
+    ),
+    "counters": Listed(
+        "headcount.pipelines.commands.shape.counters",
+        "Keep pan-private counters in a file that may be seen: start it, add events, and renew its noise.",
+    ),
+    "sampled": Listed(
+        "headcount.pipelines.commands.sampled",
+        "Estimate how many users have each item from a sample, without noise: no item is shown that nobody has.",
+    ),
+    "heavy-hitters": Listed(
+        "headcount.pipelines.commands.heavy_hitters",
+        "Report the items that a given share of all users have, from a sample and without noise.",
+    ),
+    "quantiles": Listed(
+        "headcount.pipelines.commands.quantiles",
+        "Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
+    ),
+    "distribution": Listed(
+        "headcount.pipelines.commands.distribution",
+        "Learn how likely each of given symbols is, from users with many samples each.",
+    ),
+    "explain-yaml": Listed(
+        "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
+    ),
+    "generate": Listed(
+        "headcount.pipelines.commands.generate", "Write a synthetic event log with the columns user and item."
+    ),
+    "key": Listed("headcount.pipelines.commands.key", "Make a key file, from which the noise of releases follows."),
+    "demo": Listed(
+        "headcount.pipelines.commands.demo",
+        "Make a synthetic event log, count it privately, and show the result beside the truth.",
+    ),
+}
+FIRST_EXAMPLE = (
+    "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
+    "      --epsilon 1 --delta 1e-8 --output out/"
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command:
-    """One subcommand. A new one is a module with such an object, and one line in `main.COMMANDS`."""
+    """One subcommand. A new one is a module with such an object, and its lines in `COMMANDS`."""
 
     name: str
-    help: str
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     takes_beam_flags: ClassVar[bool] = False  # besides our own
+
+    @property
+    def help(self) -> str:
+        """What it does, in one line."""
+        return COMMANDS[self.name].help
 
     def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
         """Do it. Whatever is refused is a `HeadcountError`."""

@@ -17,34 +17,12 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import metadata
 from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command
 from headcount.pipelines.jobs.signals import Stopped
-
-# The module with the COMMAND of each subcommand, imported on demand: Beam takes a second to import, and logs meanwhile.
-COMMANDS = {
-    "histogram": "headcount.pipelines.commands.histogram",
-    "choose-bound": "headcount.pipelines.commands.choose_bound",
-    "total": "headcount.pipelines.commands.total",
-    "plume": "headcount.pipelines.commands.plume",
-    "count-release": "headcount.pipelines.commands.count_release",
-    "top": "headcount.pipelines.commands.top",
-    "partitions": "headcount.pipelines.commands.partitions",
-    "shape": "headcount.pipelines.commands.shape.release",
-    "randomize": "headcount.pipelines.commands.shape.randomize",
-    "counters": "headcount.pipelines.commands.shape.counters",
-    "sampled": "headcount.pipelines.commands.sampled",
-    "heavy-hitters": "headcount.pipelines.commands.heavy_hitters",
-    "quantiles": "headcount.pipelines.commands.quantiles",
-    "distribution": "headcount.pipelines.commands.distribution",
-    "explain-yaml": "headcount.pipelines.yaml_provider",
-    "generate": "headcount.pipelines.commands.generate",
-    "key": "headcount.pipelines.commands.key",
-    "demo": "headcount.pipelines.commands.demo",
-}
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,7 +91,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def load(name: str) -> Command:
     """The subcommand of this name."""
-    command: Command = importlib.import_module(COMMANDS[name]).COMMAND
+    command: Command = importlib.import_module(COMMANDS[name].module).COMMAND
     return command
 
 
@@ -122,11 +100,17 @@ def _dispatch(argv: list[str]) -> int:
         print(_help())
         return 0
     if argv[0] == "--version":
+        from importlib import metadata
+
         print(f"headcount {metadata.version('headcount')}")
         return 0
+    if argv[0].startswith("-"):
+        raise ParameterError(
+            f"unknown flag {argv[0]!r} in place of a command; give that first, one of {', '.join(COMMANDS)}, or --help"
+        )
     if argv[0] not in COMMANDS:
-        kind = "flag" if argv[0].startswith("-") else "command"
-        raise ParameterError(f"unknown {kind} {argv[0]!r}; give one of {', '.join(COMMANDS)}, or --help")
+        near = did_you_mean(nearest(argv[0], COMMANDS)) or f"give one of {', '.join(COMMANDS)}, or --help"
+        raise ParameterError(f"unknown command {argv[0]!r}; {near}")
     from headcount.pipelines import options, parser
 
     command = load(argv[0])
@@ -142,7 +126,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {load(name).help}" for name in COMMANDS]
+    lines = [f"  {name:<{width}}  {listed.help}" for name, listed in COMMANDS.items()]
     return "\n".join(
         [
             "usage: headcount COMMAND ...",
@@ -156,7 +140,7 @@ def _help() -> str:
             "headcount COMMAND --help shows the flags of a command, headcount --version the version.",
             "",
             "example:",
-            f"  {load('histogram').example}",
+            f"  {FIRST_EXAMPLE}",
         ]
     )
 

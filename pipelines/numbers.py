@@ -38,4 +38,5 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+        point = f" with a point, {text.replace(',', '.')}" if re.fullmatch(r"-?[0-9]+,[0-9]+", text) else ""
+        raise argparse.ArgumentTypeError(f"must be a number{point}, got {text!r}") from None

@@ -20,6 +20,14 @@ from headcount.pipelines.numbers import number, whole_number
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 MOST_FILES = 10_000
+NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
+_MEANT = {  # by the flags that every command needs, for whoever has left one out
+    "--input": " (the files or the folder to read)",
+    "--user": " (the column that tells users apart)",
+    "--item": " (the column to count)",
+    "--epsilon": " (the privacy loss of one user at most, for instance 1)",
+    "--output": " (where the result goes)",
+}
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
 
@@ -45,9 +53,10 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         "--input",
         action="append",
         metavar="GLOB",
-        help="files of events: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, s3:// or hdfs://; "
-        "or bigquery://project.dataset.table; may be repeated",
+        help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
+        "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
     )
+    add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
     if values:
         group.add_argument("--value", metavar="COLUMN", help="the column of the values: numbers, dates or times")
@@ -68,6 +77,27 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         metavar="N",
         help="rows with a longer item are dropped (default: %(default)s)",
     )
+
+
+def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
+    """What the files of --input are, where their names do not say it."""
+    group.add_argument(
+        "--input-format", choices=FORMATS, help="what the files are (default: by the ends of their names)"
+    )
+    group.add_argument(
+        "--delimiter",
+        type=_delimiter,
+        metavar="CHARACTER",
+        help="what separates the columns of CSV files, or tab (default: a comma)",
+    )
+
+
+def _delimiter(text: str) -> str:
+    """Reads one character that can separate columns. No letter or digit: an unquoted \\t comes as a t."""
+    character = "\t" if text in ("tab", r"\t") else text
+    if len(character) != 1 or not character.isascii() or character.isalnum() or character in '"\r\n\0':
+        raise argparse.ArgumentTypeError(f"must be one character such as ';' or '|', or tab, got {text!r}")
+    return character
 
 
 def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -219,7 +249,16 @@ def require(args: argparse.Namespace, *flags: str) -> None:
     """Refuse a command line on which one of these flags is missing."""
     missing = [flag for flag in flags if getattr(args, flag.lstrip("-").replace("-", "_")) is None]
     if missing:
-        raise ParameterError(f"missing {', '.join(missing)}")
+        raise ParameterError(f"missing {', '.join(flag + _MEANT.get(flag, '') for flag in missing)}")
+
+
+def require_delta(args: argparse.Namespace, why: str, otherwise: str = "") -> None:
+    """Refuse a command line without a delta, where it is needed because of this."""
+    if args.delta == 0:
+        raise ParameterError(
+            f"--delta must be positive, as {why}, got 0.0: give one far below one over the number of users, for instance "
+            f"--delta 1e-8{otherwise}"
+        )
 
 
 def make_budget(args: argparse.Namespace) -> Budget:
@@ -233,8 +272,7 @@ def make_zcdp_or_budget(args: argparse.Namespace) -> Zcdp | Budget:
     if (args.rho is None) == (args.epsilon is None):
         given = "neither" if args.rho is None else f"--epsilon {args.epsilon} and --rho {args.rho}"
         raise ParameterError(f"give one of --epsilon and --rho, got {given}")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    require_delta(args, NAMING)
     return make_budget(args) if args.rho is None else Zcdp(args.rho, args.delta)
 
 

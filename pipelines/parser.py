@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -11,8 +10,10 @@ from typing import Any, NoReturn
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command
 from headcount.pipelines.options import as_flag
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 _FLAG = re.compile(r"--?[A-Za-z]")
+_ONE_LETTER = 0.9  # of the measure of `nearest`: so close that one of the two is a slip of the other
 _BEAM_HELP = (
     "Beam's own flags (--runner, --direct_num_workers, --temp_location, ...) are accepted too;\n"
     "what stands after a bare -- is passed on to Beam as it is."
@@ -30,6 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace(": must be", " must be", 1)
+        message = message.replace("the following arguments are required: ", "missing ")
         flag, end, _ = message.partition(": expected one argument")
         if end:
             message = f"{flag}{end}; a value that begins with a dash is given as {flag}=VALUE"
@@ -56,9 +58,11 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[argparse.Namespace, li
     parser = make_parser(command)
     args, rest = parser.parse_known_args(own)
     _refuse_repeated(parser, own)
+    flags = [*parser._option_string_actions]
     unknown, of_beam = _unknown_to_beam(rest) if command.takes_beam_flags else (rest, [])
     if unknown:
-        _refuse_unknown(command, [*parser._option_string_actions], of_beam, unknown)
+        _refuse_unknown(command, flags, of_beam, unknown, own)
+    _refuse_slips(flags, of_beam, rest)
     return args, rest + passed_on
 
 
@@ -98,11 +102,23 @@ def _unknown_to_beam(flags: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(parser.parse_known_args(flags)[1]), list(parser._option_string_actions)
 
 
-def _refuse_unknown(command: Command, own: Sequence[str], of_beam: Sequence[str], unknown: Sequence[str]) -> NoReturn:
-    first = unknown[0]
+def _refuse_unknown(
+    command: Command, own: Sequence[str], of_beam: Sequence[str], unknown: Sequence[str], argv: Sequence[str]
+) -> NoReturn:
+    first, see = unknown[0], f"see headcount {command.name} --help"
     if not _FLAG.match(first):
-        raise ParameterError(f"unexpected argument {first!r}; see headcount {command.name} --help")
+        before = [word for word in argv[: argv.index(first)] if _FLAG.match(word)]
+        if before and before[-1] == "--input":  # the shell has put names in place of a pattern
+            see = "put a pattern of --input in quotes, or give --input before each file"
+        raise ParameterError(f"unexpected argument {first!r}; {see}")
     flag = first.split("=", 1)[0]
-    near = [found for known in (own, of_beam) for found in difflib.get_close_matches(flag, known, n=1, cutoff=0.75)]
-    hint = f"did you mean {near[0]}?" if near else f"see headcount {command.name} --help"
-    raise ParameterError(f"unknown flag {flag!r}; {hint}")
+    near = nearest(flag, own) or nearest(flag, of_beam)
+    raise ParameterError(f"unknown flag {flag!r}; {did_you_mean(near) or see}")
+
+
+def _refuse_slips(own: Sequence[str], of_beam: Sequence[str], rest: Sequence[str]) -> None:
+    """Refuse a flag of Beam that is probably a slip of one of ours, and would be taken in silence."""
+    for flag in [word.split("=", 1)[0] for word in rest]:
+        near = nearest(flag, own, _ONE_LETTER) if flag in of_beam else []
+        if near:
+            raise ParameterError(f"{flag} is a flag of Beam; {did_you_mean(near)} else give it after a bare --")

@@ -343,7 +343,6 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
 
 COMMAND = Tool(
     name="explain-yaml",
-    help="Print what the steps of a Beam YAML pipeline promise, without running it.",
     add_arguments=_add_arguments,
     do=_explain,
     example="headcount explain-yaml pipeline.yaml",

@@ -10,9 +10,13 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import core
 
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from tests.fixed_key import write_fixed_key
+from tests.remembered import once_for_a_method
+
+core.get_function_args_defaults = once_for_a_method(core.get_function_args_defaults)
 
 
 def _dump(rows: list[Any], path: str) -> None:

@@ -128,6 +128,11 @@ def test_rooms_stay_small(folder):
     assert not long, f"longer than {MOST_LINES} lines: {sorted(long)}"
 
 
+def test_tests_stay_small():
+    long = {path.name for path in (TOP / "tests").rglob("*.py") if len(path.read_text().splitlines()) > MOST_LINES}
+    assert not long, f"longer than {MOST_LINES} lines, so split them by what they test: {sorted(long)}"
+
+
 def test_every_package_is_installed():
     """setup.py lists packages by their __init__.py, so a folder without one would be left out of a wheel."""
     folders = {path.parent for path in MODULES.values()}

@@ -190,7 +190,9 @@ def shuffled(
             f"got {relation.value!r}: give relation 'replace'"
         )
     if not 0 < budget.delta < 0.5:
-        raise ParameterError(f"the shuffle model needs a delta above 0 and below 1/2, got {budget.delta}")
+        raise ParameterError(
+            f"the shuffle model needs a delta above 0 and below 1/2, for instance 1e-8, got {budget.delta}"
+        )
     if budget.epsilon > 20:
         raise ParameterError(f"the shuffle model's epsilon must be at most 20, got {budget.epsilon}")
     check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the users' data")

@@ -70,7 +70,7 @@ def check(args: argparse.Namespace) -> None:
     if args.domain is None and not 0 < args.for_delta < 0.5:
         raise ParameterError(
             "--for-delta must be positive, and below 1/2, if the items are not known beforehand, got "
-            f"{args.for_delta}: give another, or --domain"
+            f"{args.for_delta}: give, for instance, --for-delta 1e-8, or --domain"
         )
 
 
@@ -131,7 +131,6 @@ def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> P
 
 COMMAND = JobCommand(
     name="choose-bound",
-    help="Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
     add_arguments=add_arguments,
     example=(
         "headcount choose-bound --input 'events-*.parquet' --user user_id --item query \\\n"

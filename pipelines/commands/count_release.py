@@ -133,7 +133,6 @@ def explain(args: argparse.Namespace, plan: CountRelease) -> str:
 
 COMMAND = JobCommand(
     name="count-release",
-    help="Release as many of the largest counts as the budget buys; users count for all of their items.",
     add_arguments=add_arguments,
     example=(
         "headcount count-release --input 'events-*.parquet' --user user_id --item query \\\n"

@@ -86,7 +86,6 @@ def _truth(log: Path) -> dict[str, int]:
 
 COMMAND = Tool(
     name="demo",
-    help="Make a synthetic event log, count it privately, and show the result beside the truth.",
     add_arguments=add_arguments,
     do=demo,
     example="headcount demo --rows 1000000 --output demo",

@@ -73,7 +73,7 @@ def check(args: argparse.Namespace) -> None:
             f"{args.samples_per_user}: give a number for that, or leave --users out"
         )
     if args.method == "gaussian" and options.make_budget(args).delta == 0:
-        raise ParameterError("--method gaussian needs a --delta above 0, got 0.0")
+        raise ParameterError("--method gaussian needs a --delta above 0, for instance --delta 1e-8, got 0.0")
     if args.method in ("auto", *ROBUST) and args.hypothesis != KINDS[0]:
         raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 
@@ -185,7 +185,6 @@ def show(report: Mapping[str, Any], rows: Rows) -> str:
 
 COMMAND = JobCommand(
     name="distribution",
-    help="Learn how likely each of given symbols is, from users with many samples each.",
     add_arguments=add_arguments,
     example=(
         "headcount distribution --input 'events-*.parquet' --user user_id --item genre --domain genres.txt \\\n"

@@ -32,7 +32,6 @@ def generate(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="generate",
-    help="Write a synthetic event log with the columns user and item.",
     add_arguments=add_arguments,
     do=generate,
     example="headcount generate --law tail --rows 1000000 --output events.parquet",

@@ -106,7 +106,6 @@ def explain(args: argparse.Namespace, made: sampled.Mechanism) -> str:
 
 COMMAND = JobCommand(
     name="heavy-hitters",
-    help="Report the items that a given share of all users have, from a sample and without noise.",
     add_arguments=add_arguments,
     example=(
         "headcount heavy-hitters --input 'events-*.parquet' --user user_id --item query --phi 0.01 --users 1000000 \\\n"

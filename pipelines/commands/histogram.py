@@ -13,7 +13,7 @@ from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, hi
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
     add_bound_from,
     add_choice,
@@ -79,7 +79,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
     args = with_earlier_choice(args)
-    budget = options.make_budget(args)
+    options.make_budget(args)
     check_choice(args)
     if args.method == "estimates":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
@@ -99,10 +99,8 @@ def check(args: argparse.Namespace) -> None:
             )
         if args.domain is None and args.max_per_item is not None and args.max_per_item > args.bound:
             raise ParameterError(f"--max-per-item must not exceed --bound {args.bound}, got {args.max_per_item}")
-    if args.domain is None and budget.delta == 0:
-        raise ParameterError(
-            "--delta must be positive if the items are not known beforehand, got 0.0: give it, or --domain"
-        )
+    if args.domain is None:
+        options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
@@ -168,12 +166,8 @@ def explain(args: argparse.Namespace, made: _Mechanism) -> str:
 
 COMMAND = JobCommand(
     name="histogram",
-    help="Count how often each item occurs, without giving any user away.",
     add_arguments=add_arguments,
-    example=(
-        "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --epsilon 1 --delta 1e-8 --output out/"
-    ),
+    example=FIRST_EXAMPLE,
     check=check,
     make_mechanism=make_mechanism,
     make_plan=make_plan,

@@ -21,7 +21,6 @@ def make_key(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="key",
-    help="Make a key file, from which the noise of releases follows.",
     add_arguments=add_arguments,
     do=make_key,
     example="headcount key ~/.headcount-key",

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
-    if options.make_budget(args).delta == 0:
-        raise ParameterError("--delta must be positive, got 0.0: which items there are cannot be hidden with certainty")
+    options.make_budget(args)
+    options.require_delta(args, options.NAMING)
     if args.strategy == "auto" and args.max_items is not None:
         raise ParameterError(
             f"--max-items {args.max_items} is for a given --strategy, got auto: leave it out, or give one"
@@ -140,7 +140,6 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
 
 COMMAND = JobCommand(
     name="partitions",
-    help="Name the items that enough users have, and nothing but their names.",
     add_arguments=add_arguments,
     example=(
         "headcount partitions --input 'events-*.parquet' --user user_id --item query \\\n"

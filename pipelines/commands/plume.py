@@ -102,7 +102,6 @@ def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
 
 COMMAND = JobCommand(
     name="plume",
-    help="Name items that enough users have, then count the users of each, with a bound on a user's items.",
     add_arguments=add_arguments,
     example=(
         "headcount plume --input 'events-*.parquet' --user user_id --item query \\\n"

@@ -117,10 +117,7 @@ def value_range(text: str) -> tuple[Value, Value]:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon", "--lo", "--hi")
-    if args.delta == 0:
-        raise ParameterError(
-            "--delta must be positive, as a value that one user has cannot be hidden for certain, got 0.0"
-        )
+    options.require_delta(args, "a value that one user alone has cannot be hidden for certain")
     sampled.check(args)
     if args.quantile is None and args.range is None:
         raise ParameterError("missing --quantile or --range")
@@ -236,7 +233,6 @@ def source(args: argparse.Namespace) -> type[Source]:
 
 COMMAND = JobCommand(
     name="quantiles",
-    help="Find quantiles of the users' values, or count users by ranges of values, from a sample and without noise.",
     add_arguments=add_arguments,
     example=(
         "headcount quantiles --input 'visits-*.parquet' --user user_id --value age --lo 0 --hi 120 \\\n"

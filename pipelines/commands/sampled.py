@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled, sampled_histogram
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
@@ -56,8 +55,7 @@ def add_max_items(group: argparse._ArgumentGroup) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as which items there are cannot be hidden for certain, got 0.0")
+    options.require_delta(args, options.NAMING)
 
 
 def sample_name(args: argparse.Namespace) -> str:
@@ -171,7 +169,6 @@ def _expected(args: argparse.Namespace, made: SampledHistogramMechanism) -> list
 
 COMMAND = JobCommand(
     name="sampled",
-    help="Estimate how many users have each item from a sample, without noise: no item is shown that nobody has.",
     add_arguments=add_arguments,
     example=(
         "headcount sampled --input 'events-*.parquet' --user user_id --item query \\\n"

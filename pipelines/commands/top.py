@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon", "--k")
-    if args.delta == 0:
-        raise ParameterError("--delta must be positive, as the items are not known beforehand, got 0.0")
+    options.require_delta(args, options.NAMING)
     if args.k > args.k_bar:
         raise ParameterError(f"--k must not exceed --k-bar {args.k_bar}, got {args.k}")
 
@@ -78,7 +77,6 @@ def explain(args: argparse.Namespace, plan: TopItemsMechanism) -> str:
 
 COMMAND = JobCommand(
     name="top",
-    help="Name the items with the most users, in order and without counts.",
     add_arguments=add_arguments,
     example=(
         "headcount top --input 'events-*.parquet' --user user_id --item query --k 20 \\\n"

@@ -234,7 +234,6 @@ def source(args: argparse.Namespace) -> type[Source] | None:
 
 COMMAND = JobCommand(
     name="total",
-    help="Count how many users and how many events there are, in all or of given items.",
     add_arguments=add_arguments,
     example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,

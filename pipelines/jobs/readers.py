@@ -24,7 +24,7 @@ class EveryRow(Events):
     required = ("--input", "--user", "--output")
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
+        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
         self._types = events.user_types(self._inputs, args.user, args.count)
         self.size = self._inputs.decoded(self._types)

@@ -67,7 +67,7 @@ class Events(Source):
     keyed = True
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
+        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
         self._types = events.column_types(self._inputs, args.user, args.item, args.count, options.item_type(args))
         self.item_type, self.size = self._types.item, self._inputs.decoded(self._types)

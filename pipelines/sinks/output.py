@@ -9,6 +9,10 @@ The protocol is one and the same on disks and object stores. It needs of a stora
 move puts the whole file in place or none, and nothing of locks or listings. A listing that lags behind can only leave files of
 an earlier run.
 
+Files are known for ours by their names: those that our report.json lists, whichever command wrote them, and those that a job
+like this one writes. So that the list outlives the report, a report that must go is set aside under the temporary names first;
+whoever comes later, another attempt or the next job, still finds what it lists.
+
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.
 """
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
 REPORT = "report.json"
 COMPLETE = f"{REPORT} is there"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
+_LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
+_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
 _ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
 
 
@@ -156,9 +162,10 @@ def abandon(target: Target) -> None:
 
     An attempt that is still running somewhere then finds its files gone, and fails.
     """
+    replaced = _set_aside_files(target.temporary)
     discard(target)
     present = stores.names(target.directory)
-    if REPORT not in present and present and all(target.is_ours(name) for name in present):
+    if REPORT not in present and present and all(target.is_ours(name) or name in replaced for name in present):
         stores.remove_files(target.directory, present)
         discard(target)  # a draft that came since: see `commit`
         stores.remove_files(target.directory, [name for name in stores.names(target.directory) if name == REPORT])
@@ -172,6 +179,18 @@ def read_report(target: Target) -> bytes:
 def written(target: Target) -> list[str]:
     """The files of a complete output that hold its rows."""
     return [target.place(k) for k in range(target.files)]
+
+
+def listed_files(report: bytes) -> list[str] | None:
+    """The names of the files that a report of ours lists; None if this is no such report."""
+    try:
+        content = json.loads(report)
+    except ValueError:
+        return None
+    if not isinstance(content, Mapping) or REPORT_MARK not in content:
+        return None
+    names = [file.get("name") for file in content.get("files", ()) if isinstance(file, Mapping)]
+    return [name for name in names if isinstance(name, str) and _FILE.fullmatch(name)]
 
 
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
@@ -191,9 +210,11 @@ def _refuse_existing(target: Target) -> list[str]:
         if os.path.lexists(target.directory) and not os.path.isdir(target.directory):
             raise ParameterError(f"{where} is there and is not a directory")
     present = stores.names(target.directory)
-    foreign = [name for name in present if name != REPORT and not target.is_ours(name)]
-    if REPORT in present and not _is_our_report(stores.join(target.directory, REPORT)):
-        foreign.append(REPORT)
+    listed = listed_files(read_report(target)) if REPORT in present else []
+    ours = {REPORT, *listed} if listed is not None else set()
+    for temporary in stores.siblings(target.directory, ".tmp-"):
+        ours |= _set_aside_files(temporary)
+    foreign = [name for name in present if name not in ours and not target.is_ours(name)]
     if foreign:
         raise ParameterError(
             f"{where} holds other files ({foreign[0]!r}), which are never touched: give another directory"
@@ -201,14 +222,6 @@ def _refuse_existing(target: Target) -> list[str]:
     if REPORT in present and not target.overwrite:
         raise ParameterError(f"{where} holds an output already: give another directory, or --overwrite")
     return present
-
-
-def _is_our_report(path: str) -> bool:
-    try:
-        content = json.loads(stores.read(path))
-    except ValueError:
-        return False
-    return isinstance(content, Mapping) and REPORT_MARK in content
 
 
 def _probe(target: Target) -> None:
@@ -245,11 +258,28 @@ def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> b
             return False
         if not target.overwrite:
             raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
-        stores.remove(old)
+        _set_aside(target, old)
+    replaced = _set_aside_files(target.temporary)
     for name in stores.names(target.directory):
-        if target.is_ours(name) and stores.join(target.directory, name) not in places:
+        known = target.is_ours(name) or name in replaced
+        if known and stores.join(target.directory, name) not in places:
             stores.remove(stores.join(target.directory, name))
     return True
+
+
+def _set_aside(target: Target, report: str) -> None:
+    """Remove the report of an old output, once a copy lies under a temporary name. Another attempt may do so at once."""
+    content = _content(report)
+    if content is not None:
+        stores.write(stores.join(target.temporary, f"report.{uuid.uuid4().hex}.json"), content)
+        stores.remove(report)
+
+
+def _set_aside_files(temporary: str) -> set[str]:
+    """What the reports list that lie under temporary names: drafts, and those of outputs that are being replaced."""
+    reports = [name for name in stores.names(temporary) if name.startswith("report.") and _ATTEMPT.fullmatch(name)]
+    contents = [_content(stores.join(temporary, name)) for name in reports]
+    return {name for content in contents if content is not None for name in listed_files(content) or ()}
 
 
 def _put(target: Target, name: str, place: str, digest: bytes) -> None:
@@ -272,13 +302,21 @@ def _removed_by_another(target: Target) -> ParameterError:
 
 def _holds(path: str, digest: bytes) -> bool:
     """Whether there is a file of these bytes at this path."""
-    try:
-        content = stores.read(path)
-    except Exception:  # every storage has its own for a file that is missing
-        if stores.exists(path):
-            raise
-        return False
-    return _digest(content) == digest
+    content = _content(path)
+    return content is not None and _digest(content) == digest
+
+
+def _content(path: str) -> bytes | None:
+    """The content of a file, if it is there."""
+    for left in reversed(range(_LOOKS)):
+        try:
+            return stores.read(path)
+        except Exception:  # every storage has its own for a file that is missing
+            if not stores.exists(path):
+                return None
+            if not left:  # it is there and cannot be read; else another attempt may have put it there just now
+                raise
+    raise AssertionError("the last look returns or raises")
 
 
 def _digest(content: bytes) -> bytes:

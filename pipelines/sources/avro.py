@@ -18,6 +18,7 @@ from headcount.pipelines.sources.columns import (
     check_names,
     event_batch,
     found_types,
+    object_words,
 )
 from headcount.pipelines.sources.files import guarded, open_bytes, reading
 
@@ -37,7 +38,7 @@ def types(path: str, columns: Columns) -> ColumnTypes:
     kinds = {name: _kind(fields[name]) for name in columns.names}
     if columns.values is not None:
         kinds[columns.item] = int if _holds_values(fields[columns.item]) else None
-    return found_types(path, columns, kinds, {name: _word(fields[name]) for name in columns.names})
+    return found_types(path, columns, kinds, {name: _word(name, fields[name]) for name in columns.names})
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
@@ -124,8 +125,10 @@ def _option(avro_type: Any) -> Any:
     return avro_type
 
 
-def _word(avro_type: Any) -> str:
+def _word(name: str, avro_type: Any) -> str:
     option = _option(avro_type)
+    if isinstance(option, dict) and option["type"] == "record":
+        return object_words(name, [field["name"] for field in option["fields"]])
     if isinstance(option, list):
         return "a union of several types"
     return str(option.get("logicalType", option["type"]) if isinstance(option, dict) else option)

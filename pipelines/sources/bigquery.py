@@ -22,6 +22,7 @@ from headcount.pipelines.sources.columns import (
     check_names,
     event_batch,
     found_types,
+    object_words,
 )
 from headcount.pipelines.storage import bigquery
 from headcount.pipelines.storage.stores import reason
@@ -52,11 +53,19 @@ def types(path: str, columns: Columns) -> ColumnTypes:
     """The types of the chosen columns, from the table's schema."""
     fields = {field.name: field for field in _table(path).schema}
     check_names(path, columns, fields)
-    words = {name: fields[name].field_type + " REPEATED" * (fields[name].mode == "REPEATED") for name in columns.names}
+    words = {name: _word(fields[name]) for name in columns.names}
     kinds = {name: _ID_KINDS.get(word) for name, word in words.items()}
     if columns.values is not None:
         kinds[columns.item] = int if words[columns.item] in _VALUES else None
     return found_types(path, columns, kinds, words)
+
+
+def _word(field: Any) -> str:
+    if field.mode == "REPEATED":
+        return f"{field.field_type} REPEATED"
+    if field.field_type in ("RECORD", "STRUCT"):
+        return object_words(field.name, [inner.name for inner in field.fields])
+    return str(field.field_type)
 
 
 def split(

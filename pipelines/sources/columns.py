@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,11 +12,13 @@ from headcount.mechanisms.batches.contributions import IDS, Place
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines.suggestions import did_you_mean, nearest
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
 LEAST_INT64 = -(2**63)
 
+OBJECT = "an object"
 _MOST_NAMES = 50  # that a message lists
 _KINDS = {str: "string", int: "int64"}
 
@@ -124,10 +126,19 @@ def id_kind(found: pa.DataType) -> type | None:
     return int if pa.types.is_integer(found) else None
 
 
+def object_words(name: str, fields: Sequence[str] = ()) -> str:
+    """What a column of objects is, in words that name the fields of a schema and say how to ask for one."""
+    more = f" and {len(fields) - _MOST_NAMES} more" if len(fields) > _MOST_NAMES else ""
+    known = f" with the fields {', '.join(map(repr, fields[:_MOST_NAMES]))}{more}" if fields else ""
+    return f"{OBJECT}{known}: name one of its fields by its path, for instance {name}.{[*fields, 'id'][0]}"
+
+
 def found_types(path: str, columns: Columns, kinds: Mapping[str, type | None], words: Mapping[str, str]) -> ColumnTypes:
     """Checks the columns of a file with a schema, given as the kind of each column and a word for its type."""
     for name in columns.ids:
         if kinds[name] is None:
+            if words[name].startswith(OBJECT):
+                raise InputError(f"{path}: column {name!r} is {words[name]}")
             needed = "values must be numbers, dates, times or texts of these"
             if name != columns.values:
                 needed = IDS
@@ -165,7 +176,10 @@ def check_names(path: str, columns: Columns, available: Iterable[str], is_schema
     if is_schema or len(missing) < len(columns.names):
         shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        raise InputError(f"{path}: no column {missing[0]!r}; it has {shown or 'none'}{more}")
+        near = did_you_mean(map(repr, nearest(missing[0], [name for name in names if name not in columns.names])))
+        raise InputError(
+            f"{path}: no column {missing[0]!r}{near and f', {near}' or ';'} it has {shown or 'none'}{more}"
+        )
     raise InputError(
         f"{path}: no column {missing[0]!r} among its {len(names)} columns, nor any other that was asked for; "
         "is its first row a header?"

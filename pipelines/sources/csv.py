@@ -1,4 +1,4 @@
-"""CSV files as batches of events: comma-separated UTF-8 with a header row.
+"""CSV files as batches of events: UTF-8 with a header row, separated by commas or by another character that is given.
 
 Nothing is guessed from the values: `007` and `7` are two users, `NA` and `null` are names like any other. An
 empty field is null, a quoted empty one ("") is the empty string. Row numbers count the data rows from 1,
@@ -24,22 +24,26 @@ KIND = "CSV"
 BLOCK_BYTES = 1 << 24  # read at a time; no row can be longer
 HEADER_BYTES = 1 << 20
 
-_END = b"end of file"
+DELIMITER = ","
+
+_END = (
+    b"EndOfFile"  # letters alone, as any other character may be the delimiter; no quotes, which would close an open one
+)
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _DIGITS = 19  # of the largest int64
 
 
-def types(path: str, columns: Columns) -> ColumnTypes:
+def types(path: str, columns: Columns, delimiter: str = DELIMITER) -> ColumnTypes:
     """Ids from a CSV file are strings (and values integers, as leaves); this checks that its header has the chosen columns."""
-    check_names(path, columns, _header(path), is_schema=False)
+    _header(path, columns, delimiter)
     return ColumnTypes(str, str if columns.values is None else int, path)
 
 
-def read(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
+def read(path: str, columns: Columns, delimiter: str = DELIMITER) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
-    header = _header(path)
-    check_names(path, columns, header, is_schema=False)
+    width = len(_header(path, columns, delimiter))
     row = 1
-    for batch in _without_end(path, guarded(path, KIND, _batches(path, columns, len(header)))):
+    for batch in _without_end(path, guarded(path, KIND, _batches(path, columns, width, delimiter))):
         arrays = {name: _strings(path, row, name, batch.column(name)) for name in columns.names}
         if columns.count is not None:
             arrays[columns.count] = _integers(path, row, columns.count, arrays[columns.count])
@@ -47,32 +51,57 @@ def read(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
         row += batch.num_rows
 
 
-def _header(path: str) -> list[str]:
+def _header(path: str, columns: Columns, delimiter: str) -> list[str]:
+    """The names of a file's columns, among which are the chosen ones."""
     with reading(path, KIND), open_text(path) as file:
         start = file.read(HEADER_BYTES)
     if len(start) == HEADER_BYTES:
         start = start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]  # not a part of a line
-    try:
-        text = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
-        header = next((row for row in csv.reader(text, strict=True) if row), None)
-        if header is not None:
-            _ = "".join(header).encode()
-    except (UnicodeEncodeError, csv.Error):
-        raise InputError(f"{path}: not a CSV file of UTF-8 text") from None
+    header = _names(path, start, delimiter)
     if header is None:
         raise InputError(f"{path}: no header; the first row of a CSV file must name its columns")
     if any("\0" in name for name in header):
         raise InputError(f"{path}: binary, not a CSV file of UTF-8 text")
+    if any(name not in header for name in columns.names):
+        _refuse_delimiter(path, start, columns, header, delimiter)
+    check_names(path, columns, header, is_schema=False)
     return header
 
 
-def _batches(path: str, columns: Columns, width: int) -> Iterator[pa.RecordBatch]:
+def _names(path: str, start: bytes, delimiter: str) -> list[str] | None:
+    """The first row that is not empty."""
+    try:
+        text = io.StringIO(start.decode("utf-8-sig", "surrogateescape"), newline="")
+        header = next((row for row in csv.reader(text, strict=True, delimiter=delimiter) if row), None)
+        if header is not None:
+            _ = "".join(header).encode()
+    except (UnicodeEncodeError, csv.Error):
+        raise InputError(f"{path}: not a CSV file of UTF-8 text") from None
+    return header
+
+
+def _refuse_delimiter(path: str, start: bytes, columns: Columns, header: list[str], delimiter: str) -> None:
+    """Refuse a file in which another character separates more of the chosen columns than the one that was given."""
+    found = sum(name in header for name in columns.names)
+    for other, word in _DELIMITERS.items():
+        try:
+            names = _names(path, start, other) or []
+        except InputError:  # quotes that mean nothing to it
+            continue
+        if sum(name in names for name in columns.names) > found:
+            flag = {",": "leave --delimiter out", "\t": "give --delimiter tab"}.get(
+                other, f"give --delimiter '{other}'"
+            )
+            raise InputError(f"{path}: {word} separate its columns: {flag}")
+
+
+def _batches(path: str, columns: Columns, width: int, delimiter: str) -> Iterator[pa.RecordBatch]:
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
-                pa.PythonFile(_WithEnd(file, width), mode="r"),
+                pa.PythonFile(_WithEnd(file, width, delimiter), mode="r"),
                 pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
-                pa.csv.ParseOptions(newlines_in_values=True),
+                pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
                     include_columns=list(columns.names),
                     column_types=dict.fromkeys(columns.names, pa.binary()),
@@ -110,9 +139,9 @@ def _without_end(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 class _WithEnd(io.RawIOBase):
     """A CSV file with one more row, which says that all quotes are closed (Arrow takes an open one for closed)."""
 
-    def __init__(self, file: io.BufferedIOBase, width: int) -> None:
+    def __init__(self, file: io.BufferedIOBase, width: int, delimiter: str) -> None:
         self._file = file
-        self._end = b"\n" + b",".join([_END] * width) + b"\n"  # an empty line is no row
+        self._end = b"\n" + delimiter.encode().join([_END] * width) + b"\n"  # an empty line is no row
 
     def readable(self) -> bool:
         return True

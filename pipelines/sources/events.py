@@ -1,30 +1,27 @@
 """The way in: files of events, or tables of BigQuery, as a collection of Arrow batches.
 
-Which kind a file is follows from its name: .parquet, .avro, .csv, and .jsonl, .ndjson or .json for JSON
-lines; the text formats also compressed, as in .csv.gz. A table is bigquery://project.dataset.table. All files of a job
-are of one kind and agree on their columns.
+Which kind a file is follows from its name, unless it is said: .parquet, .avro, .csv, and .jsonl, .ndjson or .json for JSON
+lines; the text formats also compressed, as in .csv.gz. A folder stands for the files in it, at any depth. A table is
+bigquery://project.dataset.table. All files of a job are of one kind and agree on their columns.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import progress
-from headcount.pipelines.sources import avro, csv, json, parquet
+from headcount.pipelines.sources import avro, csv, json, matching, parquet
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources.columns import Columns, ColumnTypes, columns_of
-from headcount.pipelines.storage import bigquery
-from headcount.pipelines.storage.stores import filesystem, is_local, reason
+from headcount.pipelines.sources.matching import InputFile
+from headcount.pipelines.storage.stores import is_local
 
 __all__ = [
     "ColumnTypes",
@@ -39,24 +36,7 @@ __all__ = [
 
 SPLIT_BYTES = 1 << 25  # a smaller file is one task, whose footer nobody needs to read beforehand
 
-_FORMATS = {
-    ".parquet": "parquet",
-    ".avro": "avro",
-    ".csv": "csv",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".json": "json",
-}
-_TEXT_FORMATS = ("csv", "json")
 _TEXT_GROWTH = 6  # what compressed text usually is without
-
-
-@dataclasses.dataclass(frozen=True)
-class InputFile:
-    """One file, or one table, and its size in bytes."""
-
-    path: str
-    size: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +45,11 @@ class Inputs:
 
     files: tuple[InputFile, ...]
     format: str
+    delimiter: str = csv.DELIMITER
+
+    def tasks(self) -> list[Task]:
+        """The tasks of reading each file whole."""
+        return [Task(file.path, self.format, delimiter=self.delimiter) for file in self.files]
 
     @property
     def bytes(self) -> int:
@@ -76,7 +61,7 @@ class Inputs:
         first = self.files[0]
         if types.decoded and first.size:
             return round(self.bytes * types.decoded / first.size)
-        return self.bytes * (_TEXT_GROWTH if _is_compressed(first.path) else 1)
+        return self.bytes * (_TEXT_GROWTH if matching.is_compressed(first.path) else 1)
 
     def absolute(self) -> Inputs:
         """The same files by paths that also hold for workers, which have another working directory."""
@@ -93,25 +78,21 @@ class Task:
     format: str
     groups: parquet.Groups | None = None
     stream: source_bigquery.Stream | None = None
+    delimiter: str = csv.DELIMITER
 
 
-def expand_inputs(patterns: Sequence[str]) -> Inputs:
-    """The files that the patterns name, each once; refuses a pattern without files, or files of several formats."""
+def expand_inputs(patterns: Sequence[str], format: str | None = None, delimiter: str | None = None) -> Inputs:
+    """The files that the patterns name, each once; refuses a pattern without files, or files of several formats.
+
+    The `format` (parquet, avro, csv or jsonl) is that of all files, whatever their names say.
+    """
     if not patterns:
         raise ParameterError("no input files were given")
-    found: dict[str, InputFile] = {}
-    for pattern in patterns:
-        for file in _match(pattern):
-            found.setdefault(os.path.abspath(file.path) if is_local(file.path) else file.path, file)
-    files = sorted(found.values(), key=lambda file: file.path)
-    first = files[0]
-    for file in files:
-        if _format(file.path) != _format(first.path):
-            raise InputError(
-                f"{file.path} is {_format(file.path)}, but {first.path} is {_format(first.path)}; "
-                "all files must be of one format"
-            )
-    return Inputs(tuple(files), _format(first.path))
+    files = matching.files_of(patterns)
+    kind = matching.format_of(patterns, [file.path for file in files], format)
+    if delimiter is not None and kind != "csv":
+        raise ParameterError(f"--delimiter is for CSV files, but {files[0].path} is {kind}: leave it out")
+    return Inputs(tuple(files), kind, delimiter or csv.DELIMITER)
 
 
 def column_types(
@@ -123,7 +104,7 @@ def column_types(
     while text files hold strings unless `item_type` says int.
     """
     types = _found_types(inputs, columns_of(user, item, count), item_type or str)
-    declared = item_type or (str if inputs.format in _TEXT_FORMATS else types.item)
+    declared = item_type or (str if inputs.format in matching.TEXT_FORMATS else types.item)
     if types.item is not declared and types.file:
         words = {str: "strings", int: "integers"}
         raise InputError(
@@ -148,15 +129,15 @@ def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTyp
     if inputs.format == "bigquery":
         return source_bigquery.types(path, columns)
     if inputs.format == "csv":
-        return csv.types(path, columns)
+        return csv.types(path, columns, inputs.delimiter)
     return json.types((file.path for file in inputs.files), columns, item_type)
 
 
-def split_file(file: InputFile, format: str, columns: Columns) -> list[Task]:
+def split_file(file: InputFile, format: str, columns: Columns, delimiter: str = csv.DELIMITER) -> list[Task]:
     """The tasks of reading one file. A large Parquet file is several; the other formats cannot be entered midway."""
     if format == "parquet" and file.size >= SPLIT_BYTES:
         return [Task(file.path, format, groups) for groups in parquet.split(file.path, columns)]
-    return [Task(file.path, format)]
+    return [Task(file.path, format, delimiter=delimiter)]
 
 
 def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[pa.RecordBatch]:
@@ -172,7 +153,7 @@ def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[p
     if task.stream is not None:
         return source_bigquery.read(task.path, columns, task.stream)
     if task.format == "csv":
-        return csv.read(task.path, columns)
+        return csv.read(task.path, columns, task.delimiter)
     return json.read(task.path, columns, types)
 
 
@@ -195,14 +176,12 @@ class ReadEvents(beam.PTransform):
         if self._inputs.format == "bigquery":
             tasks = begin | "Tasks" >> beam.Create(self._streams(begin.pipeline.options))
         elif self._inputs.bytes < SPLIT_BYTES:  # too little to be spread over workers
-            tasks = begin | "Tasks" >> beam.Create(
-                [Task(file.path, self._inputs.format) for file in self._inputs.files], reshuffle=False
-            )
+            tasks = begin | "Tasks" >> beam.Create(self._inputs.tasks(), reshuffle=False)
         else:
             tasks = (
                 begin
                 | "Files" >> beam.Create(list(enumerate(self._inputs.files)), reshuffle=False)  # (number, file)
-                | "Split" >> beam.ParDo(_Split(self._inputs.format, self._columns))  # ((number, part), task)
+                | "Split" >> beam.ParDo(_Split(self._inputs, self._columns))  # ((number, part), task)
                 # A shuffle by a key of its own for each task spreads them over the workers.
                 | "Spread" >> beam.GroupByKey()
                 | "Tasks" >> beam.FlatMapTuple(_values).with_output_types(Task)
@@ -221,13 +200,13 @@ class ReadEvents(beam.PTransform):
 @beam.typehints.with_input_types(tuple[int, InputFile])
 @beam.typehints.with_output_types(tuple[tuple[int, int], Task])
 class _Split(beam.DoFn):
-    def __init__(self, format: str, columns: Columns) -> None:
-        self._format = format
+    def __init__(self, inputs: Inputs, columns: Columns) -> None:
+        self._format, self._delimiter = inputs.format, inputs.delimiter
         self._columns = columns
 
     def process(self, numbered: tuple[int, InputFile]) -> Iterator[tuple[tuple[int, int], Task]]:
         number, file = numbered
-        for part, task in enumerate(split_file(file, self._format, self._columns)):
+        for part, task in enumerate(split_file(file, self._format, self._columns, self._delimiter)):
             yield (number, part), task
 
 
@@ -246,56 +225,3 @@ class _Read(beam.DoFn):
 
 def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:
     return tasks
-
-
-def _match(pattern: str) -> list[InputFile]:
-    if bigquery.is_table(pattern):
-        return [InputFile(pattern, source_bigquery.size(pattern))]
-    return _match_local(pattern) if is_local(pattern) else _match_remote(pattern)
-
-
-def _match_local(pattern: str) -> list[InputFile]:
-    """Local files by the shell's rules: Beam's own matching walks the whole tree and knows no relative patterns."""
-    if os.path.isdir(pattern):
-        example = os.path.join(pattern, "*.parquet")
-        raise InputError(f"{pattern} is a directory; give its files, for example as {example!r}")
-    paths = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-    paths = [path for path in paths if not os.path.isdir(path)]
-    if not paths:
-        raise InputError(f"no file matches {pattern!r}" if glob.has_magic(pattern) else f"no such file: {pattern!r}")
-    for path in paths:
-        if not os.access(path, os.R_OK):
-            raise InputError(f"{path}: no permission to read it")
-    return [InputFile(path, os.path.getsize(path)) for path in paths]
-
-
-def _match_remote(pattern: str) -> list[InputFile]:
-    """Files by Beam's matching, with their sizes, by one listing."""
-    filesystem(pattern)
-    try:
-        matched = FileSystems.match([pattern])[0].metadata_list
-    except Exception as error:  # every storage has its own
-        raise InputError(f"{pattern!r} cannot be listed: {reason(error)}") from None
-    files = [InputFile(file.path, file.size_in_bytes) for file in matched if not file.path.endswith("/")]
-    if not files:
-        raise InputError(f"no file matches {pattern!r}")
-    return files
-
-
-def _is_compressed(path: str) -> bool:
-    return CompressionTypes.detect_compression_type(path.lower()) != CompressionTypes.UNCOMPRESSED
-
-
-def _format(path: str) -> str:
-    if bigquery.is_table(path):
-        return "bigquery"
-    name = path.lower()
-    if _is_compressed(path):
-        name = os.path.splitext(name)[0]
-    format = _FORMATS.get(os.path.splitext(name)[1])
-    if format is None or (_is_compressed(path) and format not in _TEXT_FORMATS):
-        raise InputError(
-            f"{path}: unknown kind of file; the names of input files end in {', '.join(_FORMATS)}, "
-            "those of text also in .gz and the like after it"
-        )
-    return format

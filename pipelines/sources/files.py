@@ -67,7 +67,10 @@ def reading(path: str, kind: str) -> Iterator[None]:
         raise InputError(f"{path}: no permission to read it") from None
     except Exception as error:
         name = type(error).__name__
-        raise InputError(f"{path} cannot be read: it is truncated, damaged or no {kind} file ({name})") from None
+        raise InputError(
+            f"{path} cannot be read: it is truncated, damaged or no {kind} file ({name}); if it is of another kind, give "
+            "--input-format"
+        ) from None
 
 
 def guarded(path: str, kind: str, elements: Iterable[T]) -> Iterator[T]:

@@ -30,6 +30,7 @@ from headcount.pipelines.sources.columns import (
     arrow_type,
     check_names,
     event_batch,
+    object_words,
 )
 from headcount.pipelines.sources.files import guarded, open_text
 
@@ -57,6 +58,8 @@ def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnType
             if name == columns.values:
                 kinds[name] = int  # once they are leaves; `read` looks at them
                 continue
+            if isinstance(value, dict):  # whose names may be data, as no schema has them
+                raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
             kind = str if isinstance(value, str) else int
             _check_value(path, row, name, value, kind, IDS)
             kinds.setdefault(name, kind)

@@ -23,6 +23,7 @@ from headcount.pipelines.sources.columns import (
     check_names,
     event_batch,
     found_types,
+    object_words,
 )
 from headcount.pipelines.sources.files import guarded, reading
 from headcount.pipelines.storage.stores import is_local, open_ranges
@@ -129,7 +130,7 @@ def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
     check_names(path, columns, schema.names)
     found = {name: schema.field(name).type for name in columns.names}
     kinds = {name: columns.kind(name, found[name]) for name in columns.names}
-    types = found_types(path, columns, kinds, {name: _word(found[name]) for name in columns.names})
+    types = found_types(path, columns, kinds, {name: _word(name, found[name]) for name in columns.names})
     return dataclasses.replace(types, decoded=_decoded(file.metadata, columns))
 
 
@@ -140,6 +141,8 @@ def _decoded(metadata: pq.FileMetaData, columns: Columns) -> int:
     return sum(group.column(k).total_uncompressed_size for group in groups for k in places)
 
 
-def _word(found: pa.DataType) -> str:
+def _word(name: str, found: pa.DataType) -> str:
+    if pa.types.is_struct(found):
+        return object_words(name, [field.name for field in found])
     text = str(found)
     return text if len(text) <= 60 else text[:57] + "..."

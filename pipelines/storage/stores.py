@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.errors import ParameterError
@@ -106,6 +107,35 @@ def names(directory: str) -> list[str]:
     prefix = f"{directory}/"
     found = _beam().match([f"{prefix}**"])[0].metadata_list
     return sorted(file.path.removeprefix(prefix) for file in found)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path is known for a folder; an object store knows that of its buckets alone."""
+    if is_local(path):
+        return os.path.isdir(path)
+    if scheme_of(path) != "hdfs":
+        return re.fullmatch(r"[^:]+://[^/]+/?", path) is not None
+    found = filesystem(path)
+    return _exists_hdfs(path) and found._hdfs_client.status(found._parse_url(path)[1])["type"] == "DIRECTORY"
+
+
+def files_below(folder: str, is_hidden: Callable[[str], bool]) -> list[tuple[str, int]]:
+    """All files, with their sizes, of a folder and of the folders in it, but for hidden names; none if it is not there.
+
+    An object store is asked by one listing.
+    """
+    folder = folder.rstrip("/") or "/"
+    if is_local(folder):
+        return [*_local_files(folder, is_hidden, set())] if os.path.isdir(folder) else []
+    if scheme_of(folder) == "hdfs":
+        return [*_hdfs_files(folder, is_hidden)] if is_folder(folder) else []
+    found = [(file.path, file.size_in_bytes) for file in _beam().match([f"{folder}/**"])[0].metadata_list]
+    below = len(folder) + 1
+    return [
+        (path, size)
+        for path, size in found
+        if not path.endswith("/") and not any(map(is_hidden, path[below:].split("/")))
+    ]
 
 
 def siblings(path: str, infix: str) -> list[str]:
@@ -233,6 +263,37 @@ def _opened(path: str) -> Any:
     from apache_beam.io.filesystem import CompressionTypes
 
     return _beam().open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def _local_files(folder: str, is_hidden: Callable[[str], bool], seen: set[str]) -> Iterator[tuple[str, int]]:
+    """Each folder once, whatever links lead to it, and by a link only if there is no other way in the same folder."""
+    real = os.path.realpath(folder)
+    if real in seen:
+        return
+    seen.add(real)
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=lambda entry: (entry.is_symlink(), entry.name))
+    for entry in entries:
+        if is_hidden(entry.name):
+            continue
+        path = os.path.join(folder, entry.name)
+        if entry.is_dir():
+            yield from _local_files(path, is_hidden, seen)
+        else:
+            yield path, entry.stat().st_size
+
+
+def _hdfs_files(folder: str, is_hidden: Callable[[str], bool]) -> Iterator[tuple[str, int]]:
+    """By one listing for each folder: Beam's own stops at the first."""
+    found = filesystem(folder)
+    for name, status in found._hdfs_client.list(found._parse_url(folder)[1], status=True):
+        if is_hidden(name):
+            continue
+        path = f"{folder}/{name}"
+        if status["type"] == "DIRECTORY":
+            yield from _hdfs_files(path, is_hidden)
+        else:
+            yield path, status["length"]
 
 
 def _exists_hdfs(path: str) -> bool:

@@ -36,6 +36,7 @@ def test_every_flag():
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
+        *("--input-format", "csv", "--delimiter", ";"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
     )
     assert beam_flags == []
@@ -48,6 +49,7 @@ def test_every_flag():
         **{"bound_from": None},  # a file, which is read
         **{"of": "users", "method": "one-stage", "calibrate": "none"},
         **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{"input_format": "csv", "delimiter": ";"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }
 
@@ -60,8 +62,9 @@ def test_every_flag():
         (["--epsilon=-1"], ["epsilon", "-1"]),
         (["--epsilon", "inf"], ["epsilon", "inf"]),
         (["--epsilon", "lots"], ["--epsilon must be a number", "'lots'"]),
+        (["--epsilon", "1,5"], ["--epsilon must be a number with a point, 1.5, got '1,5'"]),
         (["--delta", "1"], ["delta", "1"]),
-        (["--delta", "0"], ["--delta must be positive", "--domain"]),
+        (["--delta", "0"], ["--delta must be positive", "--domain", "for instance --delta 1e-8"]),
         (["--bound", "0"], ["--bound must be a whole number", "'0'"]),
         (["--bound", "2.5"], ["--bound must be a whole number", "'2.5'"]),
         (["--bound=-3"], ["--bound must be a whole number", "'-3'"]),
@@ -69,17 +72,29 @@ def test_every_flag():
         (["--bound"], ["--bound", "expected one argument"]),
         (["--output-files", "0"], ["--output-files", "'0'"]),
         (["--format", "xml"], ["--format", "'xml'", "parquet"]),
+        (["--input-format", "xml"], ["--input-format", "'xml'", "parquet"]),
+        *(
+            (["--delimiter", text], ["--delimiter must be one character such as ';'"])
+            for text in ("", ";;", '"', "t", "\n", "ä")
+        ),
         (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
         (["--noise", "pink"], ["--noise", "'pink'"]),
         (["--max-per-item", "0", "--domain", "d"], ["--max-per-item must be a whole number", "'0'"]),
         (["--method", "one-stage", "--max-per-item", "11"], ["--max-per-item must not exceed --bound 10", "11"]),
         (["--key-env", "K", "--key-file", "f"], ["--key-file", "--key-env"]),
         (["--epsilom", "2"], ["unknown flag '--epsilom'", "did you mean --epsilon?"]),
-        (["--eps", "2"], ["unknown flag '--eps'"]),
-        (["--max", "2"], ["unknown flag '--max'"]),
+        (["--eps", "2"], ["unknown flag '--eps'; did you mean --epsilon?"]),
+        (["--out=x"], ["unknown flag '--out'; did you mean --output?"]),
+        (["--Max_Per_Item", "2"], ["unknown flag '--Max_Per_Item'; did you mean --max-per-item?"]),
+        (
+            ["--max", "2"],
+            ["unknown flag '--max'; did you mean --max-per-item, --max-item-bytes or --max-relative-error?"],
+        ),
+        (["--labels", "shops"], ["--labels is a flag of Beam; did you mean --label? else give it after a bare --"]),
         (["--zebra=7"], ["unknown flag '--zebra'", "--help"]),
         (["-q"], ["unknown flag '-q'"]),
-        (["stray"], ["unexpected argument 'stray'"]),
+        (["stray"], ["unexpected argument 'stray'; see headcount histogram --help"]),
+        (["--input", "a.csv", "b.csv"], ["unexpected argument 'b.csv'; put a pattern of --input in quotes"]),
         (["--direct_num_workers", "many"], ["--direct_num_workers", "'many'"]),
         (["--direct_num_work", "2"], ["unknown flag '--direct_num_work'", "did you mean --direct_num_workers?"]),
         (["--runnr", "x"], ["unknown flag '--runnr'", "did you mean --runner?"]),
@@ -109,6 +124,11 @@ def test_a_flag_with_one_value_is_refused_if_it_is_given_twice(flags, flag):
 def test_flags_that_may_be_given_twice():
     args, beam_flags = parse(*BASE, "--input", "a", "--input=a", "--overwrite", "--overwrite", "--", "--epsilon=5")
     assert (args.input, args.epsilon, beam_flags) == (["a", "a"], 1.0, ["--epsilon=5"])
+
+
+@pytest.mark.parametrize(("text", "character"), [(";", ";"), ("|", "|"), ("tab", "\t"), ("\\t", "\t"), ("\t", "\t")])
+def test_delimiters(text, character):
+    assert parse(*BASE, "--delimiter", text)[0].delimiter == character
 
 
 def test_values_that_begin_with_a_dash():
@@ -156,8 +176,8 @@ def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
 
 
 def test_missing_flags_are_named():
-    assert refused("--bound", "10") == "missing --epsilon"
-    assert refused("--delta", "1e-8") == "missing --epsilon"
+    assert refused("--bound", "10") == "missing --epsilon (the privacy loss of one user at most, for instance 1)"
+    assert refused("--delta", "1e-8").startswith("missing --epsilon")
 
 
 def test_delta_may_be_zero_with_a_domain():

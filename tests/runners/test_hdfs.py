@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import output
+from headcount.pipelines.sources.matching import files_of
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 
@@ -150,6 +151,10 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
     assert main(words) == 2
     assert main([*words, "--overwrite"]) == 0  # HDFS itself does not replace a file by a move
     assert contents(there) == contents(here)
+    # A folder with these two files and, below it, with results, which are none of them.
+    assert [file.path for file in files_of(["hdfs://data"])] == [
+        f"hdfs://data/events-{part}.parquet" for part in range(2)
+    ]
 
 
 def test_leftovers_and_other_files(flags):

@@ -185,6 +185,7 @@ class Contract:
     def __init__(self, line: Line, made: Callable[[type[beam.PTransform], dict[str, Any]], beam.PTransform]) -> None:
         self._line, self._made = line, made
         self._steps: dict[str, dict[str, bytes]] = {}
+        self._mechanisms: dict[str, bytes] = {}
 
     def mechanism_has(self, name: str) -> bool:
         """Whether another value of the parameter makes another mechanism, and the same value the same one."""
@@ -195,8 +196,10 @@ class Contract:
             except ParameterError:
                 return True
             return False
-        one, same, other = (self._mechanism(values) for values in (given, given, changed))
-        return one == same != other
+        if repr(given) not in self._mechanisms:
+            self._mechanisms[repr(given)] = self._mechanism(given)
+            assert self._mechanism(given) == self._mechanisms[repr(given)], "else a difference says nothing"
+        return self._mechanism(changed) != self._mechanisms[repr(given)]
 
     def steps_have(self, name: str) -> bool:
         """Whether another value of the parameter makes other steps, and the same value the same ones."""

@@ -323,8 +323,9 @@ def test_the_key_is_nowhere_in_the_graph_and_the_search_would_find_it(make_relea
         (rows if name == "Ranges" else contributions) | name >> further(release)
     assert not found_in_graph(pipeline.to_runner_api(), key)
     rows | "Careless" >> beam.ParDo(Careless(key))
-    assert key not in pipeline.to_runner_api().SerializeToString(), "a search of the raw bytes is blind"
-    assert found_in_graph(pipeline.to_runner_api(), key)
+    graph = pipeline.to_runner_api()
+    assert key not in graph.SerializeToString(), "a search of the raw bytes is blind"
+    assert found_in_graph(graph, key)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--state", required=True, metavar="FILE", help="the file of the counters")
     group = parser.add_argument_group("what to read")
     group.add_argument("--input", action="append", metavar="GLOB", help="files of events; may be repeated")
+    options.add_kind_of_files(group)
     group.add_argument("--item", metavar="COLUMN", help="the column to count; each row is one event")
     group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
     group.add_argument(
@@ -57,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The events of the files, one batch after the other."""
-    inputs = sources.expand_inputs(args.input)
+    inputs = sources.expand_inputs(args.input, args.input_format, args.delimiter)
     types = sources.column_types(inputs, None, args.item, args.count, options.item_type(args))
     columns = columns_of(None, args.item, args.count)
-    for file in inputs.files:
-        for batch in sources.read_batches(sources.Task(file.path, inputs.format), columns, types):
+    for task in inputs.tasks():
+        for batch in sources.read_batches(task, columns, types):
             metadata = batch.schema.metadata
             place = Place(
                 metadata[b"headcount.file"].decode(errors="replace"),
@@ -84,9 +85,9 @@ def run(args: argparse.Namespace) -> None:
         print(counts.guarantee().words())
         return
     if args.batch is None:
-        for flag in ("input", "item", "count"):
-            if getattr(args, flag) is not None:
-                raise ParameterError(f"--{flag} is for --batch: leave it out")
+        for name in ("input", "input_format", "delimiter", "item", "count"):
+            if getattr(args, name) is not None:
+                raise ParameterError(f"{options.as_flag(name)} is for --batch: leave it out")
     if args.start:
         counts.start()
         print(f"made {args.state}: {counts.mechanism.cells:,} counters; a copy of it that is kept is a view of them")
@@ -103,7 +104,6 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="counters",
-    help="Keep pan-private counters in a file that may be seen: start it, add events, and renew its noise.",
     add_arguments=add_arguments,
     do=run,
     example=(

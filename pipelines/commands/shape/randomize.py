@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="in place of --of: files with one row for each user; may be repeated",
     )
+    options.add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart: each has one row")
     group.add_argument("--item", metavar="COLUMN", help="the column of their items")
     group.add_argument(
@@ -59,11 +60,10 @@ def items(args: argparse.Namespace) -> pa.Array:
             return pa.array([_number(args.of)], pa.int64())
         return pa.array([args.of])
     options.require(args, "--user", "--item")
-    inputs = events.expand_inputs(args.input)
+    inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
     types = events.column_types(inputs, args.user, args.item, None, options.item_type(args))
     columns = columns_of(args.user, args.item)
-    tasks = [events.Task(file.path, inputs.format) for file in inputs.files]
-    found = [batch for task in tasks for batch in events.read_batches(task, columns, types)]
+    found = [batch for task in inputs.tasks() for batch in events.read_batches(task, columns, types)]
     checked = [contribution_batch(batch.column("user"), batch.column("item")) for batch in found]
     if not checked:
         raise InputError("no user is in the files: there is nobody to report")
@@ -120,7 +120,6 @@ def run(args: argparse.Namespace) -> None:
 
 COMMAND = Tool(
     name="randomize",
-    help="Make the messages of users in the shuffle model, whose noise nobody can take off.",
     add_arguments=add_arguments,
     do=run,
     example=(

@@ -311,7 +311,6 @@ def source(args: argparse.Namespace) -> type[Source] | None:
 
 COMMAND = JobCommand(
     name="shape",
-    help="Tell how many items have which number of users, their entropy and their number, without naming any.",
     add_arguments=add_arguments,
     example=(
         "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"

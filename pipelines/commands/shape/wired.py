@@ -82,7 +82,7 @@ class Messages(Source):
     """Files of messages of the shuffle model, with the columns bucket and sign."""
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input)
+        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._inputs = inputs.absolute() if remote else inputs
         kind = int if inputs.format == "json" else None  # text in CSV, and what the schema says otherwise
         self._types = events.column_types(self._inputs, *MESSAGE, None, kind)

@@ -1,7 +1,7 @@
-"""Private Count Release without Beam: frames, levels, the loop's spends, and the results.
+"""Private Count Release without Beam: levels, the loop's spends, and the results.
 
 Keys and seeds are fixed, so all is deterministic. What is statistical here has a false-alarm rate below 1e-9 over the
-choice of the key; audits of the privacy are in tests/privacy/test_count_release.py.
+choice of the key; audits of the privacy are in tests/privacy/count_release.
 """
 
 import dataclasses
@@ -10,147 +10,18 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.count_release import release as module
 from headcount.mechanisms.count_release.frames import (
-    Frame,
-    draw_excess,
-    make_frame,
     on_grid,
-    sum_users,
-    threshold,
-    top_rows,
 )
 from headcount.mechanisms.count_release.release import count_release
-from headcount.mechanisms.count_release.top_items import top_items
-from headcount.mechanisms.errors import InputError, ParameterError
-
-KEY = bytes(range(32))
-
-
-def frame(users, base=0, values=None):
-    users = np.array(users, dtype=np.int64)
-    items = pa.array([f"i{k}" for k in range(len(users))], pa.string())
-    return Frame(items, users, users if values is None else np.array(values), base)
-
-
-def zipf(items=3000, most=20_000, power=0.8):
-    return frame((most / np.arange(1, items + 1) ** power).astype(np.int64))
-
-
-def batch(pairs, counts=None):
-    users, items = zip(*pairs, strict=True)
-    return contribution_batch(pa.array(users), pa.array(items), None if counts is None else pa.array(counts))
-
-
-# --- frames -----------------------------------------------------------------------------------------------------
-
-
-def random_rows(seed, users=300, rows=3000, items=80):
-    random = np.random.default_rng(seed)
-    user, item = random.integers(0, users, rows), random.geometric(0.05, rows) % items
-    pairs = sorted({(f"u{u}", f"i{i}") for u, i in zip(user, item, strict=True)})
-    return pairs, dict(zip(pairs, random.integers(1, 4, len(pairs)).tolist(), strict=True))
-
-
-@pytest.mark.parametrize("k_bar", [1, 7, 40, 79, 80, 500])
-def test_a_frame_is_the_top_however_the_rows_are_cut(k_bar):
-    pairs, counts = random_rows(1)
-    exact, sums = {}, {}
-    for pair in pairs:
-        exact[pair[1]] = exact.get(pair[1], 0) + 1
-        sums[pair[1]] = sums.get(pair[1], 0) + counts[pair]
-    ranked = sorted(exact.values(), reverse=True)
-    frames = []
-    for shards, parts, fan in ((1, 1, 1), (5, 3, 2), (16, 11, 4)):
-        chunks: dict[int, list[bytes]] = {}
-        for part in range(parts):
-            mine = pairs[part::parts]
-            rows = {"user": [u for u, _ in mine], "item": [i for _, i in mine], "count": [counts[p] for p in mine]}
-            for shard, chunk in sum_users(pa.RecordBatch.from_pydict(rows), shards):
-                chunks.setdefault(shard, []).append(chunk)
-        tops = [top_rows(held, k_bar + 1, str) for held in chunks.values()]
-        tops = [top_rows(tops[start::fan], k_bar + 1, str) for start in range(fan)]
-        frames.append(make_frame(tops, k_bar, str))
-    first = frames[0]
-    assert first.users.tolist() == ranked[:k_bar]
-    assert first.base == (ranked[k_bar] if len(ranked) > k_bar else 0)
-    assert dict(zip(first.items.to_pylist(), first.users.tolist(), strict=True)).items() <= exact.items()
-    assert dict(zip(first.items.to_pylist(), first.values.tolist(), strict=True)).items() <= sums.items()
-    for other in frames[1:]:
-        assert other.items == first.items and other.base == first.base
-        assert (other.users == first.users).all() and (other.values == first.values).all()
-        assert other.digest(KEY) == first.digest(KEY)
-
-
-def test_a_digest_depends_on_all_of_the_frame_and_on_the_key():
-    one = frame([5, 3], 2, [9, 4])
-    others = [
-        frame([5, 2], 2, [9, 4]),
-        frame([5, 3], 1, [9, 4]),
-        frame([5, 3], 2, [9, 3]),
-        one._replace(items=pa.array(["i0", "i2"])),
-        frame([5, 3, 1], 2, [9, 4, 1]),
-    ]
-    assert len({other.digest(KEY) for other in [one, *others]} | {one.digest(bytes(32))}) == 7
-
-
-def test_items_of_another_type_and_no_items():
-    empty = make_frame([], 5, int)
-    assert (len(empty.items), empty.items.type, empty.base) == (0, pa.int64(), 0)
-    ((_, chunk),) = sum_users(pa.RecordBatch.from_pydict({"user": ["u"], "item": ["i"], "count": [1]}), 1)
-    with pytest.raises(InputError, match="items are of type string, not int64; set item_type"):
-        make_frame([chunk], 5, int)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.fractions(Fraction(1, 10**7), 100).filter(bool))
-def test_an_epsilon_is_rounded_down_to_few_digits(epsilon):
-    rounded = on_grid(epsilon)
-    assert epsilon * (1 - Fraction(1, 2**18)) < rounded <= epsilon
-    assert rounded.numerator < 2**21 or rounded.denominator == 1
-    assert on_grid(rounded) == rounded
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.floats(1e-6, 10).map(lambda e: on_grid(Fraction(repr(e)))),
-    st.integers(1, 10**6),
-    st.fractions(Fraction(1, 10**30), Fraction(1, 2)),
-    st.sampled_from(Relation),
-)
-def test_the_threshold_is_never_below_the_real_one(epsilon, k_bar, delta, relation):
-    """By e^(epsilon (T - u)) >= k_bar / delta, in a hundred digits; and one step of the grid less would be."""
-    import decimal
-
-    with decimal.localcontext(prec=100):
-        log = (decimal.Decimal(k_bar) * delta.denominator / delta.numerator).ln()
-        far = threshold(epsilon, k_bar, delta, relation)
-        real = relation.users + log * epsilon.denominator / epsilon.numerator
-        assert decimal.Decimal(far.numerator) / far.denominator >= real
-        slack = 1 / decimal.Decimal(1024) + decimal.Decimal(2) ** -35 * epsilon.denominator / epsilon.numerator
-        assert decimal.Decimal(far.numerator) / far.denominator <= real + slack
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2000), Fraction(1, 3 * 10**9), Fraction(7), Fraction(1, 2**45)])
-def test_the_exponents_of_a_draw_are_exact(epsilon):
-    """Up to a cut beyond which nothing is ever drawn, also where they need more than 64 bits."""
-    epsilon = on_grid(epsilon)
-    users, base, far = np.array([10**9, 10**6, 3, 3, 1]), 2, Fraction(12345, 1024)
-    excess, denominator = draw_excess(users, base, epsilon, far)
-    scores = [*map(Fraction, users.tolist()), base + far]
-    for found, score in zip(excess, scores, strict=True):
-        exact = epsilon * (max(scores) - score)
-        assert Fraction(int(found), denominator) == exact or min(Fraction(int(found), denominator), exact) > 4096
-
+from headcount.mechanisms.errors import ParameterError
+from tests.mechanisms.count_release.made_frames import KEY, batch, frame, zipf
 
 # --- levels -----------------------------------------------------------------------------------------------------
 
@@ -460,49 +331,3 @@ REFUSED = [
 def test_what_is_refused(given, said):
     with pytest.raises(ParameterError, match=said):
         count_release(**({"budget": Zcdp(1, 1e-6)} | given))
-
-
-# --- the top ----------------------------------------------------------------------------------------------------
-
-
-def test_the_top_is_found_in_order_and_ends_where_bot_is():
-    plan = top_items(Budget(1, 1e-6), 10)
-    data = frame([10**6 // 2**k for k in range(20)])
-    found = plan.release(data, KEY)
-    assert found.to_pydict() == {"rank": list(range(1, 11)), "item": [f"i{k}" for k in range(10)]}
-    few = plan.release(frame([10**6, 10**5, 3, 2]), KEY)
-    assert few["item"].to_pylist() == ["i0", "i1"]
-    assert plan.release(frame([10**6] * 3, 10**6), KEY).num_rows == 0  # the base hides whatever is close to it
-    assert plan.release(frame([]), KEY).num_rows == 0
-    assert top_items(Budget(1, 1e-6), 5, item_type=int).release(data._replace(items=pa.array(range(20))), KEY)[
-        "item"
-    ].to_pylist() == [0, 1, 2, 3, 4]
-
-
-def test_the_accounting_of_the_top_is_the_better_one():
-    for relation, factor in (("add-remove", 1), ("replace", 2)):
-        few, many = (top_items(Budget(1, 1e-8), k, relation=relation) for k in (3, 300))
-        assert few.accounting == "pure" and float(few.epsilon) == pytest.approx(1 / 3 / factor, rel=1e-5)
-        assert few.epsilon * 3 * factor <= 1 - 3 * Fraction("1e-8")
-        rho = Zcdp.from_budget(Budget(1, 1e-8), 5e-9).rho
-        assert many.accounting == "zCDP"
-        assert float(many.epsilon) == pytest.approx(math.sqrt(8 * rho / 300) / factor, rel=1e-4)
-        assert 300 * (factor * many.epsilon) ** 2 / 8 <= Fraction(rho)
-        log = math.log(10_000 / 5e-9)
-        assert float(many.threshold) == pytest.approx(factor + log / float(many.epsilon), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"k": 0}, "k must be an integer from 1 to k_bar = 10000, got 0"),
-        ({"k": 11, "k_bar": 10}, "k must be an integer from 1 to k_bar = 10, got 11"),
-        ({"budget": Budget(1)}, "needs a delta above 0 and below 1/2, got 0.0"),
-        ({"budget": Zcdp(1, 1e-6)}, r"must be a Budget\(epsilon, delta\), got Zcdp"),
-        ({"budget": Budget(0.1, 0.1)}, "epsilon = 0.1 is too little for k = 5 with delta = 0.1"),
-        ({"item_type": float}, "item_type must be str or int"),
-    ],
-)
-def test_what_the_top_refuses(given, said):
-    with pytest.raises(ParameterError, match=said):
-        top_items(**({"budget": Budget(1, 1e-6), "k": 5} | given))

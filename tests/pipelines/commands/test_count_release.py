@@ -146,7 +146,10 @@ def test_explain_reads_nothing(run):
     [
         (["count-release", "--delta", "1e-6"], "give one of --epsilon and --rho, got neither"),
         (["count-release", "--rho", "1", "--epsilon", "2", "--delta", "1e-6"], "got --epsilon 2.0 and --rho 1.0"),
-        (["count-release", "--rho", "1"], "--delta must be positive, as the items are not known beforehand, got 0.0"),
+        (
+            ["count-release", "--rho", "1"],
+            "--delta must be positive, as an item that one user alone has cannot be hidden",
+        ),
         (["count-release", "--rho", "-1", "--delta", "1e-6"], "rho must be positive, got -1.0"),
         (
             ["count-release", "--rho", "1", "--delta", "1e-6", "--relative-error", "0"],
@@ -158,7 +161,7 @@ def test_explain_reads_nothing(run):
         ),
         (["count-release", "--rho", "1", "--delta", "1e-6", "--bound", "5"], "unknown flag '--bound'"),
         (["top", "--epsilon", "1", "--delta", "1e-6"], "missing --k"),
-        (["top", "--k", "3", "--epsilon", "1"], "--delta must be positive, as the items are not known beforehand"),
+        (["top", "--k", "3", "--epsilon", "1"], "for instance --delta 1e-8"),
         (
             ["top", "--k", "30", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
             "must not exceed --k-bar 20, got 30",

@@ -213,7 +213,7 @@ def test_what_randomize_and_counters_refuse_of_data(run, people, tmp_path):
     for words, said in (
         (["--start"], "is there already"),
         (["--start", "--input", people], "--input is for --batch"),
-        (["--batch", "a"], "missing --input, --item"),
+        (["--batch", "a"], "missing --input (the files or the folder to read), --item"),
         (["--batch", "a", "--input", people, "--item", "none"], "no column 'none'"),
     ):
         status, _, err = run("counters", *words, *state)

@@ -7,6 +7,7 @@ finds report.json must find the whole output beside it.
 
 import dataclasses
 import io
+import json
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,14 @@ OLD_REPORT = b'{"headcount": "old"}\n'
 TARGET = output.Target(OUT, "r1", files=2, format="csv", overwrite=False)
 REPLACING = dataclasses.replace(TARGET, overwrite=True)
 OLD = output.Target(OUT, "r0", files=3, format="csv", overwrite=False)
+# An output of another command, whose files only its report knows for ours.
+ANOTHER = dataclasses.replace(REPLACING, release_id="r2")
+ITEMS = dataclasses.replace(OLD, prefix="items")
+ITEMS_REPORT = json.dumps(
+    {"headcount": "old", "files": [{"name": f"items-0000{k}-of-00003.csv"} for k in range(3)]}
+).encode()
+BEFORE = {REPLACING: (OLD, OLD_REPORT), ANOTHER: (ITEMS, ITEMS_REPORT)}
+CASES = pytest.mark.parametrize("target", [TARGET, *BEFORE], ids=["new", "overwrite", "overwrite another command's"])
 NAMES = [f"{OUT}/counts-0000{k}-of-00002.csv" for k in range(2)]
 MOST_STEPS = 100
 
@@ -119,8 +128,8 @@ def check():
     if found == REPORT:
         assert b"zero" in objects[NAMES[0]] and b"one" in objects[NAMES[1]]
     elif found is not None:
-        assert found == OLD_REPORT
-        contents = [objects[f"{OUT}/counts-0000{k}-of-00003.csv"] for k in range(3)]
+        old = next(old for old, report in BEFORE.values() if report == found)
+        contents = [objects[old.place(k)] for k in range(3)]
         assert all(text in content for text, content in zip((b"a", b"b", b"c"), contents, strict=True))
 
 
@@ -136,8 +145,9 @@ def write(target, texts=("zero", "one")):
 def start(target):
     """An empty store, or one with an old output if that may be replaced."""
     ObjectStore.objects.clear()
-    if target.overwrite:
-        output.commit(OLD, write(OLD, ("a", "b", "c")), OLD_REPORT)
+    if target in BEFORE:
+        old, report = BEFORE[target]
+        output.commit(old, write(old, ("a", "b", "c")), report)
 
 
 def at_once(monkeypatch, seed, *functions, killed_after=None):
@@ -154,7 +164,7 @@ def assert_whole():
     check()
 
 
-@pytest.mark.parametrize("target", [TARGET, REPLACING], ids=["new", "overwrite"])
+@CASES
 def test_a_commit_that_is_cut_at_any_request_can_run_again(objects, monkeypatch, target):
     for steps in range(MOST_STEPS):
         start(target)
@@ -174,7 +184,7 @@ def test_a_commit_that_is_cut_at_any_request_can_run_again(objects, monkeypatch,
     raise AssertionError("the commit never ended")
 
 
-@pytest.mark.parametrize("target", [TARGET, REPLACING], ids=["new", "overwrite"])
+@CASES
 def test_what_a_cut_commit_left_is_removed_by_the_next_run(objects, monkeypatch, target):
     """Unless the report was written: then the output is whole, and only an --overwrite may replace it."""
     for steps in range(MOST_STEPS):
@@ -187,7 +197,7 @@ def test_what_a_cut_commit_left_is_removed_by_the_next_run(objects, monkeypatch,
                 return
             except Killed:
                 pass
-        later = dataclasses.replace(target, release_id="r2")
+        later = dataclasses.replace(target, release_id="r3")
         if objects.get(f"{OUT}/report.json") is None or target.overwrite:
             output.prepare(later)
             output.commit(later, write(later), REPORT)
@@ -199,7 +209,7 @@ def test_what_a_cut_commit_left_is_removed_by_the_next_run(objects, monkeypatch,
 
 
 @pytest.mark.parametrize("same_files", [True, False], ids=["one list of files", "each its own files"])
-@pytest.mark.parametrize("target", [TARGET, REPLACING], ids=["new", "overwrite"])
+@CASES
 def test_attempts_at_once_end_in_a_whole_output(objects, monkeypatch, target, same_files):
     """Two workers with one commit: both succeed, whatever the order of their requests."""
     for seed in range(150):
@@ -216,7 +226,7 @@ def test_attempts_at_once_end_in_a_whole_output(objects, monkeypatch, target, sa
         assert_whole()
 
 
-@pytest.mark.parametrize("target", [TARGET, REPLACING], ids=["new", "overwrite"])
+@CASES
 def test_one_of_two_attempts_may_die(objects, monkeypatch, target):
     """The other one succeeds; if the dying one took away its report, then it comes back when the commit is repeated."""
     for seed in range(300):
@@ -232,6 +242,48 @@ def test_one_of_two_attempts_may_die(objects, monkeypatch, target):
         assert schedule.errors[1] is None and isinstance(schedule.errors[0], Killed | type(None))
         output.commit(target, second, REPORT)
         assert_whole()
+
+
+def test_a_report_that_is_not_set_aside_would_leave_the_files_of_another_command(objects, monkeypatch):
+    """The known bug: what the files are is forgotten with the report that lists them."""
+    monkeypatch.setattr(output, "_set_aside", lambda target, report: stores.remove(report))
+    with pytest.raises(AssertionError):
+        test_a_commit_that_is_cut_at_any_request_can_run_again(objects, monkeypatch, ANOTHER)
+    with pytest.raises((AssertionError, ParameterError)):
+        test_what_a_cut_commit_left_is_removed_by_the_next_run(objects, monkeypatch, ANOTHER)
+
+
+def test_a_job_that_fails_while_it_replaces_another_command_s_output_leaves_nothing(objects, monkeypatch):
+    """Once the old report is gone; before, the old output stays whole."""
+    for steps in range(MOST_STEPS):
+        start(ANOTHER)
+        written = write(ANOTHER)
+        with monkeypatch.context() as patch:
+            patch.setattr(ObjectStore, "before", staticmethod(countdown(steps)))
+            try:
+                output.commit(ANOTHER, written, REPORT)
+                return
+            except Killed:
+                pass
+        output.abandon(ANOTHER)
+        check()
+        assert len(objects) in ((4, 3) if f"{OUT}/report.json" in objects else (0,))
+    raise AssertionError("the commit never ended")
+
+
+def test_files_of_another_command_are_ours_by_their_report_alone(objects, monkeypatch):
+    start(ANOTHER)
+    with pytest.raises(ParameterError, match="holds an output already: give another directory, or --overwrite"):
+        output.prepare(dataclasses.replace(ANOTHER, overwrite=False))
+    output.prepare(ANOTHER)
+    objects[f"{OUT}/items-00009-of-00010.csv"] = b"listed nowhere"
+    with pytest.raises(ParameterError, match="other files .'items-00009-of-00010.csv'"):
+        output.prepare(ANOTHER)
+    start(ANOTHER)
+    monkeypatch.setattr(ObjectStore, "after", staticmethod(lambda: None))
+    objects[f"{OUT}/report.json"] = ITEMS_REPORT.replace(b"items-00000-of-00003.csv", b"../elsewhere.csv")
+    with pytest.raises(ParameterError, match="other files .'items-00000-of-00003.csv'"):
+        output.prepare(ANOTHER)
 
 
 def test_no_report_comes_behind_a_job_that_was_given_up(objects, monkeypatch):

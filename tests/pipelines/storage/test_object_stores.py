@@ -21,7 +21,7 @@ from headcount.pipelines.jobs.run import _local_runner as local_runner
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources import parquet
+from headcount.pipelines.sources import matching, parquet
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.stores import BUCKET, gcs_server, s3_server
@@ -196,10 +196,24 @@ def test_worker_processes_get_the_flags_of_a_store():
     assert found.view_as(DirectOptions).direct_num_workers == 2
 
 
+def test_a_folder_is_its_files_but_hidden_ones_and_results(store, bucket):
+    names = ["a.csv", "day=1/b.csv", "day=2/deep/c.csv"]
+    for name in (*names, "_SUCCESS", "day=1/.b.csv.crc", "_temporary/d.csv", "out/counts-00000-of-00001.csv"):
+        stores.write(f"{bucket}/{name}", b"user,item\n")
+    stores.write(f"{bucket}/out/report.json", b'{"headcount": "0", "files": [{"name": "counts-00000-of-00001.csv"}]}')
+    stores.write(f"{bucket}-of-others/e.csv", b"user,item\n")
+    for folder in (bucket, f"{bucket}/"):
+        inputs = sources.expand_inputs([folder])
+        assert [file.path for file in inputs.files] == [f"{bucket}/{name}" for name in names] and inputs.bytes == 30
+    assert f"{bucket}/a.csv" in [file.path for file in matching.files_of([store[0]])]
+
+
 def test_places_that_are_not_there(store, bucket, caplog):
     caplog.set_level(logging.CRITICAL)
     with pytest.raises(InputError, match="no file matches"):
         sources.expand_inputs([f"{bucket}/nothing-*.csv"])
+    with pytest.raises(InputError, match="holds no files to read, or is not there"):
+        sources.expand_inputs([f"{bucket}/nothing"])
     scheme = bucket.partition("://")[0]
     with pytest.raises(ParameterError, match="cannot write to --output"):
         output.prepare(target(f"{scheme}://no-such-bucket-here", overwrite=False))

@@ -1,0 +1,89 @@
+"""Columns: which are read, what they must hold, and files that disagree about them."""
+
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.sources.events import Columns, column_types, expand_inputs
+from tests.pipelines.sources.event_files import CANARY, TWO, avro, json_lines, parquet, put, refusal, rows
+
+
+def test_columns_may_have_other_names(tmp_path):
+    content = {"a.b": ["x"], "item": ["wrong"], "user": ["y"], "a": [{"b": "nested"}]}
+    path = put(tmp_path, "e.parquet", parquet(content))
+    assert rows(path, user="user", item="a.b") == [{"user": "y", "item": "x"}]
+
+
+@pytest.mark.parametrize("array", [["1", "2"], [1.0, 2.0], [True, False]])
+def test_counts_must_be_an_integer_column(tmp_path, array):
+    path = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": TWO, "n": array}))
+    assert "'n'" in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
+    avro_type = {str: "string", float: "double", bool: "boolean"}[type(array[0])]
+    records = [{"user": CANARY, "item": CANARY, "n": value} for value in array]
+    path = put(tmp_path, "e.avro", avro([("user", "string"), ("item", "string"), ("n", avro_type)], records))
+    assert avro_type in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
+
+
+def test_the_type_of_items_is_never_taken_from_rows(tmp_path):
+    """The output shows it: with one user's rows gone, an inferred type would change, and tell that they were there."""
+    numbers = put(tmp_path, "e.jsonl", b'{"user": "a", "item": 5}\n')
+    assert f"{numbers}: column 'item' holds integers, not strings: give --item-type int" == refusal(numbers)
+    empty = expand_inputs([put(tmp_path, "empty.jsonl", b"")])
+    assert column_types(empty, "user", "item").item is str
+    assert column_types(empty, "user", "item", item_type=int).item is int
+    table = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": TWO}))
+    assert "holds strings, not integers: give --item-type str" in refusal(table, item_type=int)
+
+
+def test_missing_columns(tmp_path):
+    named = [{"who": CANARY, "item": CANARY}]
+    files = [
+        put(tmp_path, "e.parquet", parquet({"who": TWO, "item": TWO})),
+        put(tmp_path, "e.avro", avro([("who", "string"), ("item", "string")], named)),
+        put(tmp_path, "e.csv", f"who,item\n{CANARY},b\n".encode()),
+        put(tmp_path, "e.jsonl", json_lines(named)),
+    ]
+    for path in files:
+        assert f"{path}: no column 'user'; it has 'who', 'item'" == refusal(path)
+        assert f"{path}: no column 'n'; it has 'who', 'item'" == refusal(path, user="who", count="n")
+    # Names that may be data are not told.
+    message = refusal(put(tmp_path, "keys.jsonl", json_lines([{CANARY: 3}])))
+    assert "no column 'user' among its 1 columns" in message
+
+
+def test_columns_are_checked_in_every_file(tmp_path):
+    first = put(tmp_path, "a.csv", b"user,item\na,b\n")
+    other = put(tmp_path, "b.csv", f"user,other\na,{CANARY}\n".encode())
+    assert f"{other}: no column 'item'" in refusal([first, other])
+
+
+def test_the_same_column_twice():
+    with pytest.raises(ParameterError, match="different columns, got a, a"):
+        Columns("a", "a")
+    with pytest.raises(ParameterError, match="different columns, got a, b, b"):
+        Columns("a", "b", "b")
+    with pytest.raises(ParameterError, match="not empty, got ''"):
+        Columns("", "b")
+
+
+def test_files_that_disagree(tmp_path):
+    texts = {"user": TWO, "item": TWO}
+    first = put(tmp_path, "1.parquet", parquet(texts))
+    second = put(tmp_path, "2.parquet", parquet({**texts, "item": pa.array([1, 2], pa.int32())}))
+    expected = f"{second}: column 'item' is int64, but string in {first}; all files must have the same types"
+    assert refusal([second, first]) == expected
+    first = put(tmp_path, "1.avro", avro([("user", "string"), ("item", "long")], []))
+    second = put(tmp_path, "2.avro", avro([("user", "string"), ("item", "string")], []))
+    assert f"{second}: column 'item' is string, but int64 in {first}" in refusal([first, second])
+    first = put(tmp_path, "1.jsonl", b'{"user": 1, "item": 1}\n')
+    second = put(tmp_path, "2.jsonl", json_lines([{"user": 1, "item": CANARY}]))
+    expected = f"{second}, row 1: column 'item' is not an integer, as in {first}"
+    assert refusal([first, second], item_type=int) == expected
+
+
+def test_files_that_agree_in_kind(tmp_path):
+    put(tmp_path, "1.parquet", parquet({"user": ["a"], "item": pa.array([1], pa.int32())}))
+    put(
+        tmp_path, "2.parquet", parquet({"user": pa.array(["b"], pa.large_string()), "item": pa.array([2], pa.uint64())})
+    )
+    assert rows(f"{tmp_path}/*.parquet") == [{"user": "a", "item": 1}, {"user": "b", "item": 2}]

@@ -1,0 +1,88 @@
+"""JSON lines: strict objects and integers, and refusals that hold nothing of the data."""
+
+import pytest
+
+from headcount.pipelines.sources import json as source_json
+from tests.pipelines.sources.event_files import CANARY, json_lines, put, refusal, rows
+
+
+def test_json_details(tmp_path):
+    lines = (
+        b'\xef\xbb\xbf{"user": 5, "item": null}\r\n\r\n  {"item": "\\ud83d\\ude00"}\n{"user": -0, "item": "2020-01-01"}'
+    )
+    assert rows(put(tmp_path, "e.json", lines)) == [
+        {"user": 5, "item": None},
+        {"user": None, "item": "\U0001f600"},
+        {"user": 0, "item": "2020-01-01"},
+    ]
+
+
+def test_json_parsers_agree(tmp_path, monkeypatch):
+    """What Arrow's parser accepts, Python's reads alike."""
+    records = [{"user": u, "item": i, "n": [1, {}]} for u, i in ((1, "a"), (2**63 - 1, "é\u0000"), (None, None))]
+    path = put(tmp_path, "e.jsonl", json_lines([*records, {}]))
+    fast = rows(path)
+    monkeypatch.setattr(source_json, "_parse_block", lambda block, kinds: None)
+    assert rows(path) == fast == [*({k: r[k] for k in ("user", "item")} for r in records), {"user": None, "item": None}]
+
+
+# What is wrong with a file, and what its refusal must say beside its name.
+BAD_JSON = {
+    "number for a string": (f'{{"user": "{CANARY}", "item": 3}}', ", row 4: column 'item' is not a string"),
+    "boolean": (f'{{"user": "{CANARY}", "item": true}}', ", row 4: column 'item' is not a string"),
+    "array": (f'{{"user": "a", "item": ["{CANARY}"]}}', ", row 4: column 'item' is not a string"),
+    "object": (f'{{"user": {{"user": "{CANARY}"}}, "item": "b"}}', ", row 4: column 'user' is not a string"),
+    "half a pair": (f'{{"user": "{CANARY}\\ud800", "item": "b"}}', ", row 4: column 'user' is not a string"),
+    "broken": (f'{{"user": "{CANARY}", "item": ', ", row 4: not a JSON object"),
+    "two on a line": (f'{{"user": "{CANARY}", "item": "b"}} {{}}', ", row 4: not a JSON object"),
+    "null after it": (f'{{"user": "{CANARY}", "item": "b"}} null', ", row 4: not a JSON object"),
+    "over two lines": (f'{{"user": "{CANARY}",\n "item": "b"}}', ", row 4: not a JSON object"),
+    "not an object": (f'["{CANARY}"]', ", row 4: not a JSON object"),
+    "null": ("null", ", row 4: not a JSON object"),
+    "nested too deep": ('{"user": ' + "[" * 100_000 + f'"{CANARY}"', ", row 4: not a JSON object"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_JSON)
+def test_bad_json(tmp_path, case):
+    line, words = BAD_JSON[case]
+    good = '{"user": "a", "item": "b"}\n'
+    path = put(tmp_path, "e.jsonl", f"{good}{good}\n{good}{line}\n{good}".encode())
+    message = refusal(path)
+    assert path + words in message
+
+
+@pytest.mark.parametrize("line", ["null", f'"{CANARY}"', "[]", "[{", "3", f"{CANARY}", '{"user": "\\'])
+def test_bad_first_row_of_json(tmp_path, line):
+    assert ", row 1: not a JSON object" in refusal(put(tmp_path, "e.jsonl", line.encode()))
+    table = put(tmp_path, "two.jsonl", b'{"user": "a", "item": "b"}\n')
+    assert "e.jsonl, row 1: not a JSON object" in refusal([table, put(tmp_path, "e.jsonl", line.encode())])
+
+
+@pytest.mark.parametrize("value", ["2.0", "1e3", "9223372036854775808", '"7"', "true", "NaN"])
+def test_json_integers_are_strict(tmp_path, value):
+    content = f'{{"user": "{CANARY}", "item": 5, "n": 5}}\n{{"item": {value}, "n": {value}}}\n'
+    path = put(tmp_path, "e.jsonl", content.encode())
+    assert ", row 2: column 'item' is not an integer, as in its first rows" in refusal(path, item_type=int)
+    path = put(tmp_path, "n.jsonl", content.replace(f'"item": {value}', '"item": 1').encode())
+    assert ", row 2: column 'n' is not an integer, as counts are" in refusal(path, count="n", item_type=int)
+
+
+def test_json_not_utf8(tmp_path):
+    path = put(
+        tmp_path, "e.jsonl", b'{"user": "a", "item": "b"}\n{"user": "' + CANARY.encode() + b'\xff", "item": "b"}\n'
+    )
+    assert ", row 2: not a JSON object; give one object per line, as UTF-8 text" in refusal(path)
+
+
+@pytest.mark.parametrize("value", ["1.5", "false", "[]", "9223372036854775808"])
+def test_json_ids_of_the_first_row(tmp_path, value):
+    path = put(tmp_path, "e.jsonl", f'{{"user": {value}, "item": "{CANARY}"}}\n'.encode())
+    assert ", row 1: column 'user' is not an integer, users and items must be" in refusal(path)
+
+
+def test_long_json_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(source_json, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(source_json, "LONGEST_LINE", 64)
+    path = put(tmp_path, "e.jsonl", b'{"user": "' + CANARY.encode() * 20 + b'", "item": "b"}\n')
+    assert "one JSON object per line" in refusal(path)

@@ -1,0 +1,200 @@
+"""Courses of estimated histograms: runs on neighbours with what one of them has released, and what they cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.thresholds import gaussian_rate
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.choice import run as choice_run
+from headcount.mechanisms.counting import noisy
+from headcount.mechanisms.histogram import estimates as module
+from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped
+from headcount.mechanisms.partitions import select
+
+BUDGET = Budget(20, 1e-3)
+User = dict[str, int]
+COMMON, EDGE, HEAVY = ([f"{kind}{n}" for n in range(12)] for kind in ("common", "edge", "heavy"))
+DOMAIN = sorted(COMMON + HEAVY + ["nobody's"])
+
+
+def crowd() -> list[User]:
+    """Users of six common items each, with some that have an item at the edge of naming, and heavy ones."""
+    users = []
+    for u in range(300):
+        items = Counter({COMMON[(u + k) % 12]: 1 + (u + k) % 3 for k in range(6)})
+        items[HEAVY[u % 12]] += 1
+        items[HEAVY[(u + 1) % 12]] += 1
+        for n in range(12):
+            items[EDGE[n]] += u % 100 <= n // 3
+        users.append(dict(+items))
+    return users
+
+
+# (a) owns items at the edge of naming, and its own; (b) has nearly all of a group; (c) has 10^6 events on one named item;
+# (d) is in no named item; and more of everything than anybody has.
+TARGETS: dict[str, User] = {
+    "edge": {**dict.fromkeys(EDGE, 1), **{f"own{n}": 1 for n in range(20)}},
+    "group": dict.fromkeys(HEAVY, 5000),
+    "events": {COMMON[0]: 10**6},
+    "unnamed": {f"alone{n}": 7 for n in range(3)},
+    "all": {item: MOST_COUNT for item in COMMON + EDGE + HEAVY + [f"own{n}" for n in range(2000)]},
+}
+
+
+def batch_of(users: list[User]) -> list[pa.RecordBatch]:
+    rows = [(f"u{number}", item, count) for number, user in enumerate(users) for item, count in user.items()]
+    user, item, count = (list(column) for column in zip(*rows, strict=True))
+    return [contribution_batch(pa.array(user), pa.array(item), pa.array(count, pa.int64()))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One draw of noise: its sums by item in units of the noise's grid, for all items that get noise."""
+
+    label: str
+    plan: NoisePlan
+    sums: dict[Any, int]
+
+
+@dataclasses.dataclass
+class Seen:
+    """What has reached the draws of one run."""
+
+    stages: list[Stage] = dataclasses.field(default_factory=list)
+    tables: list[tuple[str, Any, list[int]]] = dataclasses.field(default_factory=list)
+    groups: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+
+
+class Course:
+    """Runs with what the first of them has released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.released: dict[str, Any] = {}
+        self.seen = Seen()
+        real_counts, real_decide, real_rows = noisy.noisy_counts, choice_run.decide, module.group_rows
+
+        def counts(batches: Any, plan: NoisePlan, release: Any, label: str, named: Any = None, **more: Any) -> Any:
+            batches, sums = list(batches), Counter()
+            for batch in batches:
+                for item, count in zip(*(batch.column(name).to_pylist() for name in ("item", "count")), strict=True):
+                    sums[item] += count << (plan.grid - plan.bound.grid)
+            for item in () if named is None else named.to_pylist():
+                sums[item] += 0
+            self.seen.stages.append(Stage(label, plan, dict(sums)))
+            return self.once(label, lambda: real_counts(batches, plan, release, label, named=named, **more))
+
+        def decide(choice: Any, table: list[int], subkey: bytes) -> Any:
+            self.seen.tables.append((choice.name, choice, table))
+            return self.once(choice.name, lambda: real_decide(choice, table, subkey))
+
+        def rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
+            self.seen.groups.append((grouped.items.to_pylist(), grouped.group.tolist()))
+            return real_rows(shard, grouped, once)
+
+        monkeypatch.setattr(module, "noisy_counts", counts)
+        monkeypatch.setattr(select, "noisy_counts", counts)
+        monkeypatch.setattr(choice_run, "decide", decide)
+        monkeypatch.setattr(module, "group_rows", rows)
+        monkeypatch.setattr(module, "estimate", lambda *_: (None, None))  # what follows the last draw
+
+    def once(self, label: str, make: Callable[[], Any]) -> Any:
+        if label not in self.released:
+            self.released[label] = make()
+        return self.released[label]
+
+    def run(self, mechanism: EstimatesMechanism, users: list[User], release: Any) -> Seen:
+        self.seen = Seen()
+        mechanism.run(batch_of(users), release)
+        return self.seen
+
+
+@dataclasses.dataclass
+class Spent:
+    """What two neighbours cost over one course: squares of Gaussian parts, epsilons of Laplace parts, chances that own items
+    show, and ranges of choices; infinite where they are told apart for sure."""
+
+    gaussian: Counter = dataclasses.field(default_factory=Counter)
+    laplace: Counter = dataclasses.field(default_factory=Counter)
+    shown: float = 0.0
+    choices: dict[str, float] = dataclasses.field(default_factory=dict)
+    apart: list[str] = dataclasses.field(default_factory=list)
+
+
+def compared(one: Seen, other: Seen) -> Spent:
+    spent, rates = Spent(), [0.0, 0.0]
+    if [s.label for s in one.stages] != [s.label for s in other.stages] or len(one.tables) != len(other.tables):
+        spent.apart.append("other stages")
+        return spent
+    if one.groups != other.groups:
+        spent.apart.append("groups")
+    for mine, theirs in zip(one.stages, other.stages, strict=True):
+        plan, kind = mine.plan, mine.label.split("/")[1]
+        if mine.plan != theirs.plan:
+            spent.apart.append(f"noise of {kind}")
+            continue
+        if plan.threshold is None and mine.sums.keys() != theirs.sums.keys():
+            spent.apart.append(f"items of {kind}")
+        moved = [mine.sums[item] - theirs.sums[item] for item in mine.sums.keys() & theirs.sums.keys()]
+        for side, (first, second) in enumerate(((mine.sums, theirs.sums), (theirs.sums, mine.sums))):
+            own = [first[item] for item in first.keys() - second.keys()]
+            rates[side] += sum(rate_of(plan, own)) if own and plan.threshold is not None else 0.0
+        if plan.kind == "gaussian":
+            spent.gaussian[kind] += sum(step**2 for step in moved) / float(plan.scale) ** 2
+        else:
+            spent.laplace[kind] += sum(map(abs, moved)) / float(plan.scale)
+    spent.shown = -math.expm1(-max(rates))
+    for (name, choice, table), (_, _, their_table) in zip(one.tables, other.tables, strict=True):
+        spent.choices |= {f"{name} {part}": size for part, size in ranges(choice, table, their_table).items()}
+    return spent
+
+
+def rate_of(plan: NoisePlan, own: list[int]) -> np.ndarray:
+    """-ln of the chance that items of these sums stay hidden. The threshold of continuous noise is half a step lower."""
+    sums, threshold, scale = np.array(own, float), float(plan.threshold), float(plan.scale)
+    if plan.kind == "gaussian":
+        return gaussian_rate(sums, scale, threshold - 0.5)
+    return -np.log1p(-np.exp((sums - threshold) / scale) / (1 + math.exp(-1 / scale)))
+
+
+def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
+    """The range of the log-ratios of all chances, in units of the epsilon that the account has for it."""
+    if isinstance(choice, KeptChoice):
+        parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
+        if choice.counts_budget is not None and one[-1] > 0:
+            parts["counts"] = (choice.counts_exponents, choice.counts_budget)
+    else:
+        parts = {"names": (choice.exponents, choice.budget)}
+    found = {}
+    for name, (exponents, budget) in parts.items():
+        logs = [np.array([-float(x) for x in exponents(table)]) for table in (one, other)]
+        found[name] = float(np.ptp(logs[0] - logs[1])) / budget.epsilon
+    return found
+
+
+def fits(spent: Spent, mechanism: EstimatesMechanism) -> bool:
+    """Whether all of it is within the account, whose composition is the promise."""
+    account = mechanism.stages.account
+    squares = {"NamedItems": account.names_mu, "Counts": account.counts_mu, "Totals": account.totals_mu}
+    pures = {"NamedItems": account.pure_counts, "Counts": account.pure_counts, "Totals": account.pure_totals}
+    hiding = account.pure_hiding if spent.laplace else account.hiding
+    return (
+        not spent.apart
+        and all(size <= squares[kind] ** 2 * (1 + 1e-9) for kind, size in spent.gaussian.items())
+        and all(size <= pures[kind] * (1 + 1e-9) for kind, size in spent.laplace.items())
+        and not (spent.gaussian and spent.laplace)  # the account has one way or the other
+        and spent.shown <= hiding * (1 + 1e-9)
+        and all(size <= 1 + 1e-9 for size in spent.choices.values())
+    )

@@ -1,0 +1,50 @@
+"""That what is remembered for Beam is what Beam would work out: also of steps with state, and of what is no method."""
+
+from __future__ import annotations
+
+import apache_beam as beam
+import pytest
+from apache_beam.coders import VarIntCoder
+from apache_beam.transforms import core, userstate
+
+from tests.remembered import once_for_a_method
+
+SPEC = userstate.ReadModifyWriteStateSpec("last", VarIntCoder())
+STATE = beam.DoFn.StateParam(SPEC)
+
+
+class WithState(beam.DoFn):
+    def process(self, pair, last=STATE, more=3):
+        yield pair
+
+
+class Without(beam.DoFn):
+    def process(self, element, *, named=1):
+        yield element
+
+
+def worked_out(function):
+    """As Beam does it: the arguments that are not named only, and the defaults among them."""
+    every = core.get_signature(function).parameters.values()
+    given = [each for each in every if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [each.name for each in given], [each.default for each in given if each.default is not each.empty]
+
+
+@pytest.mark.parametrize("make", [WithState, Without, lambda: beam.Map(len).fn])
+def test_it_is_what_beam_would_work_out(make):
+    for _ in range(2):
+        step = make()
+        for name in ("process", "setup", "start_bundle", "finish_bundle", "teardown", "display_data"):
+            found = core.get_function_args_defaults(getattr(step, name))
+            assert found == worked_out(getattr(step, name))
+            found[0].append("not ours to change")
+    assert userstate.get_dofn_specs(WithState())[0] == {SPEC} and not userstate.is_stateful_dofn(Without())
+
+
+def test_methods_are_asked_for_once():
+    asked = []
+    remembered = once_for_a_method(lambda function: (asked.append(function), ([], []))[1])
+    for _ in range(3):
+        remembered(WithState().process)
+        remembered(len)
+    assert len(asked) == 1 + 3
