@@ -19,6 +19,8 @@ NOT_IN_PYTHON = {
     "verbose",
     "explain",
     "input",
+    "input_format",
+    "delimiter",
     "item_type",
     "output",
     "format",

@@ -101,7 +101,7 @@ class ShapeProperties(Generic[Source_co]):
         batches: Iterable[pa.RecordBatch],
         release: Release,
         label: str | None = None,
-    ) -> tuple[pa.RecordBatch, PropertyAnswers]:
+    ) -> tuple[pa.RecordBatch, PropertyAnswers | ShapeAnswers]:
         """The same, and the answers for a report."""
         rows = self.run(batches, release, label)
         return rows, PropertyAnswers.of(rows, self.guarantee())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import inspect
 import subprocess
@@ -16,6 +15,7 @@ import headcount
 from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
 from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.parser import make_parser
+from tests.face_names import typed_names
 
 FUNCTIONS = [name for name in headcount.__all__ if name.islower()]
 
@@ -56,16 +56,8 @@ def test_the_help_has_every_parameter_and_an_example(name):
 
 
 def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(headcount.__file__).read_text())
-    typed = {
-        alias.asname: node.module
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert sorted(typed, key=str) == headcount.__all__
+    typed = typed_names(headcount)
+    assert sorted(typed) == headcount.__all__
     for name, module in typed.items():
         assert getattr(importlib.import_module(module), name) is getattr(headcount, name)
 

@@ -96,11 +96,12 @@ def test_a_true_count_at_a_huge_epsilon(key):
     expected = duckdb.sql("select day, item, count(distinct user) as users from held group by day, item").arrow()
     expected = expected.read_all() if isinstance(expected, pa.RecordBatchReader) else expected
     true = {(row["day"], row["item"]): row["users"] for row in expected.to_pylist()}
-    with pytest.warns(UserWarning, match="promises little"):
+    with pytest.warns(UserWarning, match="promises little") as caught:
         shared = {"user": "user", "item": ["day", "item"], "epsilon": 1e4, "delta": 1e-4, "key_file": key}
         result = headcount.histogram(held, of="users", method="one-stage", bound=100, noise="laplace", **shared)
     found = {(row["day"], row["item"]): round(row["bounded_count"]) for row in result.table.to_pylist()}
     assert len(found) > 20 and found.items() <= true.items()
+    assert [warning.filename for warning in caught] == [__file__], "told where the call stands"
 
 
 @pytest.mark.parametrize(

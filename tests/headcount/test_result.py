@@ -75,7 +75,7 @@ def test_a_folder_is_refused_as_the_command_refuses_it(result, tmp_path):
         ({"epsilon": True}, "^epsilon must be a number, got 'True'$"),
         ({"epsilon": -1}, "^epsilon must be"),
         ({"epsilon": math.nan}, "^epsilon must be"),
-        ({"delta": 0}, "^delta must be positive if the items are not known beforehand, got 0.0: give it, or domain$"),
+        ({"delta": 0}, "^delta must be positive, as .*, for instance delta 1e-8, or give the items by domain$"),
         ({"of": "cats"}, "^of must be one of 'events', 'users', got 'cats'$"),
         ({"max_per_item": 2.5}, "^max_per_item must be a whole number from 1 to 1000000000, got '2.5'$"),
         ({"drop_null": "yes"}, "^drop_null must be True or False, got 'yes'$"),
