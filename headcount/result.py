@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import html
 import json
 import os
@@ -23,8 +22,6 @@ from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.options import FORMATS, MOST_FILES
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.finished import summary
-from headcount.pipelines.sinks.formats import encode
 
 
 class Released(NamedTuple):
@@ -68,7 +65,7 @@ class Result:
     def report(self) -> dict[str, Any]:
         """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
         target, (rows,) = self._target("result", "parquet", False, 1), self._released.files(1)
-        written = output.Written(0, "", hashlib.sha256(encode(rows, target.format)).digest(), summary(rows))
+        _, written = output.encoded(target, 0, rows)
         found: dict[str, Any] = json.loads(self._finished(target, [written]))
         return found
 

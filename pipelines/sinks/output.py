@@ -195,10 +195,16 @@ def listed_files(report: bytes) -> list[str] | None:
 
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
     """Write the rows of file k under a name that is unique to this attempt."""
+    content, written = encoded(target, k, batch)
+    stores.write(stores.join(target.temporary, written.name), content)
+    return written
+
+
+def encoded(target: Target, k: int, batch: pa.RecordBatch) -> tuple[bytes, Written]:
+    """The bytes of file k, and what is known of it once they are written."""
     content = encode(batch, target.format)
     name = f"{target.stem(k)}.{uuid.uuid4().hex}.{target.format}"
-    stores.write(stores.join(target.temporary, name), content)
-    return Written(k, name, _digest(content), summary(batch))
+    return content, Written(k, name, _digest(content), summary(batch))
 
 
 def _refuse_existing(target: Target) -> list[str]:
