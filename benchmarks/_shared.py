@@ -43,22 +43,16 @@ def event_log(law: str, rows: int, folder: Path, items: int | None = None) -> Pa
 
 
 def private_job(
-    path: Path, output: Path, user: str = "user", item: str = "item", bound: int | str = 10, method: str = "one-stage"
+    path: Path,
+    output: Path,
+    user: str = "user",
+    item: str | Sequence[str] = "item",
+    bound: int | str = 10,
+    method: str = "one-stage",
 ) -> list[str]:
     """The words of the private job after `headcount`, or after `flink.sh submit`."""
-    words = [
-        "histogram",
-        "--input",
-        str(path),
-        "--user",
-        user,
-        "--item",
-        item,
-        "--method",
-        method,
-        "--bound",
-        str(bound),
-    ]
+    items = [word for each in ([item] if isinstance(item, str) else item) for word in ("--item", each)]
+    words = ["histogram", "--input", str(path), "--user", user, *items, "--method", method, "--bound", str(bound)]
     return [*words, "--epsilon", "1", "--delta", "1e-8", "--output", str(output), "--overwrite"]
 
 

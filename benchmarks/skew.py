@@ -44,7 +44,8 @@ from headcount.mechanisms.counting.sums import merge_sums, sum_items
 from headcount.mechanisms.histogram.fixed import unbounded_histogram
 from headcount.mechanisms.randomness.keys import write_key_file
 from headcount.pipelines.jobs.run import shards_for
-from headcount.pipelines.sources.events import Columns, column_types, expand_inputs, read_batches, split_file
+from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.events import column_types, expand_inputs, read_batches, split_file
 from headcount.transforms.core.user_shards import item_shards
 
 FLINK = HERE.parent / "deploy" / "flink" / "flink.sh"
@@ -177,8 +178,8 @@ class Groups:
 
 def largest_groups(case: Case, path: Path) -> dict[str, float]:
     """Megabytes of the largest group at each GroupByKey of the job, if one worker reads all of the input."""
-    inputs, columns = expand_inputs([str(path)]), Columns("user", "item")
-    types = column_types(inputs, "user", "item")
+    inputs, columns = expand_inputs([str(path)]), columns_of("user", "item")
+    types = column_types(inputs, columns)
     shards = shards_for(inputs.decoded(types))
     users, hot = Groups(), HotShards(shards)
     for task in (task for file in inputs.files for task in split_file(file, inputs.format, columns)):

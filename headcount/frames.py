@@ -40,8 +40,8 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
         args.count,
         drop_null=args.drop_null,
         max_item_bytes=args.max_item_bytes,
-        explode=getattr(args, "explode", None),
-        time_zone=getattr(args, "time_zone", "UTC"),
+        explode=args.explode,
+        time_zone=args.time_zone,
     )
     reader = _reader(data, door.columns)
     door = door.of_schema(reader.schema)

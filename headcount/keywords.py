@@ -21,7 +21,6 @@ NOT_IN_PYTHON = {
     "input",
     "input_format",
     "delimiter",
-    "item_type",
     "output",
     "format",
     "overwrite",
@@ -79,9 +78,6 @@ def _read(action: argparse.Action, value: Any) -> Any:
         from headcount.pipelines.commands.bound_options import choice_in
 
         return choice_in(value)
-    if action.dest == "item" and not isinstance(value, str):
-        value = list(value)
-        return value if len(value) != 1 else value[0]
     if isinstance(action, argparse._AppendAction):
         several = isinstance(value, Sequence) and not isinstance(value, str | tuple) or hasattr(value, "tolist")
         return [_read_one(action, each) for each in (value if several else [value])]

@@ -99,7 +99,9 @@ class Result:
             raise spelled(error) from None
 
     def _target(self, folder: str, format: str, overwrite: bool, files: int) -> output.Target:
-        return output.make_target(folder, self._about.release_id, files, format, overwrite, self._plan.files, None)
+        name = self._about.release_id
+        target = output.make_target(folder, name, files, format, overwrite, self._plan.files, None)
+        return target.of_keys(self._released.keys)
 
     def _finished(self, target: output.Target, written: list[output.Written]) -> bytes:
         """The content of report.json for these files."""

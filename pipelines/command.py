@@ -170,7 +170,7 @@ class JobCommand(Command, Generic[M]):
         from headcount.pipelines import options
 
         self.check(args)
-        return self.explain(args, self.make_mechanism(args, options.item_type(args) or str))
+        return self.explain(args, self.make_mechanism(args, options.item_type(args)))
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""

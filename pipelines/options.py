@@ -9,13 +9,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
 from headcount.pipelines.numbers import number, whole_number
+
+if TYPE_CHECKING:
+    from headcount.pipelines.sources.columns import Columns
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
@@ -57,19 +60,20 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
     )
     add_kind_of_files(group)
-    group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart")
+    group.add_argument(
+        "--user",
+        metavar="COLUMN",
+        help="the column that tells users apart; a field of an object by its path, as user.id",
+    )
     if values:
         group.add_argument("--value", metavar="COLUMN", help="the column of the values: numbers, dates or times")
     else:
-        group.add_argument("--item", metavar="COLUMN", help="the column to count")
+        add_item(group)
     group.add_argument("--count", metavar="COLUMN", help="how often a row counts, 10^9 times at most (default: once)")
     held = "a value" if values else "an item"
     group.add_argument("--drop-null", action="store_true", help=f"drop rows without a user, {held} or a count")
     if values:
         return
-    group.add_argument(
-        "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
-    )
     group.add_argument(
         "--max-item-bytes",
         type=whole_number(),
@@ -77,6 +81,30 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         metavar="N",
         help="rows with a longer item are dropped (default: %(default)s)",
     )
+
+
+def add_item(group: argparse._ArgumentGroup) -> None:
+    """What is counted: one column or several, and what is made of their values."""
+    group.add_argument(
+        "--item",
+        action="append",
+        metavar="COLUMN",
+        help="the column to count; repeated, each combination of several is counted. COLUMN:hour (or day, week, month, year) "
+        "is for times, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
+    )
+    group.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="where COLUMN:day and the like begin (default: %(default)s)"
+    )
+    group.add_argument(
+        "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each of the list"
+    )
+
+
+def columns(args: argparse.Namespace) -> Columns:
+    """The columns that the flags of `add_input` name."""
+    from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
+
+    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone)
 
 
 def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
@@ -208,13 +236,19 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def shared_parameters(args: argparse.Namespace, item_type: type) -> dict[str, str | int | float | bool | None]:
+def one_or_all(item: list[str] | None) -> str | list[str] | None:
+    """The columns of --item, as they are given in Python: a text, or a list of several."""
+    return item[0] if item is not None and len(item) == 1 else item
+
+
+def shared_parameters(args: argparse.Namespace) -> dict[str, Any]:
     """The public parameters that every job has, for its report."""
     return {
         "user": args.user,
-        "item": args.item,
+        "item": one_or_all(args.item),
         "count": args.count,
-        "item_type": item_type.__name__,
+        "explode": args.explode,
+        "time_zone": args.time_zone if args.time_zone != "UTC" else None,
         "drop_null": args.drop_null,
         "max_item_bytes": args.max_item_bytes,
         "epsilon": args.epsilon,
@@ -235,14 +269,21 @@ def how_to_run(args: argparse.Namespace, release: Release, shards: int) -> dict[
     return {"release": release, "shards": shards, "output_files": args.output_files}
 
 
-def item_type(args: argparse.Namespace) -> type | None:
-    """The type of the items, if it was given; a command of values has no such flag."""
-    return {"str": str, "int": int, None: None}[getattr(args, "item_type", None)]
+def item_type(args: argparse.Namespace) -> type:
+    """What items are inside, by the flags alone: before anything is read."""
+    from headcount.mechanisms.keys.columns import parse_columns
+
+    asked = parse_columns(args.item) if getattr(args, "item", None) else ()
+    return int if len(asked) == 1 and (asked[0].unit or asked[0].edges) else str
 
 
 def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
     """The arguments of a command of values for what knows items only, which the values stand in for."""
-    return argparse.Namespace(**vars(args) | {"item": args.value, "item_type": "int", "max_item_bytes": 4096})
+    from headcount.mechanisms.keys.columns import KeyColumn
+
+    item = None if args.value is None else [KeyColumn(args.value).spec]
+    as_items = {"item": item, "explode": None, "time_zone": "UTC", "max_item_bytes": 4096}
+    return argparse.Namespace(**vars(args) | as_items)
 
 
 def require(args: argparse.Namespace, *flags: str) -> None:

@@ -7,13 +7,16 @@ that chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Self
 
 import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import public_domain
 from headcount.mechanisms.bound_choice.alone import ChoiceAlone, ChosenAlone, choice_alone, chosen_row
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.randomness.keys import Release
@@ -24,6 +27,7 @@ from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import in_first
 from headcount.transforms.core.user_shards import UserShards
+from headcount.transforms.keyed.domain import given_items
 
 
 class ChooseBound(PrivateTransform):
@@ -57,7 +61,7 @@ class ChooseBound(PrivateTransform):
         budget: Budget,
         release_budget: Budget,
         *,
-        domain: Iterable[str] | Iterable[int] | None = None,
+        domain: Any = None,
         method: str = "auto",
         objective: str = "error",
         noise: str = "auto",
@@ -67,13 +71,14 @@ class ChooseBound(PrivateTransform):
         users: int = 100_000,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
     ) -> None:
+        items = given_items(item_type, domain)
         made = choice_alone(
             budget,
             release_budget,
-            domain=domain,
+            domain=items.domain,
             method=method,
             objective=objective,
             noise=noise,
@@ -82,11 +87,16 @@ class ChooseBound(PrivateTransform):
             sparsity=sparsity,
             users=users,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards)
+        super().__init__(made, release=release, shards=shards, items=items)
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
+    def _of_domain(self, names: list[Any] | None, item_type: type) -> Self:
+        if names is None:
+            return self
+        return self._but(mechanism=dataclasses.replace(self.mechanism, domain=public_domain(names, item_type)))
+
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
         release, label = self._drawn(rows)
         contributions = as_contributions(rows)
         if self.mechanism.domain is not None:

@@ -26,7 +26,7 @@ from headcount.mechanisms.bounding.steps import (
 )
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole
+from headcount.transforms.core.contributions import as_contributions, check_whole
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.user_shards import UserShards, check_shards
 
@@ -63,13 +63,14 @@ class Bounded(beam.PTransform):
         check_whole(rows)
         release = release_for(rows.pipeline, self._release)
         label = full_label(rows)
+        contributions = as_contributions(rows)
         return (
-            as_contributions(rows)  # record batches
+            contributions  # record batches
             | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
             | "Bound"
             >> beam.ParDo(
                 _Bound(self._steps, release, self._drawn_as or label, provenance(label, release.id, self._shards))
-            ).with_output_types(ContributionBatch)
+            ).with_output_types(contributions.element_type)
         )
 
 

@@ -36,6 +36,7 @@ from headcount.transforms.core.noise import Noise, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.keyed.domain import given_items
 from headcount.transforms.partitions import NamedItems, PackShards
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
@@ -118,10 +119,11 @@ class PrivateCountRelease(_FromFrame):
         suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type)
         made = count_release(
             budget,
             relative_error=relative_error,
@@ -131,15 +133,15 @@ class PrivateCountRelease(_FromFrame):
             strict_target=strict_target,
             start_epsilon=start_epsilon,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
         self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return None
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         item_type = self.mechanism.item_type
         empty = empty_counts(arrow_type(item_type))
         files, decisions = self._released(rows, empty)
@@ -175,14 +177,15 @@ class TopItems(_FromFrame):
         k_bar: int = 10_000,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
-        made = top_items(budget, k, k_bar=k_bar, relation=Relation.parse(relation), item_type=item_type)
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        items = given_items(item_type)
+        made = top_items(budget, k, k_bar=k_bar, relation=Relation.parse(relation), item_type=items.made)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection:
         item_type = self.mechanism.item_type
         files, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
         items = files | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(tuple[int, pa.RecordBatch])
@@ -258,10 +261,11 @@ class Plume(PrivateTransform):
         suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type)
         made = plume(
             budget,
             max_items=max_items,
@@ -269,15 +273,15 @@ class Plume(PrivateTransform):
             alpha=alpha,
             selection=selection,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
         self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bounds are" if self.mechanism.choice is None else None
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
         plan, counted = self.mechanism, _Counted(release, f"{label}/Counted", self._shards)
@@ -304,12 +308,13 @@ class Plume(PrivateTransform):
             rounds, release, shards, item_type, item_shards(shards), self.mechanism.most_rounds
         )  # (k, named items), beyond a barrier
         all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
-        return (
+        counts = (
             packed
             | "Counted" >> beam.ParDo(counted, known, all_named).with_output_types(ContributionBatch)
             | "NoisyCounts"
             >> Noise(noise, None, item_type, release, shards, self._output_files, named, quality=self._quality)
         )
+        return self._shown(counts, count_row(item_type))
 
 
 class _Counted(beam.DoFn):

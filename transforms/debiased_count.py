@@ -4,7 +4,7 @@ with the bias of the cap taken out."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
@@ -33,6 +33,7 @@ from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import TotalCount, estimate_row, in_first
 from headcount.transforms.histogram import Histogram, NoisyCounts
+from headcount.transforms.keyed.domain import given_items
 
 
 class Total(PrivateTransform):
@@ -46,7 +47,7 @@ class Total(PrivateTransform):
     Parameters:
         budget: what all of it may cost.
         of: "users", "events", or both (default); of both, the users take a tenth of epsilon.
-        domain: the public items whose rows count (default: None, all rows).
+        domain: the public items whose rows count, as for `Histogram` (default: None, all rows).
         bound: the events of one user that count (default: "auto", chosen by a fifth of the events' epsilon).
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
@@ -58,22 +59,22 @@ class Total(PrivateTransform):
         budget: Budget,
         *,
         of: str | Sequence[str] = OF,
-        domain: Iterable[str] | Iterable[int] | None = None,
+        domain: Any = None,
         bound: int | Literal["auto"] = "auto",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
-        relation = Relation.parse(relation)
-        plan = total(budget, of=of, domain=domain, bound=bound, relation=relation, item_type=item_type)
-        super().__init__(plan, release=release, shards=shards, output_files=output_files)
+        relation, items = Relation.parse(relation), given_items(item_type, domain)
+        plan = total(budget, of=of, domain=items.domain, bound=bound, relation=relation, item_type=items.made)
+        super().__init__(plan, release=release, shards=shards, output_files=output_files, items=items)
 
     def _given(self) -> str | None:
         return None if isinstance(self.mechanism.events, AutoHistogramMechanism) else "the bound is"
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, _ = self._drawn(rows)
         plan, decision, found = self.mechanism, None, []
         contributions = as_contributions(rows)  # record batches
@@ -128,7 +129,7 @@ class DebiasedCount(PrivateTransform):
 
     Parameters:
         budget: what all of it may cost.
-        items: the item or items to count: public, given by the caller.
+        items: the item or items to count: public, given by the caller; tuples where the key has several columns.
         max_per_item: the events of one user on one item that count. Less takes less noise, and leaves more to estimate.
         users: how many users there are, if that is public, which "replace" needs (default: None, they are counted).
         users_share: the share of epsilon that counting them takes (default: a tenth). Only where they are counted.
@@ -140,11 +141,12 @@ class DebiasedCount(PrivateTransform):
     """
 
     mechanism: CountPlan
+    _domain_field = "items"
 
     def __init__(
         self,
         budget: Budget,
-        items: str | int | Iterable[str] | Iterable[int],
+        items: Any,
         *,
         max_per_item: int,
         users: int | None = None,
@@ -154,13 +156,14 @@ class DebiasedCount(PrivateTransform):
         noise: str = "auto",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        given = given_items(item_type, [items] if isinstance(items, str | int | tuple) else items)
         plan = debiased_count(
             budget,
-            items,
+            given.domain,
             max_per_item=max_per_item,
             users=users,
             users_share=users_share,
@@ -168,28 +171,28 @@ class DebiasedCount(PrivateTransform):
             largest_mean=largest_mean,
             noise=noise,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=given.made,
         )
-        super().__init__(plan, release=release, shards=shards, output_files=output_files)
-        self._counts = self._noisy_counts(plan.noise, plan.items, item_type, self._output_files or 1)
-        self._users = self._noisy_counts(plan.users, EVERYBODY, str, 1) if isinstance(plan.users, NoisePlan) else None
+        super().__init__(plan, release=release, shards=shards, output_files=output_files, items=given)
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection:
         plan = self.mechanism
+        noisy = self._noisy_counts(plan.noise, plan.items, plan.item_type, self._output_files or 1)
         contributions = as_contributions(rows)  # record batches
         counts = (
             contributions
             | "OnlyDomain" >> OnlyDomain(plan.items)
             | "Bounded" >> Bounded(plan.steps, self._release, self._shards)
-            | "NoisyCounts" >> self._counts
+            | "NoisyCounts" >> noisy
         )  # (file, capped totals), beyond a barrier
         users: int | beam.pvalue.AsSingleton | NoisePlan = plan.users
-        if self._users is not None:
+        if isinstance(plan.users, NoisePlan):
+            noisy_users = self._noisy_counts(plan.users, EVERYBODY, str, 1)
             users = beam.pvalue.AsSingleton(
                 contributions
                 | "OneRowPerUser" >> beam.Map(one_row_per_user).with_output_types(ContributionBatch)
                 | "BoundedUsers" >> Bounded(EVERYBODY_STEPS, self._release, self._shards)
-                | "NoisyUsers" >> self._users  # (0, one count), beyond a barrier
+                | "NoisyUsers" >> noisy_users  # (0, one count), beyond a barrier
                 | "NumberOfUsers" >> beam.MapTuple(_number_of_users).with_output_types(int)
             )
         # All from here on works on released numbers only.
@@ -198,7 +201,7 @@ class DebiasedCount(PrivateTransform):
 
     def _noisy_counts(self, plan: NoisePlan, domain: Names, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""
-        return NoisyCounts(
+        return _Inner(
             Budget(plan.epsilon, plan.delta),
             plan.bound,
             domain=domain.to_pylist(),
@@ -209,6 +212,13 @@ class DebiasedCount(PrivateTransform):
             shards=min(self._shards, len(domain)),
             output_files=output_files,
         )
+
+
+class _Inner(NoisyCounts):
+    """Noisy counts by name, which are no result yet."""
+
+    def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        return self._expand(bounded)
 
 
 def _number_of_users(file: int, counts: pa.RecordBatch) -> int:

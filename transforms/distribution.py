@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
@@ -48,6 +48,7 @@ from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import IntItemProbability, ItemProbability
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.keyed.domain import given_items
 
 # The laws that p is chosen by are computed once in a shard of symbols: it should have some symbols to use them for.
 _LEAST_SYMBOLS = 32
@@ -71,7 +72,7 @@ class LearnDistribution(PrivateTransform):
 
     Parameters:
         budget: what all of it may cost.
-        domain: the public symbols.
+        domain: the public symbols, as tuples or a frame where the key has several columns.
         samples_per_user: the samples of each user that count (default: "auto", chosen privately). "median" chooses half of the
             users, and "buckets" learns from users of all sizes apart. More have less noise each, of fewer users.
         method: "gaussian" or "laplace", or for users who are all alike "dense" or "sparse"; "auto" (default) takes the one of
@@ -83,11 +84,12 @@ class LearnDistribution(PrivateTransform):
     """
 
     mechanism: DistributionRelease
+    _domain_field = "symbols"
 
     def __init__(
         self,
         budget: Budget,
-        domain: Iterable[str] | Iterable[int],
+        domain: Any,
         *,
         samples_per_user: int | Literal["auto", "median", "buckets"] = "auto",
         method: str = "auto",
@@ -95,26 +97,27 @@ class LearnDistribution(PrivateTransform):
         hypothesis: str = "ks",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type, domain)
         made = learn_distribution(
             budget,
-            domain,
+            items.domain,
             samples_per_user=samples_per_user,
             method=method,
             users=users,
             hypothesis=hypothesis,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
     def _given(self) -> str | None:
         return "the samples per user are" if self.mechanism.choice is None else None
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         plan = self.mechanism
         source = _Source(plan, release, label, self._shards)

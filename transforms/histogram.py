@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
@@ -23,13 +22,14 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import BoundAsDecided, choose
-from headcount.transforms.core.contributions import ContributionBatch, as_contributions
+from headcount.transforms.core.contributions import ContributionBatch, as_contributions, check_whole, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import Noise
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, count_row, estimate_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import estimated
+from headcount.transforms.keyed.domain import given_items
 
 
 class Histogram(PrivateTransform):
@@ -52,8 +52,8 @@ class Histogram(PrivateTransform):
 
     Parameters:
         budget: what all of it may cost.
-        domain: the public items (default: None, items come from the data). Keep it below some hundred thousand items on a
-            remote runner: it travels with the job's graph.
+        domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
+            data). Keep it below some hundred thousand items on a remote runner: it travels with the job's graph.
         method: "estimates" (default) or "one-stage".
         of: what is counted: "events" (default), or "users", each once on an item.
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A
@@ -71,7 +71,7 @@ class Histogram(PrivateTransform):
         suppress_below: leave out rows whose noisy count is below this (default: None, none for that). Costs nothing.
         relation: what a neighbouring input is: "add-remove" one user (default), or "replace" one, which takes more noise.
         release: key and id of all randomness (default: None, a fresh key, for runners on this machine only).
-        item_type: str (default) or int.
+        item_type: str or int, where the collection does not tell it (default: None, by the schema, the domain, or str).
         shards: into how many parts the users are cut (default: 64). More need less memory each; the result is the same.
         output_files: N for one element (k, record batch) for each k < N (default: None, rows).
     """
@@ -82,7 +82,7 @@ class Histogram(PrivateTransform):
         self,
         budget: Budget,
         *,
-        domain: Iterable[str] | Iterable[int] | None = None,
+        domain: Any = None,
         method: str = "estimates",
         of: str = "events",
         bound: int | Literal["auto"] = "auto",
@@ -96,13 +96,14 @@ class Histogram(PrivateTransform):
         suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type, domain)
         made = histogram(
             budget,
-            domain=domain,
+            domain=items.domain,
             method=method,
             of=of,
             bound=bound,
@@ -113,15 +114,15 @@ class Histogram(PrivateTransform):
             bound_method=bound_method,
             bound_share=bound_share,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
         self._quality = Quality(max_relative_error, suppress_below)
 
     def _given(self) -> str | None:
         return "the bound is" if isinstance(self.mechanism, HistogramMechanism) else None
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         h = self.mechanism
         contributions = as_contributions(rows)
@@ -135,14 +136,15 @@ class Histogram(PrivateTransform):
             return self._result(self._shown(good, row(h.item_type)), made.decision)
         if isinstance(h, HistogramMechanism):
             bounded = contributions | "Bounded" >> Bounded(h.steps, release, self._shards)
-            return bounded | "NoisyCounts" >> self._noise(h, h.plan, release)
+            return self._shown(bounded | "NoisyCounts" >> self._noise(h, h.plan, release), count_row(h.item_type))
         shards = contributions | "UserShards" >> UserShards(self._shards)
         choice = choose(shards, h.auto.choice, release, self._shards, f"{label}/ChooseBound")
         decided = choice.chosen | "Calibrate" >> beam.Map(h.auto.decided).with_output_types(Decided)
         bounded = choice.shards | "Bounded" >> BoundAsDecided(
             h.auto, decided, release, self._shards, f"{label}/Bounded"
         )
-        return self._result(bounded | "NoisyCounts" >> self._noise(h, decided, release), decided)
+        counts = bounded | "NoisyCounts" >> self._noise(h, decided, release)
+        return self._result(self._shown(counts, count_row(h.item_type)), decided)
 
     def _noise(
         self,
@@ -173,25 +175,30 @@ class NoisyCounts(PrivateTransform):
         budget: Budget,
         bound: Bound,
         *,
-        domain: Iterable[str] | Iterable[int] | None = None,
+        domain: Any = None,
         noise: str = "auto",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type, domain)
         made = noisy_bounded(
-            budget, bound, domain=domain, noise=noise, relation=Relation.parse(relation), item_type=item_type
+            budget, bound, domain=items.domain, noise=noise, relation=Relation.parse(relation), item_type=items.made
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        check_whole(bounded)
+        return self._of(bounded.element_type if is_contributions(bounded) else ContributionBatch)._expand(bounded)
+
+    def _expand(self, bounded: beam.PCollection) -> beam.PCollection:
         # What comes from other hands is looked at again; the histograms wire bounding and noise together themselves.
         checked = bounded | "CheckBounded" >> beam.Map(_check_bounded).with_output_types(ContributionBatch)
         m = self.mechanism
         noise = Noise(m.plan, m.domain, m.item_type, self._release, self._shards, self._output_files)
-        return checked | "NoisyCounts" >> noise
+        return self._shown(checked | "NoisyCounts" >> noise, count_row(m.item_type))
 
 
 def _check_bounded(element: object) -> pa.RecordBatch:

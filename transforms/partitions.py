@@ -37,6 +37,7 @@ from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.keyed.domain import given_items
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
 
@@ -72,24 +73,25 @@ class SelectPartitions(PrivateTransform):
         rounds: int = SIPS_ROUNDS,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
+        items = given_items(item_type)
         selection = partitions(
             budget,
             strategy=strategy,
             max_items=max_items,
             rounds=rounds,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(selection, release=release, shards=shards, output_files=output_files)
+        super().__init__(selection, release=release, shards=shards, output_files=output_files, items=items)
 
     def _given(self) -> str | None:
         return "the strategy is" if isinstance(self.mechanism, Selection) else None
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, label = self._drawn(rows)
         s = self.mechanism
         shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)

@@ -48,6 +48,7 @@ from headcount.transforms.core.rows import (
 )
 from headcount.transforms.core.sampling import BoundAsSampled, NumberOfUsers, Sampled, check_sample, sample_name
 from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.keyed.domain import GivenItems, given_items
 
 
 class _Sampling(PrivateTransform):
@@ -61,8 +62,9 @@ class _Sampling(PrivateTransform):
         shards: int | None,
         output_files: int | None,
         sample: str | None = None,
+        items: GivenItems | None = None,
     ) -> None:
-        super().__init__(mechanism, release=release, shards=shards, output_files=output_files)
+        super().__init__(mechanism, release=release, shards=shards, output_files=output_files, items=items)
         self._sample = check_sample(sample)
 
 
@@ -75,7 +77,7 @@ class _Items(_Sampling):
     def _given(self) -> str | None:
         return None if isinstance(self.mechanism, AutoSampled) else "the number of items per user is"
 
-    def expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         release, _ = self._drawn(rows)
         made = self.mechanism
         key = SampleKey(made, release, sample_name(rows, self._sample))
@@ -152,17 +154,18 @@ class SampledHistogram(_Items):
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
         sample: str | None = None,
         max_relative_error: float | None = None,
         suppress_below: int | None = None,
     ) -> None:
+        items = given_items(item_type)
         made = sampled_histogram(
-            budget, max_items=max_items, objective=objective, relation=Relation.parse(relation), item_type=item_type
+            budget, max_items=max_items, objective=objective, relation=Relation.parse(relation), item_type=items.made
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, sample=sample)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, sample=sample, items=items)
         self._quality = Quality(max_relative_error, suppress_below)
 
 
@@ -194,11 +197,12 @@ class HeavyHitters(_Items):
         objective: Objective = "w95",
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
-        item_type: type = str,
+        item_type: type | None = None,
         shards: int | None = None,
         output_files: int | None = None,
         sample: str | None = None,
     ) -> None:
+        items = given_items(item_type)
         made = heavy_hitters(
             budget,
             phi,
@@ -207,6 +211,6 @@ class HeavyHitters(_Items):
             max_items=max_items,
             objective=objective,
             relation=Relation.parse(relation),
-            item_type=item_type,
+            item_type=items.made,
         )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, sample=sample)
+        super().__init__(made, release=release, shards=shards, output_files=output_files, sample=sample, items=items)

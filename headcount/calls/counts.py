@@ -41,6 +41,8 @@ def histogram(
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
+    time_zone: str = "UTC",
+    explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
     key_file: Path | None = None,
@@ -78,6 +80,8 @@ def histogram(
         relation: "add-remove" (default): neighbours have one user more or less; or "replace".
         drop_null: drop rows without a user, an item or a count, in place of refusing them (default: False).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
+        time_zone: where days and the like begin (default: "UTC").
+        explode: a column of `item` that holds lists: a row counts for each of the list (default: None).
         label, period: what this is, and the time it is of, in your words, for the report (default: None).
         key_file, key_env, key_secret: where the key lies (see `headcount key`): a file, an environment variable, or Secret
             Manager's name (default: None, a fresh key that nobody keeps).
@@ -110,6 +114,8 @@ def total(
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
+    time_zone: str = "UTC",
+    explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
     key_file: Path | None = None,
@@ -164,6 +170,8 @@ def count_release(
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
+    time_zone: str = "UTC",
+    explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
     key_file: Path | None = None,
@@ -211,6 +219,8 @@ def plume(
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
+    time_zone: str = "UTC",
+    explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
     key_file: Path | None = None,
@@ -259,6 +269,8 @@ def choose_bound(
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
+    time_zone: str = "UTC",
+    explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
     key_file: Path | None = None,

@@ -38,6 +38,13 @@ def frame_reader(frame: Any, columns: Collection[str] | None = None) -> pa.Recor
     return pa.RecordBatchReader.from_batches(schema, _in_size(found))
 
 
+def frame_schema(frame: Any) -> pa.Schema:
+    """The columns of a frame, without a look at its rows: what only these tell (Python objects in pandas) is of null type."""
+    if isinstance(frame, pa.RecordBatch | pa.Table):
+        return frame.schema
+    return _reader(frame.iloc[:0] if _is_pandas(frame) else frame, None).schema
+
+
 def _is_pandas(value: Any) -> bool:
     return type(value).__module__.split(".")[0] == "pandas" and hasattr(value, "columns")
 

@@ -95,10 +95,14 @@ class Door:
 
     def batch(self, data: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         """The contributions of a batch, or an InputError; `place` says where it comes from."""
+        return self.contributions(self.columns_of(data, place), place)
+
+    def columns_of(self, data: pa.RecordBatch, place: Place) -> dict[str, pa.Array]:
+        """The columns that are read, by their paths."""
         for path in self.columns:
             if found_type(data.schema, path) is None:
                 raise place.error(path, f"is missing; the columns are {', '.join(map(repr, data.schema.names))}")
-        return self.contributions({path: column_at(data, path) for path in self.columns}, place)
+        return {path: column_at(data, path) for path in self.columns}
 
     def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:
         """The contributions of columns, by their paths; they are all there."""

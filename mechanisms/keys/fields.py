@@ -87,6 +87,17 @@ class Field:
             return pa.array(self.column.bins, pa.string()).take(values)
         return values.cast(self.shown) if self.kind is str else _from_int64(values, self.shown)
 
+    def of_shown(self, column: pa.Array) -> pa.Array:
+        """The values inside of a column as it is shown, or of texts of such: those of a public domain."""
+        try:
+            if self.column.edges:
+                return pc.index_in(column.cast(pa.string()), pa.array(self.column.bins, pa.string())).cast(pa.int64())
+            return column.cast(pa.string()) if self.kind is str else _as_int64(column.cast(self.shown))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(
+                f"the domain: column {self.name!r} is {_word(column.type)}, and cannot be {self.shown}"
+            ) from None
+
 
 def field_of(column: KeyColumn, found: pa.DataType, where: str, zone: str = times.UTC) -> Field:
     """The field of a column of this type, or an InputError that says what to do; `where` begins its message."""
@@ -113,6 +124,8 @@ def _problem(column: KeyColumn, found: pa.DataType) -> str | None:
         return None
     text, number = _is_string(found), pa.types.is_integer(found) or pa.types.is_floating(found)
     if column.unit in UNITS:
+        if column.unit == "hour" and pa.types.is_date(found):
+            return "dates have no hour; give day, week, month or year"
         return None if text or times.is_time(found) else f"{name}:{column.unit} is for dates and times"
     if column.unit == INT:
         return None if text or pa.types.is_integer(found) else f"{name}:{INT} is for whole numbers and texts of them"

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.names import Names, string_buffers
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.columns import KeyColumn, check_distinct
 from headcount.mechanisms.keys.fields import Field, field_of
 from headcount.mechanisms.keys.times import UTC
@@ -64,6 +65,16 @@ class Keys:
         """The name of each row's key, plain or as a dictionary; null where one of its columns is."""
         place = place or Place()
         values = [field.values(columns[field.column.source], place) for field in self.fields]
+        return values[0] if len(values) == 1 else _joined(values)
+
+    def encode_shown(self, columns: Mapping[str, pa.Array]) -> Names:
+        """The names of key columns as they are shown, by their names in the output: those of a public domain."""
+        values = [field.of_shown(columns[field.name]) for field in self.fields]
+        for field, each in zip(self.fields, values, strict=True):
+            if each.null_count:
+                what = f"none of the bins {', '.join(field.column.bins)}" if field.column.edges else "null"
+                row = int(np.flatnonzero(np.asarray(each.is_null()))[0]) + 1
+                raise InputError(f"the domain: column {field.name!r}, row {row}, is {what}")
         return values[0] if len(values) == 1 else _joined(values)
 
     def decode(self, names: Names) -> list[pa.Array]:

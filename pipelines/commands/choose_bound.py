@@ -115,7 +115,7 @@ def _for_budget(args: argparse.Namespace) -> Budget:
 
 def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "for_epsilon": args.for_epsilon,
         "for_delta": args.for_delta,
         "objective": (args.objective or "error") if args.domain is None else None,

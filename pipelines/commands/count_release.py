@@ -99,7 +99,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: CountRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "rho": made.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,

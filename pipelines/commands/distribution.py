@@ -106,7 +106,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 def make_plan(args: argparse.Namespace, plan: DistributionRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     given = isinstance(plan.samples, int)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "symbols": len(plan.symbols),
         "samples_per_user": plan.samples,
         "users": plan.users,

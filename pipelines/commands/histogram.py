@@ -139,7 +139,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     """What the command says of itself, and the public parameters of it."""
     args = with_earlier_choice(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "of": args.of,
         "method": args.method,
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,

@@ -90,7 +90,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
         "rounds": args.rounds,

@@ -75,7 +75,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: PlumeRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {
+    parameters = options.shared_parameters(args) | {
         "rho": made.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,

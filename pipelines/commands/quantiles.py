@@ -175,9 +175,8 @@ def make_plan(args: argparse.Namespace, made: SearchOverValues | TreeOverValues,
         size = {"rounds": made.search.rounds}
     else:
         size = {"levels": made.tree.levels, "branching": made.tree.branching}
-    parameters = options.shared_parameters(options.values_as_items(args), int) | {
+    parameters = options.shared_parameters(options.values_as_items(args)) | {
         "item": None,
-        "item_type": None,
         "max_item_bytes": None,
         "value": args.value,
         "values": made.axis.kind,

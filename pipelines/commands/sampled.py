@@ -63,7 +63,8 @@ def sample_name(args: argparse.Namespace) -> str:
 
     What is read off the sample is no part of it, nor is the command: jobs that ask for other things read the same one.
     """
-    return json.dumps([args.user, args.item, args.count, args.max_item_bytes])
+    made = [] if args.explode is None and args.time_zone == "UTC" else [args.explode, args.time_zone]
+    return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made])
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> Mechanism:
@@ -108,7 +109,7 @@ def plan_of(
     note: str,
 ) -> Plan:
     """The plan of a job that samples by item, with parameters of its own."""
-    public = options.shared_parameters(args, item_type) | own | parameters(args, made)
+    public = options.shared_parameters(args) | own | parameters(args, made)
     told = {} if isinstance(made, AutoSampled) else made.told()
     return Plan(made.guarantee(), public, note=note, told=told, drawn_as=sample_name(args))
 

@@ -58,7 +58,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: TopItemsMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args, item_type) | {"k": args.k, "k_bar": args.k_bar}
+    parameters = options.shared_parameters(args) | {"k": args.k, "k_bar": args.k_bar}
     told = {"users_needed": math.ceil(made.threshold)}
     return Plan(made.guarantee(), parameters, files="top", told=told)
 

@@ -121,9 +121,10 @@ def check(args: argparse.Namespace) -> None:
     if args.method == "bounded":
         if args.bound is not None and args.of == "users":
             raise ParameterError(f"--bound {args.bound} is for events, got --of users: leave one of them out")
-        for flag, given in (("--item", args.item), ("--item-type", args.item_type)):
-            if given is not None and args.domain is None:
-                raise ParameterError(f"{flag} {given} is of no use without --domain, as all rows count: leave it out")
+        if args.item is not None and args.domain is None:
+            raise ParameterError(
+                f"--item {args.item[0]} is of no use without --domain, as all rows count: leave it out"
+            )
         return
     options.require(args, "--domain", "--max-per-item")
     if args.users is None and args.relation == Relation.REPLACE.value:
@@ -168,11 +169,10 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    shared = options.shared_parameters(args, item_type) | {"method": args.method}
+    shared = options.shared_parameters(args) | {"method": args.method}
     if isinstance(made, TotalPlan):
         of = [name for name, _ in made.parts()]
         parameters = shared | {
-            "item_type": None if made.domain is None else item_type.__name__,
             "max_item_bytes": None if made.domain is None else args.max_item_bytes,
             "of": " and ".join(of),
             "items": None if made.domain is None else len(made.domain),

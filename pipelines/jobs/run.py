@@ -6,11 +6,10 @@ import argparse
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.portability.api import beam_provision_api_pb2
@@ -20,6 +19,7 @@ from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress
 from headcount.pipelines.jobs import failures, memory, report
@@ -30,6 +30,7 @@ from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.write import WriteOutput
 from headcount.pipelines.sources import events
+from headcount.pipelines.sources.columns import Columns
 from headcount.pipelines.storage import bigquery
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
@@ -44,12 +45,14 @@ class Source:
     """What a job reads; made once everything about it that can be refused was refused.
 
     `required` flags must be given. `keyed` says whether the job draws noise, from the key of a release; else what it reads has
-    its noise already. `size` is about the bytes of the input, without compression.
+    its noise already. `keys` are what is counted, where that is known. `size` is about the bytes of the input, without
+    compression.
     """
 
     required: tuple[str, ...] = ("--input", "--output")
     keyed = False
     item_type: type = str
+    keys: Keys | None = None
     size = 0
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
@@ -69,18 +72,34 @@ class Events(Source):
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._args, self._inputs = args, inputs.absolute() if remote else inputs
-        self._types = events.column_types(self._inputs, args.user, args.item, args.count, options.item_type(args))
-        self.item_type, self.size = self._types.item, self._inputs.decoded(self._types)
+        self._columns = self._asked(args)
+        self._types = events.column_types(self._inputs, self._columns)
+        self.size = self._inputs.decoded(self._types)
+        if self._columns.keys:
+            self.keys = self._types.keys(self._columns)
+            self.item_type = self.keys.item_type
+
+    def _asked(self, args: argparse.Namespace) -> Columns:
+        return options.columns(args)
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
         args = self._args
-        columns = [name for name in (args.user, args.item, args.count) if name is not None]
         return (
             pipeline
-            | "Read" >> events.ReadEvents(self._inputs, args.user, args.item, args.count, self._types)
-            | "Name" >> beam.ParDo(Name(columns))  # batches with the columns of the files
-            | "Contributions" >> _contributions(args)
+            | "Read"
+            >> events.ReadEvents(self._inputs, self._columns, self._types)  # batches with the columns of the files
+            | "Contributions"
+            >> Contributions(
+                args.user,
+                args.item,
+                args.count,
+                drop_null=args.drop_null,
+                max_item_bytes=args.max_item_bytes,
+                explode=args.explode,
+                time_zone=args.time_zone,
+                schema=self._types.schema,
+            )
         )
 
 
@@ -112,7 +131,7 @@ def run_job(
         sink: Any = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
-        )
+        ).of_keys(source_.keys)
         sink.prepare(target)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
@@ -205,26 +224,3 @@ def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
 
 def _detached(beam_options: PipelineOptions) -> bool:
     return bool(beam_options.view_as(StandardOptions).no_wait_until_finish)
-
-
-def _contributions(args: argparse.Namespace) -> Contributions:
-    return Contributions(args.user, args.item, args.count, drop_null=args.drop_null, max_item_bytes=args.max_item_bytes)
-
-
-@beam.typehints.with_input_types(pa.RecordBatch)
-@beam.typehints.with_output_types(pa.RecordBatch)
-class Name(beam.DoFn):
-    """Gives columns the names that they have in the files, for later errors name them.
-
-    It is fused with the read, and so also tells the progress line when that has ended.
-    """
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = list(columns)
-
-    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        metadata = batch.schema.metadata  # the place in the file, which renaming drops
-        yield batch.rename_columns(self._columns).replace_schema_metadata(metadata)
-
-    def finish_bundle(self) -> None:
-        progress.stage("counting")

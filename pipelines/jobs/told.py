@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# What rows are, by a column that only such rows have; others are told by the decision of their job alone.
-_ROWS = {"item": "item", "quantile": "quantile", "low": "range"}
+# What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
+_ROWS = {"quantile": "quantile", "low": "range"}
 _SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
@@ -18,7 +18,8 @@ _NAME = 40  # letters of an item in a table
 def told(report: Mapping[str, Any]) -> str:
     """All that is to be said of the rows; nothing, if they are no list that a reader looks through."""
     columns = list(report["columns"])
-    unit = next((word for column, word in _ROWS.items() if column in columns), None)
+    keys = report.get("keys", [])
+    unit = "item" if keys else next((word for column, word in _ROWS.items() if column in columns), None)
     if unit is None:
         return ""
     number, shown = report["rows"], report["shown"]
@@ -33,7 +34,7 @@ def told(report: Mapping[str, Any]) -> str:
     else:
         lines.append(f"{_some(number, unit)} came out:")
     if number:
-        lines += ["", *table(columns, shown), ""]
+        lines += ["", *table(columns, shown, keys), ""]
     lines += [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
     if "share_left_out" in report:
         lines.append(
@@ -56,7 +57,9 @@ def nothing(report: Mapping[str, Any]) -> list[str]:
     if "users_needed" in report:
         lines[0] += f"; an item needs about {report['users_needed']:,} users here, if each counts once"
     user, item = (parameters.get(name) for name in ("user", "item"))
-    lines.append(f"- is --user {user} the column that tells users apart, and --item {item} the one to count?")
+    columns = [item] if isinstance(item, str) else item or []
+    items, ones = " ".join(f"--item {each}" for each in columns), "the one" if len(columns) == 1 else "the ones"
+    lines.append(f"- is --user {user} the column that tells users apart, and {items} {ones} to count?")
     bound = details.get("chosen", parameters).get("bound", parameters.get("max_items"))
     if isinstance(bound, int) and bound > 1:
         lines.append(f"- a user counts for up to {bound:,} here: a lower bound needs fewer users of an item")
@@ -64,15 +67,18 @@ def nothing(report: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows as aligned lines: the item, its number and its interval, or what there is in place of these."""
-    if "item" in columns:
-        names = [name for name in ("rank", "item", *_SIZES) if name in columns]
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> list[str]:
+    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these."""
+    if keys:
+        names = [name for name in ("rank", *keys, *_SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
     else:
         names = list(columns)
-    cells = [[_BESIDE.get(name, name) for name in names], *([_cell(name, row[name]) for name in names] for row in rows)]
+    cells = [
+        [_BESIDE.get(name, name) for name in names],
+        *([_cell(row[name], name in keys) for name in names] for row in rows),
+    ]
     texts = [isinstance(rows[0][name], str) for name in names]
     widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
     lines = []
@@ -85,8 +91,8 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str
     return lines
 
 
-def _cell(column: str, value: Any) -> str:
-    if isinstance(value, str) or column == "item":
+def _cell(value: Any, is_key: bool) -> str:
+    if isinstance(value, str) or is_key:
         text = "".join(letter if letter.isprintable() else " " for letter in str(value))
         return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
     if value is None:

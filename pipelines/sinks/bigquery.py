@@ -25,6 +25,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.sinks import output as sinks
 from headcount.pipelines.sinks.finished import to_json
+from headcount.pipelines.sinks.formats import as_text, plain_names
 from headcount.pipelines.storage import bigquery, stores
 
 if TYPE_CHECKING:
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
 COMPLETE = "its description is the report"
 
 _LABEL = "headcount-run"
-_TYPES = {pa.string(): "STRING", pa.int64(): "INT64", pa.float64(): "FLOAT64"}
+_TYPES = {
+    pa.string(): "STRING",
+    pa.int64(): "INT64",
+    pa.float64(): "FLOAT64",
+    pa.bool_(): "BOOL",
+    pa.date32(): "DATE",
+    pa.timestamp("us", "UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "DATETIME",
+    pa.decimal128(20): "NUMERIC",
+}
 _ATTEMPTS = 5
 _PASSING = {"backendError", "internalError", "jobBackendError", "jobInternalError", "rateLimitExceeded", "timeout"}
 
@@ -45,6 +55,11 @@ class TableTarget(sinks.Target):
     table: bigquery.Table
     project: str
     run: str
+
+    def content(self, batch: pa.RecordBatch) -> bytes:
+        """The bytes of one file, with names and types that a table can have."""
+        columns = list(map(_column, batch.columns))
+        return super().content(pa.RecordBatch.from_arrays(columns, names=plain_names(batch.schema.names, r"[^\w]")))
 
     def finished(self, report: bytes, files: Sequence[sinks.Written]) -> bytes:
         """The report with what is known of the rows: the table has no files that anybody could compare."""
@@ -171,6 +186,20 @@ def _load(client: Client, target: TableTarget, sources: list[str], schema: list[
             # An id is used up by a job that failed.
             if (job.error_result or {}).get("reason") not in _PASSING or attempt == _ATTEMPTS - 1:
                 raise RuntimeError(f"the load job {job_id} failed: {stores.reason(error)}") from None
+
+
+def _column(column: pa.Array) -> pa.Array:
+    """A column as one of the types that the load job knows for sure: what BigQuery has no type for is a text."""
+    found = column.type
+    if pa.types.is_uint64(found):
+        return column.cast(pa.decimal128(20))
+    if pa.types.is_integer(found) or pa.types.is_duration(found):
+        return column.cast(pa.int64())
+    if pa.types.is_date64(found):
+        return column.cast(pa.date32())
+    if pa.types.is_timestamp(found) and found.unit != "ns":
+        return column.cast(pa.timestamp("us", None if found.tz is None else "UTC"))
+    return as_text(column) if pa.types.is_temporal(found) and not pa.types.is_date(found) else column
 
 
 def _schema(path: str) -> list[Any]:

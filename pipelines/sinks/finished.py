@@ -12,15 +12,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.counting.quality import left_out
+from headcount.pipelines.sinks.formats import times_as_text
 from headcount.pipelines.sinks.meanings import meanings
 
 SHOWN = 10  # rows that a report shows
 _LONGEST = 60  # letters of an item there
-# By what rows are ranked: the first of these columns that they have, beside an item.
+# By what rows are ranked: the first of these columns that they have, beside the key.
 _RANKED = (
     ("rank", "ascending"),
     ("count", "descending"),
@@ -29,18 +31,29 @@ _RANKED = (
 )
 
 
-def summary(batch: pa.RecordBatch) -> str:
-    """The rows of one file, summed up as JSON."""
-    names, by = batch.schema.names, _ranked_by(batch.schema.names)
+def summary(batch: pa.RecordBatch, keys: Sequence[str] = ()) -> str:
+    """The rows of one file, summed up as JSON; `keys` are the columns of what is counted, if rows have them."""
+    names, by = batch.schema.names, _ranked_by(batch.schema.names, keys)
     shown = batch.slice(0, SHOWN)
     if by is not None:
-        shown = batch.take(pc.select_k_unstable(batch, SHOWN, [by, ("item", "ascending")]))
-    rows = [{name: _shown(value) for name, value in row.items()} for row in shown.to_pylist()]
+        # Rows are sorted by their keys, and so are those of one rank.
+        ranked = pa.record_batch({by[0]: batch.column(by[0]), "row": np.arange(batch.num_rows)})
+        shown = batch.take(pc.select_k_unstable(ranked, SHOWN, [by, ("row", "ascending")]))
+    rows = [{name: _shown(value) for name, value in row.items()} for row in times_as_text(shown).to_pylist()]
     return json.dumps({"columns": names, "rows": batch.num_rows, "left_out": left_out(batch), "shown": rows})
 
 
-def finished(report: bytes, names: Sequence[str], digests: Sequence[bytes], summaries: Sequence[str]) -> bytes:
-    """The report with the rows of all files (of these names, in their order) summed up; its details stay last."""
+def finished(
+    report: bytes,
+    names: Sequence[str],
+    digests: Sequence[bytes],
+    summaries: Sequence[str],
+    keys: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """The report with the rows of all files (of these names, in their order) summed up; its details stay last.
+
+    `keys` are the columns of what is counted, if rows have them, and what each means.
+    """
     content = json.loads(report)
     details = content.pop("details", None)
     parts = [json.loads(part) for part in summaries]
@@ -49,7 +62,11 @@ def finished(report: bytes, names: Sequence[str], digests: Sequence[bytes], summ
     without = {why: sum(part["left_out"][why] for part in parts) for why in parts[0]["left_out"]}
     if without:
         content["left_out"] = [{"rows": number, "because": why} for why, number in without.items()]
-    content |= {"columns": meanings(columns), "shown": _merged(columns, [part["shown"] for part in parts])}
+    held = [name for name, _ in keys if name in columns]
+    if held:
+        content["keys"] = held
+    shown = _merged(columns, held, [part["shown"] for part in parts])
+    content |= {"columns": meanings(columns, dict(keys)), "shown": shown}
     content["files"] = [
         {"name": name, "rows": part["rows"], "sha256": digest.hex()}
         for name, digest, part in zip(names, digests, parts, strict=True)
@@ -64,15 +81,19 @@ def to_json(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _ranked_by(columns: Sequence[str]) -> tuple[str, str] | None:
-    return next((by for by in _RANKED if by[0] in columns), None) if "item" in columns else None
+def _ranked_by(columns: Sequence[str], keys: Sequence[str]) -> tuple[str, str] | None:
+    if not any(key in columns for key in keys):
+        return None
+    return next((by for by in _RANKED if by[0] in columns), None)
 
 
-def _merged(columns: Sequence[str], shown: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    rows, by = [row for part in shown for row in part], _ranked_by(columns)
+def _merged(
+    columns: Sequence[str], keys: Sequence[str], shown: Sequence[Sequence[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    rows, by = [row for part in shown for row in part], _ranked_by(columns, keys)
     if by is not None:
         sign = 1 if by[1] == "ascending" else -1
-        rows.sort(key=lambda row: (sign * row[by[0]], row["item"]))
+        rows.sort(key=lambda row: (sign * row[by[0]], *(row[key] for key in keys)))
     return rows[:SHOWN]
 
 

@@ -9,12 +9,16 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+T = TypeVar("T", pa.RecordBatch, pa.Table)
+
+_AVRO_UNITS = {"ms": "millis", "us": "micros", "ns": "nanos"}
 # fastavro draws a random one by default; the same rows must give the same bytes.
 _AVRO_SYNC_MARKER = hashlib.blake2b(b"headcount", digest_size=16).digest()
 
@@ -36,30 +40,90 @@ def _parquet(table: pa.Table) -> bytes:
 def _avro(table: pa.Table) -> bytes:
     import fastavro
 
-    types = {pa.string(): "string", pa.int64(): "long", pa.float64(): "double"}
-    schema = {
-        "type": "record",
-        "name": "Row",
-        "namespace": "headcount",
-        "fields": [{"name": field.name, "type": types[field.type]} for field in table.schema],
-    }
+    names = plain_names(table.column_names, "[^A-Za-z0-9_]")
+    fields, columns = [], []
+    for name, field, column in zip(names, table.schema, table.columns, strict=True):
+        kind, values = _avro_column(column.combine_chunks())
+        fields.append({"name": name, "type": kind} | ({} if name == field.name else {"doc": field.name}))
+        columns.append(values)
+    schema = {"type": "record", "name": "Row", "namespace": "headcount", "fields": fields}
+    rows = pa.table(dict(zip(names, columns, strict=True))).to_pylist()
     file = io.BytesIO()
-    fastavro.writer(file, schema, table.to_pylist(), codec="deflate", sync_marker=_AVRO_SYNC_MARKER)
+    fastavro.writer(file, schema, rows, codec="deflate", sync_marker=_AVRO_SYNC_MARKER)
     return file.getvalue()
+
+
+def _avro_column(column: pa.Array) -> tuple[Any, pa.Array]:
+    """The Avro type of a column, and its values as Avro stores them."""
+    found = column.type
+    if pa.types.is_uint64(found):
+        return {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}, column.cast(pa.decimal128(20))
+    if pa.types.is_date(found):
+        return {"type": "int", "logicalType": "date"}, column.cast(pa.date32()).view(pa.int32())
+    if pa.types.is_timestamp(found):
+        unit = "ms" if found.unit == "s" else found.unit
+        local = "local-" if found.tz is None else ""
+        whole = column.cast(pa.timestamp(unit, found.tz)).view(pa.int64())
+        return {"type": "long", "logicalType": f"{local}timestamp-{_AVRO_UNITS[unit]}"}, whole
+    if pa.types.is_time32(found):
+        return {"type": "int", "logicalType": "time-millis"}, column.cast(pa.time32("ms")).view(pa.int32())
+    if pa.types.is_time64(found) and found.unit == "us":
+        return {"type": "long", "logicalType": "time-micros"}, column.view(pa.int64())
+    if pa.types.is_duration(found):
+        return "long", column.view(pa.int64())
+    if pa.types.is_temporal(found):
+        return "string", as_text(column)
+    if pa.types.is_integer(found):
+        return "long", column
+    return {pa.string(): "string", pa.float64(): "double", pa.bool_(): "boolean"}[found], column
+
+
+def plain_names(names: Sequence[str], odd: str) -> list[str]:
+    """Names with an underscore for each letter that matches `odd`, and none at the start that is a digit; no two alike."""
+    plain: list[str] = []
+    for name in names:
+        made = re.sub(odd, "_", name)
+        made = f"_{made}" if re.match("[0-9]", made) else made
+        while made in plain or (made != name and made in names):
+            made += "_"
+        plain.append(made)
+    return plain
 
 
 def _csv(table: pa.Table) -> bytes:
     import pyarrow.csv
 
     file = io.BytesIO()
-    file.write((",".join(table.column_names) + "\n").encode())
-    pyarrow.csv.write_csv(_whole_as_int(table), file, pyarrow.csv.WriteOptions(include_header=False))
+    header = io.StringIO()
+    csv.writer(header, lineterminator="\n").writerow(table.column_names)
+    file.write(header.getvalue().encode())
+    pyarrow.csv.write_csv(_whole_as_int(times_as_text(table)), file, pyarrow.csv.WriteOptions(include_header=False))
     return file.getvalue()
 
 
 def _jsonl(table: pa.Table) -> bytes:
-    rows = _whole_as_int(table).to_pylist()
+    rows = _whole_as_int(times_as_text(table)).to_pylist()
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def times_as_text(rows: T) -> T:
+    """Rows whose dates and times are texts in ISO 8601."""
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_temporal(field.type):
+            rows = rows.set_column(at, field.name, as_text(rows.column(at)))
+    return rows
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """A column of dates or times as texts: 2026-11-01, or 2026-11-01T13:00:00Z; lengths of time as whole numbers."""
+    found = column.type
+    if pa.types.is_duration(found):
+        return column.cast(pa.int64())
+    text = column.cast(pa.string())
+    if not pa.types.is_timestamp(found):
+        return text
+    text = pc.replace_substring(text, " ", "T", max_replacements=1)
+    return pc.replace_substring_regex(text, r"([+-]\d\d)(\d\d)$", r"\1:\2") if found.tz is not None else text
 
 
 def _whole_as_int(table: pa.Table) -> pa.Table:

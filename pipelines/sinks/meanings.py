@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from headcount.mechanisms.keys.columns import UNITS
+from headcount.mechanisms.keys.fields import Field
+from headcount.mechanisms.keys.keys import Keys
 
 _NOISE = "not what bounding or an assumption did to it"
 _ANY = {
@@ -48,11 +53,28 @@ _RANGES = {
 }
 
 
-def meanings(columns: Sequence[str]) -> dict[str, str]:
-    """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out."""
-    known = dict(_ANY)
+def meanings(columns: Sequence[str], keys: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
+    are what the columns of the key mean."""
+    known = {**_ANY, **keys}
     for column in columns:
         known |= _BESIDE.get(column, {})
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
     return {column: known[column] for column in columns if column in known}
+
+
+def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:
+    """(column, what it means) of the columns of the key, in their order."""
+    what = "the item" if len(keys.fields) == 1 else "a part of the item"
+    return tuple((field.name, f"{what}: {_meaning(field)}") for field in keys.fields)
+
+
+def _meaning(field: Field) -> str:
+    source, unit = f"column {field.column.source!r} of the input", field.column.unit
+    if field.column.edges:
+        return f"{source} in bins; [a, b) is from a on and below b"
+    if unit in ("week", "month"):
+        first = "the Monday" if unit == "week" else "the first day"
+        return f"{source} by its {unit}, as {first} of it, in the time zone {field.zone}"
+    return f"{source} by its {unit}, in the time zone {field.zone}" if unit in UNITS else source

@@ -27,13 +27,15 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
+from headcount.pipelines.sinks.meanings import key_meanings
 from headcount.pipelines.storage import stores
 
 if TYPE_CHECKING:
@@ -67,6 +69,15 @@ class Target:
     format: str
     overwrite: bool
     prefix: str = "counts"
+    keys: tuple[tuple[str, str], ...] = ()  # the columns of what is counted, and what each means
+
+    def of_keys(self, keys: Keys | None) -> Self:
+        """The same for a job that counts these."""
+        return dataclasses.replace(self, keys=() if keys is None else key_meanings(keys))
+
+    def content(self, batch: pa.RecordBatch) -> bytes:
+        """The bytes of one file."""
+        return encode(batch, self.format)
 
     @property
     def temporary(self) -> str:
@@ -84,7 +95,7 @@ class Target:
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
         names = [f"{self.stem(file.k)}.{self.format}" for file in files]
-        return finished(report, names, [file.digest for file in files], [file.summary for file in files])
+        return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
         """Whether a file of the output directory can be of a job like this one."""
@@ -202,9 +213,9 @@ def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
 
 def encoded(target: Target, k: int, batch: pa.RecordBatch) -> tuple[bytes, Written]:
     """The bytes of file k, and what is known of it once they are written."""
-    content = encode(batch, target.format)
+    content = target.content(batch)
     name = f"{target.stem(k)}.{uuid.uuid4().hex}.{target.format}"
-    return content, Written(k, name, _digest(content), summary(batch))
+    return content, Written(k, name, _digest(content), summary(batch, [key for key, _ in target.keys]))
 
 
 def _refuse_existing(target: Target) -> list[str]:

@@ -10,15 +10,13 @@ import pyarrow as pa
 from fastavro.schema import expand_schema
 
 from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.keys.nested import found_type, is_list
 from headcount.pipelines.sources.columns import (
     Columns,
     ColumnTypes,
-    arrow_type,
     check_agreement,
-    check_names,
     event_batch,
     found_types,
-    object_words,
 )
 from headcount.pipelines.sources.files import guarded, open_bytes, reading
 
@@ -26,58 +24,83 @@ KIND = "Avro"
 ROWS_PER_BATCH = 2**18  # each row is a Python dict on its way
 BYTES_PER_BATCH = 2**26  # of blocks: bounds the memory where names are long
 
-_VALUES = {"string", "enum", "int", "long", "float", "double"}
-_TIMES = {"date"} | {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros")}
-_ID_KINDS: dict[str, type] = {"string": str, "enum": str, "int": int, "long": int}
+_PLAIN = {
+    "null": pa.null(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "time-millis": pa.time32("ms"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
+    "uuid": pa.string(),
+}
 
 
 def types(path: str, columns: Columns) -> ColumnTypes:
     """The types of the chosen columns, from the schema in the file's header."""
-    fields = {field["name"]: field["type"] for field in _schema(path)["fields"]}
-    check_names(path, columns, fields)
-    kinds = {name: _kind(fields[name]) for name in columns.names}
-    if columns.values is not None:
-        kinds[columns.item] = int if _holds_values(fields[columns.item]) else None
-    return found_types(path, columns, kinds, {name: _word(name, fields[name]) for name in columns.names})
+    return found_types(path, columns, _arrow_schema(_schema(path)))
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
-    check_agreement(path, columns, types(path, columns), expected)
-    kinds: dict[str, type] = dict(zip(columns.ids, expected.ids, strict=True))
-    if columns.count is not None:
-        kinds[columns.count] = int
+    schema = _arrow_schema(_schema(path))
+    check_agreement(path, columns, found_types(path, columns, schema), expected)
+    stored = columns.stored(path)
     row = 1
-    for values in guarded(path, KIND, _values(path, columns)):
+    for values in guarded(path, KIND, _values(path, [_steps(schema, name) for name in stored])):
         with reading(path, KIND):
             arrays = {
-                name: pa.array(map(_plain, column) if kinds[name] is str else column, arrow_type(kinds[name]))
-                for name, column in zip(columns.names, values, strict=True)
-                if name != columns.values
+                name: _array(column, found_type(schema, name)) for name, column in zip(stored, values, strict=True)
             }
-            if columns.values is not None:
-                arrays[columns.item] = pa.array(values[1])  # numbers, dates or times, as the file declares them
-        yield event_batch(path, row, columns, arrays)
+        yield event_batch(path, row, columns, expected, arrays)
         row += len(values[0])
 
 
-def _values(path: str, columns: Columns) -> Iterator[list[list[Any]]]:
+def _steps(schema: pa.Schema, name: str) -> list[str]:
+    """The keys that lead to a column: its name, or the parts of its path."""
+    return [name] if name in schema.names else name.split(".")
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind) or (is_list(kind) and pa.types.is_string(kind.value_type)):
+        values = [_text(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _values(path: str, steps: list[list[str]]) -> Iterator[list[list[Any]]]:
     """Lists of values, one per chosen column.
 
     Records are decoded whole: with a reader's schema of the chosen columns alone fastavro takes longer, unless
     there are some twenty columns to skip.
     """
     with open_bytes(path) as file:
-        values: list[list[Any]] = [[] for _ in columns.names]
+        values: list[list[Any]] = [[] for _ in steps]
         size = 0
         for block in fastavro.block_reader(file):
             size += block.bytes_.getbuffer().nbytes
             records = list(block)
-            for name, column in zip(columns.names, values, strict=True):
-                column += [record[name] for record in records]
+            for (name, *inner), column in zip(steps, values, strict=True):
+                found = [record[name] for record in records]
+                for step in inner:
+                    found = [None if record is None else record[step] for record in found]
+                column += found
             if len(values[0]) >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
                 yield values
-                values, size = [[] for _ in columns.names], 0
+                values, size = [[] for _ in steps], 0
         if values[0]:
             yield values
 
@@ -100,40 +123,36 @@ def _schema(path: str) -> dict[str, Any]:
     return schema
 
 
-def _kind(avro_type: Any) -> type | None:
-    """str or int for a type that ids may have, also as a union with null."""
-    option = _option(avro_type)
-    if isinstance(option, dict):
-        if option.get("logicalType") not in (None, "uuid"):
-            return None
-        option = option["type"]
-    return _ID_KINDS.get(option) if isinstance(option, str) else None
+def _arrow_schema(schema: dict[str, Any]) -> pa.Schema:
+    return pa.schema([(field["name"], _arrow_type(field["type"])) for field in schema["fields"]])
 
 
-def _holds_values(avro_type: Any) -> bool:
-    option = _option(avro_type)
-    if isinstance(option, dict):
-        return option["logicalType"] in _TIMES if "logicalType" in option else option["type"] in _VALUES
-    return isinstance(option, str) and option in _VALUES
-
-
-def _option(avro_type: Any) -> Any:
-    """The one type of a union with null; any other type as it is."""
+def _arrow_type(avro_type: Any) -> pa.DataType:
+    """The type of the values of an Avro type, also as a union with null."""
     if isinstance(avro_type, list):
         options = [option for option in avro_type if option != "null"]
-        return options[0] if len(options) == 1 else avro_type
-    return avro_type
+        if len(options) == 1:
+            return _arrow_type(options[0])
+        return pa.dense_union([pa.field("", _arrow_type(option)) for option in options])
+    if isinstance(avro_type, str):
+        return _PLAIN.get(avro_type, pa.binary())  # the name of a type that holds itself
+    kind, logical = avro_type["type"], avro_type.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = avro_type["precision"], avro_type.get("scale", 0)
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if kind == "record":
+        return pa.struct([(field["name"], _arrow_type(field["type"])) for field in avro_type["fields"]])
+    if kind == "array":
+        return pa.list_(_arrow_type(avro_type["items"]))
+    if kind == "map":
+        return pa.map_(pa.string(), _arrow_type(avro_type["values"]))
+    return _arrow_type(kind)
 
 
-def _word(name: str, avro_type: Any) -> str:
-    option = _option(avro_type)
-    if isinstance(option, dict) and option["type"] == "record":
-        return object_words(name, [field["name"] for field in option["fields"]])
-    if isinstance(option, list):
-        return "a union of several types"
-    return str(option.get("logicalType", option["type"]) if isinstance(option, dict) else option)
-
-
-def _plain(value: Any) -> str | None:
+def _text(value: Any) -> Any:
     """Text as it is; fastavro makes an object of a string that is declared a UUID."""
+    if isinstance(value, list):
+        return [_text(each) for each in value]
     return value if value is None or isinstance(value, str) else str(value)

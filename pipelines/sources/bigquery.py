@@ -14,15 +14,14 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.keys.nested import column_at
 from headcount.pipelines.sources.columns import (
     ROWS_PER_BATCH,
     Columns,
     ColumnTypes,
     check_agreement,
-    check_names,
     event_batch,
     found_types,
-    object_words,
 )
 from headcount.pipelines.storage import bigquery
 from headcount.pipelines.storage.stores import reason
@@ -31,8 +30,22 @@ BYTES_PER_STREAM = 1 << 26  # of the table; the service may open fewer streams
 MOST_STREAMS = 1000
 BYTES_PER_BATCH = 1 << 26
 
-_ID_KINDS: dict[str, type] = {"STRING": str, "INTEGER": int, "INT64": int}
-_VALUES = ("STRING", "INTEGER", "INT64", "FLOAT", "FLOAT64", "DATE", "DATETIME", "TIMESTAMP")
+# As the service sends them. Of other types (BYTES, GEOGRAPHY, JSON, RANGE and the like) nothing can be a key.
+_TYPES = {
+    "STRING": pa.string(),
+    "INTEGER": pa.int64(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float64(),
+    "FLOAT64": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BOOL": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
+    "DATETIME": pa.timestamp("us"),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "NUMERIC": pa.decimal128(38, 9),
+    "BIGNUMERIC": pa.decimal256(76, 38),
+}
 _READABLE = ("TABLE", "SNAPSHOT")
 
 
@@ -51,21 +64,15 @@ def size(path: str) -> int:
 
 def types(path: str, columns: Columns) -> ColumnTypes:
     """The types of the chosen columns, from the table's schema."""
-    fields = {field.name: field for field in _table(path).schema}
-    check_names(path, columns, fields)
-    words = {name: _word(fields[name]) for name in columns.names}
-    kinds = {name: _ID_KINDS.get(word) for name, word in words.items()}
-    if columns.values is not None:
-        kinds[columns.item] = int if words[columns.item] in _VALUES else None
-    return found_types(path, columns, kinds, words)
+    return found_types(path, columns, pa.schema(list(map(_field, _table(path).schema))))
 
 
-def _word(field: Any) -> str:
-    if field.mode == "REPEATED":
-        return f"{field.field_type} REPEATED"
+def _field(field: Any) -> pa.Field:
     if field.field_type in ("RECORD", "STRUCT"):
-        return object_words(field.name, [inner.name for inner in field.fields])
-    return str(field.field_type)
+        kind = pa.struct(list(map(_field, field.fields)))
+    else:
+        kind = _TYPES.get(field.field_type, pa.binary())
+    return pa.field(field.name, pa.list_(kind) if field.mode == "REPEATED" else kind)
 
 
 def split(
@@ -96,12 +103,12 @@ def split(
     return [Stream(stream.name, number, schema) for number, stream in enumerate(session.streams)]
 
 
-def read(path: str, columns: Columns, stream: Stream) -> Iterator[pa.RecordBatch]:
+def read(path: str, columns: Columns, expected: ColumnTypes, stream: Stream) -> Iterator[pa.RecordBatch]:
     """The events of one stream, in its order. A row number is one of the stream."""
     place = f"{path}, stream {stream.number}"
     row = 1
     for batch in _batches(path, stream):
-        yield event_batch(place, row, columns, {name: batch.column(name) for name in columns.names})
+        yield event_batch(place, row, columns, expected, {name: column_at(batch, name) for name in columns.names})
         row += batch.num_rows
 
 

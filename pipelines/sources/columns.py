@@ -5,175 +5,236 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.contributions import IDS, Place
+from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys import nested
+from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
+from headcount.mechanisms.keys.fields import field_of
+from headcount.mechanisms.keys.keys import Keys, resolve
+from headcount.mechanisms.keys.times import UTC, check_zone, is_time
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines.sources.hive import folder_columns, folder_value
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
 LEAST_INT64 = -(2**63)
 
-OBJECT = "an object"
 _MOST_NAMES = 50  # that a message lists
-_KINDS = {str: "string", int: "int64"}
 
 
-class ValueColumn(str):
-    """The name of an item column that holds values, numbers or times, which are read as the leaves of a public grid."""
+@dataclasses.dataclass(frozen=True)
+class ValueColumn:
+    """A column of values, numbers or times, which are read as the leaves of a public grid."""
 
+    name: str
     axis: Axis
     leaves: Leaves
-    drop_null: bool
-
-    def __new__(cls, name: str, axis: Axis, leaves: Leaves, drop_null: bool) -> ValueColumn:
-        """A name with what its values become; NaN is refused, or null with `drop_null`."""
-        column = super().__new__(cls, name)
-        column.axis, column.leaves, column.drop_null = axis, leaves, drop_null
-        return column
-
-    def __reduce__(self) -> tuple[type[ValueColumn], tuple[str, Axis, Leaves, bool]]:
-        return ValueColumn, (str(self), self.axis, self.leaves, self.drop_null)
+    drop_null: bool  # NaN is null; otherwise it is refused
 
     def leaf(self, path: str, first_row: int, array: pa.Array) -> pa.Array:
         """The leaf of each value of a batch."""
-        return leaf_column(array, self.axis, self.leaves, str(self), self.drop_null, Place(path, first_row))
+        return leaf_column(array, self.axis, self.leaves, self.name, self.drop_null, Place(path, first_row))
 
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Which columns of the files hold the users, the items and, if any, the counts."""
+    """Which columns of the files hold what: by their names, or by the paths of fields inside them.
 
-    user: str
-    item: str
+    A job that needs no users, no keys or no counts leaves them out; `values` are in place of keys. A row counts for each
+    element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
+    """
+
+    user: str | None
+    keys: tuple[KeyColumn, ...] = ()
     count: str | None = None
+    explode: str | None = None
+    zone: str = UTC
+    values: ValueColumn | None = None
 
     def __post_init__(self) -> None:
         for name in self.names:
             if not isinstance(name, str) or not name:
                 raise ParameterError(f"a column must be named by a string that is not empty, got {name!r}")
-        if len(set(self.names)) < len(self.names):
-            raise ParameterError(f"user, item and count must be different columns, got {', '.join(self.names)}")
+        given = [self.user, *self.held, self.count]
+        named = [name for name in given if name is not None]
+        if len(set(named)) < len(named):
+            raise ParameterError(f"user, item and count must be different columns, got {', '.join(named)}")
+        if self.explode is not None and self.explode not in self.held:
+            raise ParameterError(f"--explode {self.explode} must be one of the columns of --item", "explode")
+        check_zone(self.zone)
 
     @property
-    def ids(self) -> tuple[str, str]:
-        return self.user, self.item
-
-    @property
-    def values(self) -> ValueColumn | None:
-        """The item column, if it holds values."""
-        return self.item if isinstance(self.item, ValueColumn) else None
-
-    def kind(self, name: str, found: pa.DataType) -> type | None:
-        """str or int for a type that a column may have, None for any other; values become integers."""
-        if name == self.values:
-            return int if is_value_type(found) else None
-        return id_kind(found)
+    def held(self) -> tuple[str, ...]:
+        """The columns of the keys, or of the values, each once."""
+        if self.values is not None:
+            return (self.values.name,)
+        return tuple(dict.fromkeys(key.source for key in self.keys))
 
     @property
     def names(self) -> tuple[str, ...]:
-        return self.ids if self.count is None else (*self.ids, self.count)
+        """All columns, each once."""
+        return tuple(name for name in (self.user, *self.held, self.count) if name is not None)
+
+    def stored(self, path: str) -> tuple[str, ...]:
+        """Those that a file itself holds: the others are in the names of its folders."""
+        folders = folder_columns(path)
+        return tuple(name for name in self.names if name not in folders)
 
 
-@dataclasses.dataclass(frozen=True)
-class ItemColumns(Columns):
-    """The columns of events without a user: the item stands in for it, and is read once."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.item,) if self.count is None else (self.item, self.count)
-
-
-def columns_of(user: str | None, item: str, count: str | None = None) -> Columns:
-    """The columns of events; without a `user`, those of items alone."""
-    return ItemColumns(item, item, count) if user is None else Columns(user, item, count)
+def columns_of(
+    user: str | None,
+    item: str | Sequence[str] | None,
+    count: str | None = None,
+    explode: str | None = None,
+    zone: str = UTC,
+) -> Columns:
+    """The columns that texts ask for, as in `mechanisms.keys.columns`."""
+    return Columns(user, () if item is None else parse_columns(item), count, explode, zone)
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnTypes:
-    """What the ids of all files must be: each column str or int, as it was found in `file`.
+    """The types of the columns in all files, as they were found in `file`; those of text files as they are asked for.
 
     `decoded` is how many bytes the columns of that file are without compression, where its footer says so, else 0.
     """
 
-    user: type
-    item: type
+    schema: pa.Schema
     file: str
     decoded: int = 0
 
-    @property
-    def ids(self) -> tuple[type, type]:
-        return self.user, self.item
-
-
-def arrow_type(kind: type) -> pa.DataType:
-    """The Arrow type of ids that are str or int, and of values that are float."""
-    return {str: pa.string(), int: pa.int64(), float: pa.float64()}[kind]
-
-
-def id_kind(found: pa.DataType) -> type | None:
-    """str or int for a type that ids may have, None for any other. Unsigned 64-bit integers are checked later."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-        if pa.types.is_uint64(found):
-            return None
-    if pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found):
-        return str
-    return int if pa.types.is_integer(found) else None
+    def keys(self, columns: Columns) -> Keys:
+        """What the keys become."""
+        return _keys(self.file, columns, {name: self.schema.field(name).type for name in columns.held})
 
 
 def object_words(name: str, fields: Sequence[str] = ()) -> str:
     """What a column of objects is, in words that name the fields of a schema and say how to ask for one."""
     more = f" and {len(fields) - _MOST_NAMES} more" if len(fields) > _MOST_NAMES else ""
     known = f" with the fields {', '.join(map(repr, fields[:_MOST_NAMES]))}{more}" if fields else ""
-    return f"{OBJECT}{known}: name one of its fields by its path, for instance {name}.{[*fields, 'id'][0]}"
+    return f"an object{known}: name one of its fields by its path, for instance {name}.{[*fields, 'id'][0]}"
 
 
-def found_types(path: str, columns: Columns, kinds: Mapping[str, type | None], words: Mapping[str, str]) -> ColumnTypes:
-    """Checks the columns of a file with a schema, given as the kind of each column and a word for its type."""
-    for name in columns.ids:
-        if kinds[name] is None:
-            if words[name].startswith(OBJECT):
-                raise InputError(f"{path}: column {name!r} is {words[name]}")
+def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0) -> ColumnTypes:
+    """The types of the columns of a file whose own columns are these; refuses what cannot be a user, a key or a count."""
+    check_names(path, columns, schema)
+    stored = columns.stored(path)
+    types = {name: nested.found_type(schema, name) if name in stored else pa.string() for name in columns.names}
+    empty = [name for name in (columns.user, *columns.held) if name is not None and pa.types.is_null(types[name])]
+    if empty:
+        raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
+    for name, found in types.items():
+        if found is not None and pa.types.is_struct(found):
+            raise InputError(f"{path}: column {name!r} is {object_words(name, found.names)}")
+    if columns.user is not None:
+        types[columns.user] = _user_type(path, columns.user, types[columns.user])
+    if columns.values is not None:
+        if not is_value_type(types[columns.values.name]):
             needed = "values must be numbers, dates, times or texts of these"
-            if name != columns.values:
-                needed = IDS
-            raise InputError(f"{path}: column {name!r} is {words[name]}; {needed}")
-    if columns.count is not None and kinds[columns.count] is not int:
-        raise InputError(f"{path}: column {columns.count!r} is {words[columns.count]}; counts must be integers")
-    user, item = (kinds[name] for name in columns.ids)
-    assert user is not None and item is not None
-    return ColumnTypes(user, item, path)
+            raise InputError(f"{path}: column {columns.values.name!r} is {_word(types[columns.values.name])}; {needed}")
+        types[columns.values.name] = pa.int64()  # once they are leaves
+    elif columns.keys:
+        _keys(path, columns, types)
+    if columns.count is not None and not pa.types.is_integer(types[columns.count]):
+        raise InputError(f"{path}: column {columns.count!r} is {_word(types[columns.count])}; counts must be integers")
+    return ColumnTypes(pa.schema(list(types.items())), path, decoded)
+
+
+def _keys(path: str, columns: Columns, types: Mapping[str, pa.DataType]) -> Keys:
+    where = f"{path}: " if path else ""
+    types = dict(types)
+    if columns.explode is not None:
+        try:
+            types[columns.explode] = nested.element_type(types[columns.explode], columns.explode)
+        except InputError as error:
+            raise InputError(f"{where}{error}") from None
+    return resolve(columns.keys, types, where, columns.zone)
+
+
+def _user_type(path: str, name: str, found: pa.DataType) -> pa.DataType:
+    """The type that a column of users is read as: no output shows it, so integers of any size are the same."""
+    try:
+        plain = field_of(KeyColumn(name), found, f"{path}: ").found
+    except InputError:
+        raise InputError(
+            f"{path}: column {name!r} is {_word(found)}, which tells no users apart: give a column of strings or integers"
+        ) from None
+    return pa.int64() if pa.types.is_integer(plain) and not pa.types.is_uint64(plain) else found
 
 
 def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: ColumnTypes) -> None:
-    """Refuses a file whose ids have other types than those of the file that was looked at first."""
-    for name, here, there in zip(columns.ids, found.ids, expected.ids, strict=True):
-        if here is not there:
+    """Refuses a file whose columns have other types than those of the file that was looked at first."""
+    for name in columns.names:
+        here, there = (each.schema.field(name).type for each in (found, expected))
+        asked = [key for key in columns.keys if key.source == name]
+        made = bool(asked) and all(key.unit or key.edges for key in asked)
+        if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(
-                f"{path}: column {name!r} is {_KINDS[here]}, but {_KINDS[there]} in {expected.file}; "
+                f"{path}: column {name!r} is {_word(here)}, but {_word(there)} in {expected.file}; "
                 "all files must have the same types"
             )
 
 
-def check_names(path: str, columns: Columns, available: Iterable[str], is_schema: bool = True) -> None:
+def _agree(here: pa.DataType, there: pa.DataType, exact: bool) -> bool:
+    """Whether a value of one type is the same key as one of the other: equal types, and smaller integers.
+
+    Where values are put into units or bins (not `exact`), it is enough that both are times, or numbers.
+    """
+    if here.equals(there):
+        return True
+    if nested.is_list(here) and nested.is_list(there):
+        return _agree(_plain(here.value_type), _plain(there.value_type), exact)
+    if pa.types.is_integer(here) and pa.types.is_integer(there):
+        least, most = (np.iinfo(each.to_pandas_dtype()) for each in (here, there))
+        return not exact or bool(most.min <= least.min and least.max <= most.max)
+    return not exact and ((is_time(here) and is_time(there)) or (_is_number(here) and _is_number(there)))
+
+
+def _plain(found: pa.DataType) -> pa.DataType:
+    """The type without what makes no other key: dictionaries, and how strings lie in memory."""
+    found = found.value_type if pa.types.is_dictionary(found) else found
+    return pa.string() if pa.types.is_large_string(found) or pa.types.is_string_view(found) else found
+
+
+def _is_number(found: pa.DataType) -> bool:
+    return pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+
+
+def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str], is_schema: bool = True) -> None:
     """Refuses a file that lacks a column, or has it twice; says which columns it has.
 
     Without a schema (`is_schema` false) the names may be data, such as the first row of a CSV file that has no
     header: then they are told only if one of the wanted columns is among them.
     """
-    names = list(available)
+    schema = available if isinstance(available, pa.Schema) else None
+    names = list(schema.names if schema is not None else available)
+    stored = columns.stored(path)
+    if not stored:
+        raise InputError(f"{path}: all columns are in the names of its folders: name one that the file itself holds")
     for name in columns.names:
         if names.count(name) > 1:
             raise InputError(f"{path}: column {name!r} occurs {names.count(name)} times")
-    missing = [name for name in columns.names if name not in names]
+        if name not in stored and name in names:
+            raise InputError(
+                f"{path}: column {name!r} is in the file and in the name of a folder ({name}=...), and they may differ: "
+                "rename one of them"
+            )
+    missing = [
+        name for name in stored if name not in names and (schema is None or nested.found_type(schema, name) is None)
+    ]
     if not missing:
         return
-    if is_schema or len(missing) < len(columns.names):
+    top = missing[0].split(".")[0]
+    if schema is not None and top in names and pa.types.is_struct(schema.field(top).type):
+        fields = schema.field(top).type.names
+        raise InputError(f"{path}: no column {missing[0]!r}; {top!r} is {object_words(top, fields)}")
+    if is_schema or len(missing) < len(stored):
         shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         near = did_you_mean(map(repr, nearest(missing[0], [name for name in names if name not in columns.names])))
@@ -186,31 +247,57 @@ def check_names(path: str, columns: Columns, available: Iterable[str], is_schema
     )
 
 
-def event_batch(path: str, first_row: int, columns: Columns, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """One batch of events: user, item[, count], with the file and the number of its first row as metadata."""
-    chosen = {"user": arrays[columns.user], "item": arrays[columns.item]}
-    if columns.values is not None:
-        chosen["item"] = columns.values.leaf(path, first_row, chosen["item"])
-    if columns.count is not None:
-        chosen["count"] = arrays[columns.count]
-    for role, array in chosen.items():
-        if pa.types.is_uint64(array.type):
-            chosen[role] = _signed(path, first_row, str(getattr(columns, role)), array)
+def event_batch(
+    path: str, first_row: int, columns: Columns, expected: ColumnTypes, arrays: Mapping[str, pa.Array]
+) -> pa.RecordBatch:
+    """One batch of events: the columns by their names, with the file and the number of its first row as metadata.
+
+    Columns in the names of folders are added.
+    """
+    chosen: dict[str, pa.Array] = {}
+    rows = len(next(iter(arrays.values()))) if arrays else 0
+    for name in columns.names:
+        array = arrays[name] if name in arrays else _constant(folder_value(path, name), rows)
+        if columns.values is not None and name == columns.values.name:
+            array = columns.values.leaf(path, first_row, array)
+        elif name == columns.count:
+            array = _signed(path, first_row, name, array)
         elif pa.types.is_string_view(array.type):
-            chosen[role] = array.cast(pa.string())
-        elif role == "count":
-            chosen[role] = array.cast(pa.int64())
+            array = array.cast(pa.string())
+        elif pa.types.is_integer(array.type):
+            there = _plain(expected.schema.field(name).type)
+            array = array.cast(there) if pa.types.is_integer(there) and _agree(array.type, there, True) else array
+        chosen[name] = array
     metadata: dict[bytes | str, bytes | str] = {
         b"headcount.file": path.encode("utf-8", "surrogateescape"),
         b"headcount.first_row": str(first_row).encode(),
     }
-    fields = [pa.field(role, array.type) for role, array in chosen.items()]
+    fields = [pa.field(name, array.type) for name, array in chosen.items()]
     return pa.RecordBatch.from_arrays(list(chosen.values()), schema=pa.schema(fields, metadata))
 
 
+def place_of(batch: pa.RecordBatch, user: str = "user", item: str = "item", count: str = "count") -> Place:
+    """Where a batch of events comes from, and what its columns are called, for messages."""
+    found = batch.schema.metadata
+    return Place(
+        found[b"headcount.file"].decode(errors="replace"), int(found[b"headcount.first_row"]), user, item, count
+    )
+
+
+def _constant(value: str | None, rows: int) -> pa.Array:
+    """The same text in every row."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value], pa.string()))
+
+
 def _signed(path: str, first_row: int, name: str, array: pa.Array) -> pa.Array:
-    """Unsigned integers as int64, unless one is too large; its row is told, not its value."""
-    large = pc.index(pc.greater(array, pa.scalar(MOST_INT64, pa.uint64())), True).as_py()
-    if large >= 0:
-        raise InputError(f"{path}, row {first_row + large}: column {name!r} holds an integer above 2^63 - 1")
+    """Counts as int64, unless one is too large; its row is told, not its value."""
+    if pa.types.is_uint64(array.type):
+        large = pc.index(pc.greater(array, pa.scalar(MOST_INT64, pa.uint64())), True).as_py()
+        if large >= 0:
+            raise InputError(f"{path}, row {first_row + large}: column {name!r} holds an integer above 2^63 - 1")
     return array.cast(pa.int64())
+
+
+def _word(found: pa.DataType) -> str:
+    text = str(found)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -10,14 +10,22 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
 from headcount.mechanisms.errors import InputError
-from headcount.pipelines.sources.columns import LEAST_INT64, MOST_INT64, Columns, ColumnTypes, check_names, event_batch
+from headcount.pipelines.sources.columns import (
+    LEAST_INT64,
+    MOST_INT64,
+    Columns,
+    ColumnTypes,
+    check_names,
+    event_batch,
+    found_types,
+)
 from headcount.pipelines.sources.files import guarded, open_text, reading
 
 KIND = "CSV"
@@ -34,20 +42,23 @@ _DIGITS = 19  # of the largest int64
 
 
 def types(path: str, columns: Columns, delimiter: str = DELIMITER) -> ColumnTypes:
-    """Ids from a CSV file are strings (and values integers, as leaves); this checks that its header has the chosen columns."""
+    """All columns of a CSV file are texts, but counts; this checks that its header has the chosen ones."""
     _header(path, columns, delimiter)
-    return ColumnTypes(str, str if columns.values is None else int, path)
+    kinds = dict.fromkeys(columns.names, pa.string())
+    if columns.count is not None:
+        kinds[columns.count] = pa.int64()
+    return found_types(path, columns, pa.schema([(name, kinds[name]) for name in columns.stored(path)]))
 
 
-def read(path: str, columns: Columns, delimiter: str = DELIMITER) -> Iterator[pa.RecordBatch]:
+def read(path: str, columns: Columns, expected: ColumnTypes, delimiter: str = DELIMITER) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
-    width = len(_header(path, columns, delimiter))
+    width, stored = len(_header(path, columns, delimiter)), columns.stored(path)
     row = 1
-    for batch in _without_end(path, guarded(path, KIND, _batches(path, columns, width, delimiter))):
-        arrays = {name: _strings(path, row, name, batch.column(name)) for name in columns.names}
-        if columns.count is not None:
+    for batch in _without_end(path, guarded(path, KIND, _batches(path, stored, width, delimiter))):
+        arrays = {name: _strings(path, row, name, batch.column(name)) for name in stored}
+        if columns.count in arrays:
             arrays[columns.count] = _integers(path, row, columns.count, arrays[columns.count])
-        yield event_batch(path, row, columns, arrays)
+        yield event_batch(path, row, columns, expected, arrays)
         row += batch.num_rows
 
 
@@ -62,7 +73,7 @@ def _header(path: str, columns: Columns, delimiter: str) -> list[str]:
         raise InputError(f"{path}: no header; the first row of a CSV file must name its columns")
     if any("\0" in name for name in header):
         raise InputError(f"{path}: binary, not a CSV file of UTF-8 text")
-    if any(name not in header for name in columns.names):
+    if any(name not in header for name in columns.stored(path)):
         _refuse_delimiter(path, start, columns, header, delimiter)
     check_names(path, columns, header, is_schema=False)
     return header
@@ -95,7 +106,7 @@ def _refuse_delimiter(path: str, start: bytes, columns: Columns, header: list[st
             raise InputError(f"{path}: {word} separate its columns: {flag}")
 
 
-def _batches(path: str, columns: Columns, width: int, delimiter: str) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, names: Sequence[str], width: int, delimiter: str) -> Iterator[pa.RecordBatch]:
     with open_text(path) as file:
         try:
             yield from pa.csv.open_csv(
@@ -103,8 +114,8 @@ def _batches(path: str, columns: Columns, width: int, delimiter: str) -> Iterato
                 pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),  # threads would lose row numbers
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 pa.csv.ConvertOptions(
-                    include_columns=list(columns.names),
-                    column_types=dict.fromkeys(columns.names, pa.binary()),
+                    include_columns=list(names),
+                    column_types=dict.fromkeys(names, pa.binary()),
                     null_values=[""],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,

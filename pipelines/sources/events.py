@@ -15,11 +15,12 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import progress
 from headcount.pipelines.sources import avro, csv, json, matching, parquet
 from headcount.pipelines.sources import bigquery as source_bigquery
-from headcount.pipelines.sources.columns import Columns, ColumnTypes, columns_of
+from headcount.pipelines.sources.columns import Columns, ColumnTypes
+from headcount.pipelines.sources.hive import check_folders
 from headcount.pipelines.sources.matching import InputFile
 from headcount.pipelines.storage.stores import is_local
 
@@ -95,33 +96,14 @@ def expand_inputs(patterns: Sequence[str], format: str | None = None, delimiter:
     return Inputs(tuple(files), kind, delimiter or csv.DELIMITER)
 
 
-def column_types(
-    inputs: Inputs, user: str | None, item: str, count: str | None = None, item_type: type | None = None
-) -> ColumnTypes:
-    """The types of the user and item columns by the first file; refuses it if they cannot be ids or counts.
+def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
+    """The types of the columns by the first file; refuses it if they cannot be users, keys or counts.
 
-    The output shows the type of the items, so it must not come from rows: tables, Parquet and Avro have it in the schema,
-    while text files hold strings unless `item_type` says int.
+    The output shows the types of the keys, so they must not come from rows: tables, Parquet and Avro have them in the schema,
+    while text files hold what is asked for.
     """
-    types = _found_types(inputs, columns_of(user, item, count), item_type or str)
-    declared = item_type or (str if inputs.format in matching.TEXT_FORMATS else types.item)
-    if types.item is not declared and types.file:
-        words = {str: "strings", int: "integers"}
-        raise InputError(
-            f"{types.file}: column {item!r} holds {words[types.item]}, not {words[declared]}: give --item-type "
-            f"{types.item.__name__}"
-        )
-    return dataclasses.replace(types, item=declared)
-
-
-def user_types(inputs: Inputs, user: str, count: str | None = None) -> ColumnTypes:
-    """The types of the columns by the first file, where items are not read, and users stand in for them: as they are found,
-    since no output shows them."""
-    return _found_types(inputs, columns_of(None, user, count), str)
-
-
-def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTypes:
     path = inputs.files[0].path
+    check_folders((file.path for file in inputs.files), columns.names)
     if inputs.format == "parquet":
         return parquet.types(path, columns)
     if inputs.format == "avro":
@@ -130,7 +112,7 @@ def _found_types(inputs: Inputs, columns: Columns, item_type: type) -> ColumnTyp
         return source_bigquery.types(path, columns)
     if inputs.format == "csv":
         return csv.types(path, columns, inputs.delimiter)
-    return json.types((file.path for file in inputs.files), columns, item_type)
+    return json.types([file.path for file in inputs.files], columns)
 
 
 def split_file(file: InputFile, format: str, columns: Columns, delimiter: str = csv.DELIMITER) -> list[Task]:
@@ -141,19 +123,19 @@ def split_file(file: InputFile, format: str, columns: Columns, delimiter: str = 
 
 
 def read_batches(task: Task, columns: Columns, types: ColumnTypes) -> Iterator[pa.RecordBatch]:
-    """The events of one task: batches user, item[, count] that know their file and the number of their first row.
+    """The events of one task: batches of the columns that know their file and the number of their first row.
 
-    Users and items are strings or integers (narrow, wide or dictionaries) as `types` says, nulls left in place;
-    counts are int64. Anything else in a file is an InputError.
+    Columns are named as they were asked for, and are of the types that `types` says, nulls left in place; counts are int64, and
+    values the numbers of their leaves. Anything else in a file is an InputError.
     """
     if task.format == "parquet":
         return parquet.read(task.path, columns, types, task.groups)
     if task.format == "avro":
         return avro.read(task.path, columns, types)
     if task.stream is not None:
-        return source_bigquery.read(task.path, columns, task.stream)
+        return source_bigquery.read(task.path, columns, types, task.stream)
     if task.format == "csv":
-        return csv.read(task.path, columns, task.delimiter)
+        return csv.read(task.path, columns, types, task.delimiter)
     return json.read(task.path, columns, types)
 
 
@@ -164,13 +146,11 @@ class ReadEvents(beam.PTransform):
     `types` are those that `column_types` gave; without them the first file is looked at again.
     """
 
-    def __init__(
-        self, inputs: Inputs, user: str | None, item: str, count: str | None = None, types: ColumnTypes | None = None
-    ) -> None:
+    def __init__(self, inputs: Inputs, columns: Columns, types: ColumnTypes | None = None) -> None:
         super().__init__()
         self._inputs = inputs
-        self._columns = columns_of(user, item, count)
-        self._types = types or column_types(inputs, user, item, count)
+        self._columns = columns
+        self._types = types or column_types(inputs, columns)
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[pa.RecordBatch]:
         if self._inputs.format == "bigquery":
@@ -221,6 +201,9 @@ class _Read(beam.DoFn):
         for batch in read_batches(task, self._columns, self._types):
             progress.advance(batch.num_rows)
             yield batch
+
+    def finish_bundle(self) -> None:
+        progress.stage("counting")
 
 
 def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:

@@ -1,7 +1,9 @@
 """JSON lines as batches of events: one object per line, UTF-8.
 
-An id is a string or an integer, whichever the first rows have; a key that a row lacks is null there, like one
-that is null. Row numbers count the objects from 1.
+What a column is follows from what is asked for, never from its values: COLUMN is text (true and false are texts too),
+COLUMN:int whole numbers, COLUMN:day and the like are texts of times, and COLUMN:0,18,30 is numbers. A user is a string or an
+integer, whichever the first rows have, since no output shows it. A key that a row lacks is null there, like one that is null.
+Row numbers count the objects from 1.
 
 Arrow parses a block at a time. It is not strict about lines (several objects on one, or one over several) and crashes on a
 first row of `null`. So a block goes to Arrow only if each line starts an object, and its answer is used only if it has one row
@@ -18,18 +20,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from headcount.mechanisms.batches.contributions import IDS
 from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.keys.columns import INT
 from headcount.pipelines.sources.columns import (
     LEAST_INT64,
     MOST_INT64,
     Columns,
     ColumnTypes,
-    arrow_type,
     check_names,
     event_batch,
+    found_types,
     object_words,
 )
 from headcount.pipelines.sources.files import guarded, open_text
@@ -40,51 +44,69 @@ LONGEST_LINE = 1 << 26
 ROWS_FOR_TYPES = 1000
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WORDS = {str: "a string", int: "an integer", float: "a number"}
+_WORDS = {pa.string(): "a string", pa.int64(): "an integer", pa.float64(): "a number"}
 
 
-def types(paths: Iterable[str], columns: Columns, item_type: type) -> ColumnTypes:
-    """The types of the ids by the first rows of the files; where there is none, or nulls alone, str and `item_type`."""
-    kinds: dict[str, type] = {}
+def types(paths: Iterable[str], columns: Columns) -> ColumnTypes:
+    """The types that are asked for; that of the user by the first rows of the files, or strings where there is none."""
     names: dict[str, None] = {}
     file = ""
+    user: pa.DataType | None = None
+    kinds = _kinds(columns, pa.string())
     for path, row, record in itertools.islice(_first_rows(paths), ROWS_FOR_TYPES):
         file = file or path
         names.update(dict.fromkeys(record))
-        for name in columns.ids:
-            value = record.get(name)
+        stored = columns.stored(path)
+        for name in stored:
+            value = _at(path, row, record, name)
             if value is None:
                 continue
-            if name == columns.values:
-                kinds[name] = int  # once they are leaves; `read` looks at them
-                continue
-            if isinstance(value, dict):  # whose names may be data, as no schema has them
-                raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
-            kind = str if isinstance(value, str) else int
-            _check_value(path, row, name, value, kind, IDS)
-            kinds.setdefault(name, kind)
-        if len(kinds) == len(columns.ids) and all(name in names for name in columns.names):
+            names[name] = None
+            if name == columns.user:
+                kind = pa.string() if isinstance(value, str) else pa.int64()
+                _check_value(path, row, name, value, kind, f", {IDS}")
+                user = user or kind
+            else:
+                _check_value(path, row, name, value, kinds[name], _hint(columns, name), name in columns.held)
+        if all(name in names for name in stored) and (user is not None or columns.user not in stored):
             break
     if file:
         check_names(file, columns, names, is_schema=False)
-    return ColumnTypes(kinds.get(columns.user, str), kinds.get(columns.item, item_type), file)
+    kinds = _kinds(columns, user or pa.string())
+    first = file or next(iter(paths), "")
+    found = found_types(first, columns, pa.schema([(name, kinds[name]) for name in columns.stored(first)]))
+    return ColumnTypes(found.schema, file)
+
+
+def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
+    """The types that the columns must have."""
+    kinds = {} if columns.user is None else {columns.user: user}
+    for name in columns.held:
+        asked = [key for key in columns.keys if key.source == name]
+        if columns.values is not None:
+            kind = pa.float64() if columns.values.axis.kind == "number" else pa.string()
+        elif any(key.unit == INT for key in asked):
+            kind = pa.int64()
+        else:
+            kind = pa.float64() if all(key.edges for key in asked) else pa.string()
+        kinds[name] = pa.list_(kind) if name == columns.explode else kind
+    if columns.count is not None:
+        kinds[columns.count] = pa.int64()
+    return kinds
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
-    kinds: dict[str, type] = dict(zip(columns.ids, expected.ids, strict=True))
-    if columns.count is not None:
-        kinds[columns.count] = int
-    if columns.values is not None:
-        kinds[columns.item] = float if columns.values.axis.kind == "number" else str
+    user = pa.string() if columns.user is None else expected.schema.field(columns.user).type
+    kinds = {name: kind for name, kind in _kinds(columns, user).items() if name in columns.stored(path)}
     row = 1
     for block in guarded(path, KIND, _blocks(path)):
         arrays = _parse_block(block, kinds)
         if arrays is None:
-            arrays = _parse_lines(path, row, block, kinds, columns.count, expected)
-        rows = len(arrays[columns.user])
+            arrays = _parse_lines(path, row, block, kinds, columns, expected)
+        rows = len(next(iter(arrays.values())))
         if rows:
-            yield event_batch(path, row, columns, arrays)
+            yield event_batch(path, row, columns, expected, arrays)
         row += rows
 
 
@@ -108,14 +130,16 @@ def _blocks(path: str) -> Iterator[bytes]:
             yield rest
 
 
-def _parse_block(block: bytes, kinds: dict[str, type]) -> dict[str, pa.Array] | None:
+def _parse_block(block: bytes, kinds: dict[str, pa.DataType]) -> dict[str, pa.Array] | None:
     """The columns of a block by Arrow's parser, or None if there is anything about it that needs a closer look."""
     content = np.frombuffer(block, np.uint8)
     starts = np.concatenate(([0], np.flatnonzero(content == ord("\n")) + 1))
     starts = starts[starts < len(content)]
     if not np.all(content[starts] == ord("{")):
         return None
-    schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+    schema = _nested_schema(kinds)
+    if schema is None:
+        return None
     try:
         table = pa.json.read_json(
             io.BytesIO(block),
@@ -127,22 +151,85 @@ def _parse_block(block: bytes, kinds: dict[str, type]) -> dict[str, pa.Array] | 
         return None
     if table.num_rows != len(starts):
         return None
-    return {name: table.column(name).combine_chunks() for name in kinds}
+    return {name: _column(table, name).combine_chunks() for name in kinds}
+
+
+def _nested_schema(kinds: dict[str, pa.DataType]) -> pa.Schema | None:
+    """The fields that Arrow is to look for: each column by its name, and inside the objects that its path leads through. None
+    if one of the columns lies inside another."""
+    tree: dict[str, Any] = {name: kind for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        *steps, last = name.split(".")
+        inner = tree
+        for step in steps:
+            inner = inner.setdefault(step, {})
+            if not isinstance(inner, dict):
+                return None
+        if steps and inner.setdefault(last, kind) is not kind:
+            return None
+    return pa.schema(_fields(tree))
+
+
+def _fields(tree: dict[str, Any]) -> list[pa.Field]:
+    return [pa.field(name, pa.struct(_fields(kind)) if isinstance(kind, dict) else kind) for name, kind in tree.items()]
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column by its name, or else by its path."""
+    top, *steps = name.split(".")
+    if not steps:
+        return table.column(name)
+    return pc.coalesce(table.column(name), pc.struct_field(table.column(top), steps))
 
 
 def _parse_lines(
-    path: str, first_row: int, block: bytes, kinds: dict[str, type], count: str | None, expected: ColumnTypes
+    path: str,
+    first_row: int,
+    block: bytes,
+    kinds: dict[str, pa.DataType],
+    columns: Columns,
+    expected: ColumnTypes,
 ) -> dict[str, pa.Array]:
     """The same columns by Python's parser, or an InputError that names the first row that is wrong."""
     values: dict[str, list[Any]] = {name: [] for name in kinds}
-    like = "as in its first rows" if path == expected.file else f"as in {expected.file}"
+    like = ", as in its first rows" if path == expected.file else f", as in {expected.file}"
+    reasons = {name: _hint(columns, name) for name in kinds}
+    if columns.user is not None:
+        reasons[columns.user] = like
     for row, record in _records(path, first_row, block):
         for name, kind in kinds.items():
-            value = record.get(name)
+            value = _at(path, row, record, name)
             if value is not None:
-                _check_value(path, row, name, value, kind, "as counts are" if name == count else like)
-            values[name].append(float(value) if kind is float and value is not None else value)
-    return {name: pa.array(values[name], arrow_type(kind)) for name, kind in kinds.items()}
+                _check_value(path, row, name, value, kind, reasons[name], name in columns.held)
+            values[name].append(_as(value, kind))
+    return {name: pa.array(values[name], kind) for name, kind in kinds.items()}
+
+
+def _as(value: Any, kind: pa.DataType) -> Any:
+    """A value that was checked, as Arrow takes it."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind):
+        return [_as(each, kind.value_type) for each in value]
+    if pa.types.is_floating(kind):
+        return float(value)
+    return ("true" if value else "false") if isinstance(value, bool) else value
+
+
+def _at(path: str, row: int, record: dict[str, Any], name: str) -> Any:
+    """The value of a column, by its name or else by its path; None without one."""
+    found = record.get(name)
+    steps = name.split(".")
+    if found is not None or len(steps) == 1:
+        return found
+    found = record
+    for at, step in enumerate(steps):
+        if not isinstance(found, dict):
+            raise InputError(f"{path}, row {row}: column {'.'.join(steps[:at])!r} is not an object with fields")
+        found = found.get(step)
+        if found is None:
+            return None
+    return found
 
 
 def _first_rows(paths: Iterable[str]) -> Iterator[tuple[str, int, dict[str, Any]]]:
@@ -167,15 +254,38 @@ def _records(path: str, first_row: int, block: bytes) -> Iterator[tuple[int, dic
         yield row, record
 
 
-def _check_value(path: str, row: int, name: str, value: Any, kind: type, reason: str) -> None:
-    if kind is str:
-        right = isinstance(value, str) and (value.isascii() or not _has_surrogate(value))
-    elif kind is float:
+def _hint(columns: Columns, name: str) -> str:
+    """Why a column of keys, values or counts must hold what it does."""
+    if name == columns.count:
+        return ", as counts are"
+    if columns.values is not None:
+        return ", as --lo and --hi are"
+    return f": ask for texts as {name}, for whole numbers as {name}:int, for numbers in bins as {name}:0,18,30,65"
+
+
+def _check_value(
+    path: str, row: int, name: str, value: Any, kind: pa.DataType, reason: str, is_key: bool = False
+) -> None:
+    if pa.types.is_list(kind):
+        if not isinstance(value, list):
+            raise InputError(f"{path}, row {row}: column {name!r} is not a list, as --explode says")
+        for each in value:
+            if each is not None:
+                _check_value(path, row, name, each, kind.value_type, reason, is_key)
+        return
+    if isinstance(value, dict):  # whose names may be data, as no schema has them
+        raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
+    if isinstance(value, list):
+        raise InputError(f"{path}, row {row}: column {name!r} is a list: give --explode {name}")
+    if pa.types.is_string(kind):
+        is_text = isinstance(value, str) and (value.isascii() or not _has_surrogate(value))
+        right = is_text or (is_key and isinstance(value, bool))
+    elif pa.types.is_floating(kind):
         right = type(value) is float or (type(value) is int and abs(value) < 2**1000)
     else:
         right = type(value) is int and LEAST_INT64 <= value <= MOST_INT64
     if not right:
-        raise InputError(f"{path}, row {row}: column {name!r} is not {_WORDS[kind]}, {reason}")
+        raise InputError(f"{path}, row {row}: column {name!r} is not {_WORDS[kind]}{reason}")
 
 
 def _has_surrogate(text: str) -> bool:

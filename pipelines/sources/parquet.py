@@ -7,23 +7,21 @@ user of a row group is another one.)
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headcount.mechanisms.keys.nested import column_at
 from headcount.pipelines.sources.columns import (
     ROWS_PER_BATCH,
     Columns,
     ColumnTypes,
     check_agreement,
-    check_names,
     event_batch,
     found_types,
-    object_words,
 )
 from headcount.pipelines.sources.files import guarded, reading
 from headcount.pipelines.storage.stores import is_local, open_ranges
@@ -65,29 +63,29 @@ def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | No
     with _opened(path) as file:
         check_agreement(path, columns, _types(path, columns, file), expected)
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
-        row = groups.first_row
-        for batch in guarded(path, KIND, _batches(file, columns, groups)):
-            yield event_batch(path, row, columns, {name: batch.column(name) for name in columns.names})
+        row, stored = groups.first_row, columns.stored(path)
+        for batch in guarded(path, KIND, _batches(file, stored, groups)):
+            yield event_batch(path, row, columns, expected, {name: column_at(batch, name) for name in stored})
             row += batch.num_rows
 
 
-def _batches(file: pq.ParquetFile, columns: Columns, groups: Groups) -> Iterator[pa.RecordBatch]:
-    names = list(columns.names)
-    for span, rows, pieces in _spans(file.metadata, columns, groups):
+def _batches(file: pq.ParquetFile, names: Sequence[str], groups: Groups) -> Iterator[pa.RecordBatch]:
+    """The columns of these names or paths; of a column with fields inside, those that are asked for alone."""
+    for span, rows, pieces in _spans(file.metadata, names, groups):
         if len(span) == 1:
-            yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=names)
+            yield from file.iter_batches(batch_size=-(-rows // pieces), row_groups=span, columns=list(names))
         else:
-            table = file.read_row_groups(span, columns=names)
+            table = file.read_row_groups(span, columns=list(names))
             yield from table.combine_chunks().to_batches()
 
 
-def _spans(metadata: pq.FileMetaData, columns: Columns, groups: Groups) -> Iterator[tuple[list[int], int, int]]:
+def _spans(metadata: pq.FileMetaData, names: Sequence[str], groups: Groups) -> Iterator[tuple[list[int], int, int]]:
     """Row groups to read together, their rows, and into how many batches: small ones are put together."""
     span: list[int] = []
     rows = size = 0
     for index in range(groups.start, groups.stop):
         group = metadata.row_group(index)
-        more_size = _size(metadata, index, columns)
+        more_size = _size(metadata, index, names)
         if span and (rows + group.num_rows > ROWS_PER_BATCH or size + more_size > BYTES_PER_BATCH):
             yield span, rows, _pieces(rows, size)
             span, rows, size = [], 0, 0
@@ -97,13 +95,18 @@ def _spans(metadata: pq.FileMetaData, columns: Columns, groups: Groups) -> Itera
         yield span, rows, _pieces(rows, size)
 
 
-def _size(metadata: pq.FileMetaData, index: int, columns: Columns) -> int:
+def _size(metadata: pq.FileMetaData, index: int, names: Sequence[str]) -> int:
     """The encoded bytes of the chosen columns of a row group; of all its columns where those are few."""
     group = metadata.row_group(index)
     if group.total_byte_size <= BYTES_PER_BATCH:
         return group.total_byte_size  # for Arrow ends the process where it finds a damaged column's metadata
-    chosen = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path in columns.names]
-    return sum(group.column(i).total_uncompressed_size for i in chosen)
+    return sum(group.column(i).total_uncompressed_size for i in _places(metadata, names))
+
+
+def _places(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
+    """The numbers of the leaves that hold the columns of these names or paths."""
+    begins = tuple(f"{name}." for name in names)
+    return [i for i in range(metadata.num_columns) if f"{metadata.schema.column(i).path}.".startswith(begins)]
 
 
 def _pieces(rows: int, size: int) -> int:
@@ -126,23 +129,11 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
 
 
 def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:
-    schema = file.schema_arrow
-    check_names(path, columns, schema.names)
-    found = {name: schema.field(name).type for name in columns.names}
-    kinds = {name: columns.kind(name, found[name]) for name in columns.names}
-    types = found_types(path, columns, kinds, {name: _word(name, found[name]) for name in columns.names})
-    return dataclasses.replace(types, decoded=_decoded(file.metadata, columns))
+    return found_types(path, columns, file.schema_arrow, _decoded(file.metadata, columns.stored(path)))
 
 
-def _decoded(metadata: pq.FileMetaData, columns: Columns) -> int:
+def _decoded(metadata: pq.FileMetaData, names: Sequence[str]) -> int:
     """The bytes of the columns without compression (but still encoded)."""
-    places = [k for k in range(metadata.num_columns) if metadata.schema.column(k).path in columns.names]
     groups = map(metadata.row_group, range(metadata.num_row_groups))
+    places = _places(metadata, names)
     return sum(group.column(k).total_uncompressed_size for group in groups for k in places)
-
-
-def _word(name: str, found: pa.DataType) -> str:
-    if pa.types.is_struct(found):
-        return object_words(name, [field.name for field in found])
-    text = str(found)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -34,7 +34,7 @@ from headcount.pipelines.main import load, main
 from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server
-from tests.runners.jobs import JOBS, column, without_a_job
+from tests.runners.jobs import JOBS, beside, column, without_a_job
 
 TOP = Path(__file__).parents[2]
 DEPLOY = TOP / "deploy" / "dataflow"
@@ -55,7 +55,7 @@ def data(tmp_path_factory):
     directory = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(5)
     columns = {name: pa.array([f"{name[0]}{n}" for n in generator.integers(1, 50, 200)]) for name in ("user", "item")}
-    pq.write_table(pa.table(columns | {"number": np.arange(200) / 8}), directory / "events.parquet")
+    pq.write_table(pa.table(columns | beside(np.arange(200))), directory / "events.parquet")
     (directory / "domain.txt").write_text("i1\ni2\n")
     write_key_file(directory / "key")
     return directory

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.runners.jobs import beside
+
 DIGESTS = Path(__file__).with_name("digests.json")
 RELEASE_ID = "golden"
 KEY = "5a" * 32
@@ -23,7 +25,7 @@ def events() -> pa.Table:
     user = generator.integers(1, 1_500, 12_000) * (generator.random(12_000) > 0.1)
     item = generator.geometric(0.05, 12_000)
     columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
-    return pa.table(columns | {"number": item / 8, "times": generator.integers(1, 4, 12_000)})
+    return pa.table(columns | beside(item) | {"times": generator.integers(1, 4, 12_000)})
 
 
 def write(directory: Path) -> None:

@@ -24,7 +24,21 @@ from headcount.pipelines.storage import stores
 
 ROWS_PER_MESSAGE = 100
 MOST_STREAMS = 3
-_ARROW_TYPES = {"STRING": pa.string(), "INTEGER": pa.int64(), "INT64": pa.int64(), "FLOAT64": pa.float64()}
+_ARROW_TYPES = {
+    "STRING": pa.string(),
+    "INTEGER": pa.int64(),
+    "INT64": pa.int64(),
+    "FLOAT": pa.float64(),
+    "FLOAT64": pa.float64(),
+    "BOOL": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
+    "DATETIME": pa.timestamp("us"),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "NUMERIC": pa.decimal128(38, 9),
+    "BIGNUMERIC": pa.decimal256(76, 38),
+}
+_WORDS = {kind: word for word, kind in _ARROW_TYPES.items() if word not in ("INT64", "FLOAT64")}
 _TABLES = re.compile(r"/bigquery/v2/projects/([^/]+)/datasets/([^/]+)/tables(?:/([^/]+))?")
 _DATASETS = re.compile(r"/bigquery/v2/projects/([^/]+)/datasets/([^/]+)")
 _JOBS = re.compile(r"/bigquery/v2/projects/([^/]+)/jobs(?:/([^/]+))?")
@@ -55,8 +69,7 @@ class Warehouse:
 
     def add(self, name, rows, **resource):
         """A table with these rows, which somebody else made."""
-        words = {pa.string(): "STRING", pa.int64(): "INTEGER", pa.float64(): "FLOAT"}
-        fields = [{"name": field.name, "type": words.get(field.type, "BYTES")} for field in rows.schema]
+        fields = [_field(field) for field in rows.schema]
         self.tables[name] = {"schema": {"fields": fields}, "type": "TABLE", "labels": {}, **resource}
         self.rows[name] = rows
         self._touch(name)
@@ -141,7 +154,8 @@ class Warehouse:
         fields = load["schema"]["fields"]
         schema = pa.schema([(field["name"], _ARROW_TYPES[field["type"]]) for field in fields])
         rows = pa.concat_tables(files)
-        if not rows.schema.equals(schema):
+        wide = [pa.decimal128(38, 9) if pa.types.is_decimal(kind) else kind for kind in rows.schema.types]
+        if rows.schema.names != schema.names or wide != schema.types:
             return "invalid"
         self.rows[name] = rows
         self.tables[name]["schema"] = load["schema"]
@@ -154,7 +168,7 @@ class Warehouse:
         table = wanted.table.rsplit("/", 1)[1]
         if table not in self.rows:
             context.abort(grpc.StatusCode.NOT_FOUND, "no such table")
-        chosen = self.rows[table].select(list(wanted.read_options.selected_fields))
+        chosen = _selected(self.rows[table], list(wanted.read_options.selected_fields))
         count = min(request.max_stream_count, MOST_STREAMS) if chosen.num_rows else 0
         name = f"{request.parent}/locations/eu/sessions/{next(self._numbers)}"
         streams = [messages.ReadStream(name=f"{name}/streams/{number}") for number in range(count)]
@@ -172,6 +186,31 @@ class Warehouse:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
             content = messages.ArrowRecordBatch(serialized_record_batch=_compressed(batch))
             yield messages.ReadRowsResponse(arrow_record_batch=content, row_count=batch.num_rows)
+
+
+def _field(field):
+    """The resource of a column."""
+    kind, mode = field.type, {}
+    if pa.types.is_list(kind):
+        kind, mode = kind.value_type, {"mode": "REPEATED"}
+    if pa.types.is_struct(kind):
+        return {"name": field.name, "type": "RECORD", "fields": [_field(inner) for inner in kind], **mode}
+    return {"name": field.name, "type": _WORDS.get(kind, "BYTES"), **mode}
+
+
+def _selected(table, paths):
+    """The columns of a table, of which each holds only the fields that paths lead to."""
+    columns = {}
+    for top in dict.fromkeys(path.split(".")[0] for path in paths):
+        inner = [path.partition(".")[2] for path in paths if path.split(".")[0] == top]
+        column = table.column(top).combine_chunks()
+        if all(inner):
+            held = _selected(pa.table(dict(zip(column.type.names, column.flatten(), strict=True))), inner)
+            held = [each.combine_chunks() for each in held.columns]
+            kept = list(dict.fromkeys(path.split(".")[0] for path in inner))
+            column = pa.StructArray.from_arrays(held, kept, mask=column.is_null())
+        columns[top] = column
+    return pa.table(columns)
 
 
 def _compressed(batch):

@@ -29,26 +29,37 @@ def refused(*flags):
 
 def test_every_flag():
     args, beam_flags = parse(
-        *("--input", "a*.parquet", "--input=b.csv", "--user", "u", "--item", "i", "--count", "n"),
+        *("--input", "a*.parquet", "--input=b.csv", "--user", "u", "--item", "i", "--item=t:day", "--count", "n"),
         *("--epsilon", "1", "--delta", "1e-8", "--relation", "replace", "--noise", "gaussian"),
         *("--bound", "10", "--max-per-item", "2", "--domain", "d.txt", "--output", "out", "--format", "avro"),
         *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
-        *("--item-type", "int", "--max-item-bytes", "99", "--drop-null", "--explain", "--verbose"),
+        *(
+            "--time-zone",
+            "Europe/Berlin",
+            "--explode",
+            "tags",
+            "--max-item-bytes",
+            "99",
+            "--drop-null",
+            "--explain",
+            "--verbose",
+        ),
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
         *("--input-format", "csv", "--delimiter", ";"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
     )
     assert beam_flags == []
     assert vars(args) == {
-        **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": "i", "count": "n"},
+        **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": ["i", "t:day"], "count": "n"},
+        **{"time_zone": "Europe/Berlin", "explode": "tags"},
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
         **{"bound": 10, "max_per_item": 2, "domain": "d.txt", "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
         **{"of": "users", "method": "one-stage", "calibrate": "none"},
-        **{"shards": 7, "item_type": "int", "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{"shards": 7, "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
         **{"input_format": "csv", "delimiter": ";"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
     }
@@ -113,7 +124,7 @@ def test_refusals_name_the_flag_and_the_value(flags, words):
     [
         (["--epsilon", "5"], "--epsilon"),
         (["--bound=10"], "--bound"),
-        (["--item", "query", "--item=genre"], "--item"),
+        (["--user", "query", "--user=genre"], "--user"),
         (["--output", "a", "--output", "a"], "--output"),
     ],
 )

@@ -14,7 +14,7 @@ from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, headcount, output, running
-from tests.runners.jobs import JOBS, STORED, column
+from tests.runners.jobs import JOBS, STORED, beside, column
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def data(tmp_path_factory):
         user = generator.integers(1, 4_000, 15_000) * (generator.random(15_000) > 0.1)
         item = generator.geometric(0.03, 15_000)
         columns = {"user": pa.array([f"u{u}" for u in user]), "item": pa.array([f"i{i}" for i in item])}
-        pq.write_table(pa.table(columns | {"number": item / 8}), directory / f"events-{number}.parquet")
+        pq.write_table(pa.table(columns | beside(item)), directory / f"events-{number}.parquet")
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
     write_fixed_key(directory / "key")
     _with_noise(directory)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+
 from headcount.pipelines.main import COMMANDS, load
 
 _ONE_STAGE = "histogram --method one-stage --epsilon 1"
@@ -24,6 +27,8 @@ JOBS = {
     "only good rows": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-relative-error 0.5 --suppress-below 100 --label good",
     "a bound chosen for many items": f"{_ONE_STAGE} --delta 1e-6 --objective items --relation replace",
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
+    "events by country and day": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:day --time-zone Asia/Tokyo",
+    "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",
@@ -69,6 +74,16 @@ STORED = {
     "--salt s --mode l2 --input {messages}",
     "the shape of counters": "shape --model pan-private --epsilon 1 --buckets 1200 --salt s --samples 300 --input {counters}",
 }
+
+
+def beside(item: np.ndarray) -> dict[str, pa.Array]:
+    """The other columns of events with these items: numbers, countries and times."""
+    seen = pa.array(1_790_000_000 + 3_001 * item.astype(np.int64), pa.timestamp("s"))
+    return {
+        "number": pa.array(item / 8),
+        "country": pa.array(["de", "at", "ch"]).take(pa.array(item % 3)),
+        "seen": seen,
+    }
 
 
 def column(command: str, own: list[str]) -> list[str]:

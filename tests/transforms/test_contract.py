@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 
 import headcount.transforms
@@ -110,8 +111,9 @@ OF_SHAPE = (
 )
 
 TABLE = [
-    Line(Contributions, "_columns", {},
-         {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9}),
+    Line(Contributions, "_door", {},
+         {"user": "who", "item": ["what", "when:day"], "count": "times", "drop_null": True, "max_item_bytes": 9,
+          "explode": "item", "time_zone": "Europe/Berlin", "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})}),
     Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
     Line(LimitItems, "_steps", KEY | {"items": 3}, OTHER | {"items": 4}),

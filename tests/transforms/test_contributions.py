@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.door import asked
 from headcount.transforms import Contributions
-from headcount.transforms.core.contributions import _Columns, _ToBatches, as_contributions
+from headcount.transforms.core.contributions import _ToBatches, as_contributions
 
 
 def _run(elements: list[Any], **columns: Any) -> list[tuple]:
     """The DoFn by hand, on one bundle."""
-    names = {"user": "user", "item": "item", "count": None, "drop_null": False, "max_item_bytes": 4096} | columns
-    dofn = _ToBatches(_Columns(**names))
+    dofn = _ToBatches(asked(**{"user": "user", "item": "item"} | columns))
     dofn.start_bundle()
     batches = [batch for element in elements for batch in dofn.process(element)]
     batches += [windowed.value for windowed in dofn.finish_bundle()]
@@ -39,7 +39,7 @@ def test_checked_batches_pass_as_they_are():
 
 
 def _finished(rows: list[Any]) -> Any:
-    dofn = _ToBatches(_Columns("user", "item", None, False, 4096))
+    dofn = _ToBatches(asked("user", "item"))
     dofn.start_bundle()
     for row in rows:
         assert list(dofn.process(row)) == []

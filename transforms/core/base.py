@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any, Self
 
 import apache_beam as beam
+import pyarrow as pa
 
 from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.batches.domain import public_domain
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.contributions import ContributionBatch, check_whole, contributed
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ToRows
 from headcount.transforms.core.user_shards import check_shards
+from headcount.transforms.keyed.domain import GivenItems
+from headcount.transforms.keyed.rows import ToKeyedRows, is_named_by_columns, keyed_row
 
 _MOST_FILES = 10_000
 
@@ -26,15 +32,26 @@ class PrivateTransform(beam.PTransform):
 
     `release` is where randomness comes from; None is a fresh key on this machine. `shards` spreads the work and changes nothing
     in the result. With `output_files=N` the result is one element (k, record batch) for each k < N in place of rows.
+
+    Those that show items do the steps in `_expand`: there `mechanism` has the type that the items of the collection have, and
+    `_shown` gives the columns that the items were made of. `items` are what the caller says of them, if anything.
     """
 
     mechanism: Promise
+    _domain_field = "domain"  # what a mechanism calls its public domain
 
     def __init__(
-        self, mechanism: Promise, *, release: Release | None, shards: int | None, output_files: int | None = None
+        self,
+        mechanism: Promise,
+        *,
+        release: Release | None,
+        shards: int | None,
+        output_files: int | None = None,
+        items: GivenItems | None = None,
     ) -> None:
         super().__init__()
-        self.mechanism = mechanism
+        self.mechanism, self._items = mechanism, items or GivenItems()
+        self._keys = Keys.plain(self._items.made)
         self._release, self._shards, self._output_files = release, check_shards(shards), check_files(output_files)
         self._decides = False
 
@@ -61,18 +78,59 @@ class PrivateTransform(beam.PTransform):
             setattr(twin, name, value)
         return twin
 
+    def expand(self, rows: beam.PCollection) -> Any:
+        check_whole(rows)
+        return self._of(contributed(rows))._expand(rows)
+
+    def _expand(self, rows: beam.PCollection) -> Any:
+        raise NotImplementedError
+
+    def _of(self, batches: type[ContributionBatch]) -> Self:
+        """The same transform for contributions of this element type; refuses keys that it was not made for."""
+        keys, said = batches.keys, self._items.item_type
+        if not batches.known:  # the caller is asked, and a worker sees to it
+            keys = Keys.plain(said or str, keys.names[0])
+        elif said not in (None, keys.item_type):
+            where = "item_type" if self._items.domain is None else "item_type or the domain"
+            raise ParameterError(
+                f"{where} says {said.__name__}, but the key {', '.join(map(repr, keys.names))} is {keys.item_type.__name__} by "
+                "its schema: leave out item_type, and give the items of a domain as they are in the columns",
+                "item_type",
+            )
+        return self._but(_keys=keys)._of_domain(self._items.of(keys), keys.item_type)
+
+    def _of_domain(self, names: list[Any] | None, item_type: type) -> Self:
+        """The same with the mechanism for items of this type, and with these names for the domain; None if it has them."""
+        changed: dict[str, Any] = {}
+        if getattr(self.mechanism, "item_type", item_type) is not item_type:
+            changed["item_type"] = item_type
+        if names is not None:
+            changed[self._domain_field] = public_domain(names, item_type)
+        mechanism: Any = self.mechanism
+        return self._but(mechanism=dataclasses.replace(mechanism, **changed)) if changed else self
+
     def _drawn(self, rows: beam.PCollection) -> tuple[Release, str]:
         """The one release of all steps, and the label of what they draw. Refuses rows that no release may be made of."""
         check_whole(rows)
         return release_for(rows.pipeline, self._release), full_label(rows)
 
     def _shown(self, batches: beam.PCollection, row: Any) -> beam.PCollection:
-        """(file, record batch) as the caller wants them: as they are, or as rows."""
-        return batches if self._output_files is not None else batches | "ToRows" >> ToRows(row)
+        """(file, record batch) as the caller wants them, with the key columns: as they are, or as rows."""
+        keys = self._keys
+        if ITEM not in row._fields or not is_named_by_columns(keys):
+            return batches if self._output_files is not None else batches | "ToRows" >> ToRows(row)
+        keyed_row(row, keys)  # refuses a column that is there twice
+        restored = batches | "KeyColumns" >> beam.Map(_restored, keys).with_output_types(tuple[int, pa.RecordBatch])
+        return restored if self._output_files is not None else restored | "ToRows" >> ToKeyedRows(row, keys)
 
     def _result(self, counts: beam.PCollection, decision: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         """The counts, and the decision if it was asked for."""
         return CountsAndDecision(counts, decision) if self._decides else counts
+
+
+def _restored(file: tuple[int, pa.RecordBatch], keys: Keys) -> tuple[int, pa.RecordBatch]:
+    number, batch = file
+    return number, keys.restore(batch)
 
 
 def check_files(output_files: int | None) -> int | None:

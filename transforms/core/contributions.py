@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import Any
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
-from headcount.mechanisms.batches.contributions import IDS, MAX_ITEM_BYTES, Place, column_of, contribution_batch
+from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place
+from headcount.mechanisms.batches.frames import frame_reader, is_frame
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.door import Door, asked
+from headcount.mechanisms.keys.keys import Keys
 from headcount.transforms.core.coders import RecordBatchCoder
+from headcount.transforms.keyed.elements import ROWS, door_for, key_parts
+from headcount.transforms.keyed.values import array_of
 
 _ROWS = 1 << 16  # rows that are put together into one batch
 
 
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    """Which fields hold what, and what to do with odd rows."""
-
-    user: str
-    item: str
-    count: str | None
-    drop_null: bool
-    max_item_bytes: int
-
-
 class ContributionBatch(pa.RecordBatch):
-    """The element type of a collection of checked batches: a type hint only, the objects are plain `pa.RecordBatch`es."""
+    """The element type of a collection of checked batches: a type hint only, the objects are plain `pa.RecordBatch`es.
+
+    It also tells what the names of items stand for: the key columns, and whether their types were known.
+    """
+
+    keys: ClassVar[Keys] = Keys.plain(str)
+    known: ClassVar[bool] = False
 
 
 beam.coders.registry.register_coder(ContributionBatch, RecordBatchCoder)
+
+
+@functools.cache
+def batches_of(keys: Keys, known: bool) -> type[ContributionBatch]:
+    """The element type of batches with these keys."""
+    made = type(ContributionBatch.__name__, (ContributionBatch,), {"keys": keys, "known": known})
+    beam.coders.registry.register_coder(made, RecordBatchCoder)
+    return made
 
 
 def check_whole(rows: beam.PCollection) -> None:
@@ -51,51 +61,95 @@ def check_whole(rows: beam.PCollection) -> None:
         raise ParameterError("Headcount needs a bounded collection; this one is unbounded (streaming)")
 
 
+def is_contributions(rows: beam.PCollection) -> bool:
+    """Whether `Contributions` has made the collection."""
+    return _is_checked(rows.element_type)
+
+
 def as_contributions(rows: beam.PCollection) -> beam.PCollection:
     """The collection itself if `Contributions` made it, else what `Contributions` makes of its rows."""
-    return rows if rows.element_type is ContributionBatch else rows | "Contributions" >> Contributions()
+    return rows if is_contributions(rows) else rows | "Contributions" >> Contributions()
+
+
+def contributed(rows: beam.PCollection) -> type[ContributionBatch]:
+    """The element type that the collection has, or will have, as contributions."""
+    return rows.element_type if is_contributions(rows) else Contributions().contributed(rows)
 
 
 class Contributions(beam.PTransform):
     """Turns rows into contribution batches, the input of every other transform (which apply it by themselves).
 
-    Elements may be Arrow record batches or tables, pandas frames, dicts, `beam.Row`s, named tuples, or plain `(user, item)`
-    or `(user, item, count)` tuples: one kind per collection. Ids are strings or integers; a count says how often the row
-    happened, and is 1 if no `count` column is named; a row, and a user on one item, count 10^9 times at most. Null users or
-    items are refused unless `drop_null`; rows with an item name of more than `max_item_bytes` bytes are dropped.
+    Elements may be frames (Arrow batches and tables, pandas, Polars, or what has Arrow's C stream), dicts, `beam.Row`s, named
+    tuples, dataclasses, or plain tuples `(user, item)` or `(user, item, count)`, where the item of several key columns is a
+    tuple of them: one kind per collection. A row, and a user on one item, count 10^9 times at most.
+
+    Types come from `schema`, or from the element type of the collection (hints of tuples, fields of rows, the frames of a
+    `beam.Create`). A key of one column that tells neither may hold strings or integers; several such columns hold strings.
+
+    Parameters:
+        user: the column of the users, or the path of a nested one ("user.id").
+        item: the key column, or a list of several: "page", ["country", "viewed_at:day", "age:0,18,30,65"].
+        count: the column that says how often a row happened (default: None, once).
+        drop_null: drop rows without a user, key or count (default: False, refuse them).
+        max_item_bytes: rows with a longer key are dropped (default: 4096).
+        explode: a key column of lists, each element of which makes a row (default: None).
+        time_zone: of hours, days, weeks, months and years (default: "UTC").
+        schema: an Arrow schema with the columns that are named (default: None).
     """
 
     def __init__(
         self,
         user: str = "user",
-        item: str = "item",
+        item: str | Sequence[str] = "item",
         count: str | None = None,
+        *,
         drop_null: bool = False,
         max_item_bytes: int = MAX_ITEM_BYTES,
+        explode: str | None = None,
+        time_zone: str = "UTC",
+        schema: pa.Schema | None = None,
     ) -> None:
         super().__init__()
-        named = [name for name in (user, item, count) if name is not None]
-        if len(set(named)) < len(named):
-            raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
-        if isinstance(max_item_bytes, bool) or not isinstance(max_item_bytes, int) or max_item_bytes < 1:
-            raise ParameterError(f"max_item_bytes must be a positive integer, got {max_item_bytes!r}", "max_item_bytes")
-        self._columns = _Columns(user, item, count, drop_null, max_item_bytes)
+        self._door = asked(
+            user,
+            item,
+            count,
+            drop_null=drop_null,
+            max_item_bytes=max_item_bytes,
+            explode=explode,
+            time_zone=time_zone,
+        )
+        self._known = schema is not None
+        if schema is not None:
+            self._door = self._door.of_schema(schema, "schema: ")
+
+    def contributed(self, rows: beam.PCollection) -> type[ContributionBatch]:
+        """The element type of what is made of a collection: it tells the key columns."""
+        door = self._door_for(rows)
+        return batches_of(door.shown, door.keys is not None)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
-        return rows | "ToBatches" >> beam.ParDo(_ToBatches(self._columns)).with_output_types(ContributionBatch)
+        door = self._door_for(rows)
+        return rows | "ToBatches" >> beam.ParDo(_ToBatches(door)).with_output_types(self.contributed(rows))
+
+    def _door_for(self, rows: beam.PCollection) -> Door:
+        return self._door if self._known else door_for(self._door, rows)
 
 
 class _ToBatches(beam.DoFn):
     """Passes batches on at once and gathers single rows, up to a batch full or the end of the bundle."""
 
-    def __init__(self, columns: _Columns) -> None:
-        self._columns = columns
+    def __init__(self, door: Door) -> None:
+        self._door = door
 
     def start_bundle(self) -> None:
         self._kind: str | None = None
+        self._start()
+
+    def _start(self) -> None:
         self._users: list[Any] = []
-        self._items: list[Any] = []
+        self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
@@ -105,11 +159,8 @@ class _ToBatches(beam.DoFn):
                 f"one collection holds elements of different kinds, {self._kind} and {kind}; give it one kind"
             )
         self._kind = kind
-        if kind == "batch":
-            yield from self._from_arrow(element)
-            return
         if kind == "frame":
-            yield from self._from_arrow(_frame_to_arrow(element))
+            yield from self._from_frame(element)
             return
         self._append(element, kind)
         if len(self._users) >= _ROWS:
@@ -120,95 +171,119 @@ class _ToBatches(beam.DoFn):
             yield WindowedValue(self._flush(), GlobalWindow().max_timestamp(), [GlobalWindow()])
 
     def _append(self, row: Any, kind: str) -> None:
-        c = self._columns
+        door = self._door
+        count: list[Any] = []
         try:
-            if kind == "dict":
-                values = [row.get(c.user), row.get(c.item)] + ([row.get(c.count)] if c.count else [])
-                if not {c.user, c.item} <= row.keys():
-                    raise KeyError
-            elif kind == "tuple":
-                values = list(row)
-                if len(values) not in (2, 3):
-                    raise KeyError
+            if kind == "tuple":
+                user, key, *count = row
+                if len(count) > 1:
+                    raise ValueError
+                keys = self._parts(key)
             else:
-                values = [getattr(row, name) for name in (c.user, c.item, c.count) if name is not None]
-        except (KeyError, AttributeError):
-            wanted = ", ".join(repr(name) for name in (c.user, c.item, c.count) if name is not None)
-            raise InputError(
-                f"a row has not the fields {wanted}; name them in Contributions(user=..., item=..., count=...), or give "
-                "(user, item) or (user, item, count) tuples"
-            ) from None
-        self._users.append(values[0])
-        self._items.append(values[1])
-        if len(values) == 3:
-            self._counts.append(values[2])
+                user, keys = _at(row, door.user), tuple([_at(row, source) for source in door.sources])
+                if door.count is not None:
+                    count = [row.get(door.count) if kind == "dict" else _at(row, door.count)]
+        except (KeyError, AttributeError, ValueError):
+            raise InputError(self._wanted()) from None
+        self._users.append(user)
+        self._keys.append(keys)
+        self._counts += count
         if self._counts and len(self._counts) < len(self._users):
             raise InputError("some rows have a count and some have none; give every row one, or none")
 
-    def _flush(self) -> pa.RecordBatch:
-        place = self._place({})
-        user = column_of(self._users, place.user, place)
-        item = column_of(self._items, place.item, place)
-        count = column_of(self._counts, place.count, place, counts=True) if self._counts else None
-        self._users, self._items, self._counts = [], [], []
-        return self._batch(user, item, count, place)
+    def _wanted(self) -> str:
+        """What is wrong with a row that has not the fields."""
+        return (
+            f"a row has not the fields {', '.join(map(repr, self._door.columns))}; name them in "
+            "Contributions(user=..., item=..., count=...), or give (user, item) or (user, item, count) tuples"
+        )
 
-    def _from_arrow(self, data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-        metadata = data.schema.metadata or {}
-        if CONTRIBUTIONS in metadata:  # checked already, and its counts are where they belong
-            yield data
-            return
-        c = self._columns
+    def _parts(self, key: Any) -> tuple[Any, ...]:
+        """The key columns of a tuple's key."""
+        sources = self._door.sources
+        if len(sources) == 1:
+            if isinstance(key, tuple):
+                raise key_parts(len(key))
+            return (key,)
+        if not isinstance(key, tuple) or len(key) != len(sources):
+            raise key_parts(len(key) if isinstance(key, tuple) else 1, sources)
+        return key
+
+    def _flush(self) -> pa.RecordBatch:
+        door, place = self._door, self._place({})
+        columns = {door.user: array_of(self._users, door.users, door.user, place)}
+        for k, source in enumerate(door.sources):
+            columns[source] = self._key_column([key[k] for key in self._keys], source, place)
+        if self._counts:
+            door = dataclasses.replace(door, count=door.count or place.count)
+            columns[place.count] = array_of(self._counts, None, place.count, place, counts=True)
+        self._start()
+        return self._batch(columns, place, door)
+
+    def _key_column(self, values: list[Any], source: str, place: Place) -> pa.Array:
+        return array_of(values, self._door.keys, source, place, nested=self._door.explode == source)
+
+    def _from_frame(self, frame: Any) -> Iterator[pa.RecordBatch]:
+        if isinstance(frame, pa.RecordBatch | pa.Table):
+            metadata = frame.schema.metadata or {}
+            if CONTRIBUTIONS in metadata:  # checked already, and its counts are where they belong
+                yield from self._again(frame)
+                return
+        else:
+            metadata = {}
         place = self._place(metadata)
-        for name in (c.user, c.item, c.count):
-            if name is not None and name not in data.schema.names:
-                known = ", ".join(repr(known) for known in data.schema.names)
-                raise place.error(name, f"is missing; the columns are {known}")
-        batches = data.to_batches(max_chunksize=1 << 20) if isinstance(data, pa.Table) else [data]
-        for batch in batches:
-            count = batch.column(c.count) if c.count else None
-            yield self._batch(batch.column(c.user), batch.column(c.item), count, place)
+        for batch in [frame] if isinstance(frame, pa.RecordBatch) else frame_reader(frame, self._door.columns):
+            yield self._batch(self._door.columns_of(batch, place), place, self._door)
             if place.first_row is not None:
                 place = dataclasses.replace(place, first_row=place.first_row + batch.num_rows)
 
-    def _batch(self, user: pa.Array, item: pa.Array, count: pa.Array | None, place: Place) -> pa.RecordBatch:
-        c = self._columns
-        return contribution_batch(
-            user, item, count, drop_null=c.drop_null, max_item_bytes=c.max_item_bytes, place=place
-        )
+    def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
+        yield from checked.to_batches() if isinstance(checked, pa.Table) else [checked]
 
-    def _place(self, metadata: dict[bytes, bytes]) -> Place:
-        c = self._columns
+    def _batch(self, columns: Mapping[str, pa.Array], place: Place, door: Door) -> pa.RecordBatch:
+        return door.contributions(columns, place)
+
+    def _place(self, metadata: Mapping[bytes, bytes]) -> Place:
         first = metadata.get(b"headcount.first_row")
         return Place(
             file=metadata.get(b"headcount.file", b"").decode(),
             first_row=None if first is None else int(first),
-            user=c.user,
-            item=c.item,
-            count=c.count or "count",
+            user=self._door.user,
+            item=self._door.sources[0],
+            count=self._door.count or "count",
         )
 
 
+def _is_checked(hint: Any) -> bool:
+    if isinstance(hint, typehints.UnionConstraint) and all(map(_is_checked, hint.union_types)):
+        raise ParameterError(
+            "collections with different key columns, or types of them, were put together: count them one by one"
+        )
+    return isinstance(hint, type) and issubclass(hint, ContributionBatch)
+
+
+def _at(row: Any, path: str) -> Any:
+    """The value of a field, or of one inside it: None where an object on the way is."""
+    try:
+        return row[path] if isinstance(row, Mapping) else getattr(row, path)
+    except (KeyError, AttributeError):
+        top, _, rest = path.partition(".")
+        if not rest:
+            raise
+        inner = _at(row, top)
+        return None if inner is None else _at(inner, rest)
+
+
 def _kind(element: Any) -> str:
-    """The kind of an element; pandas is recognised without importing it."""
-    if isinstance(element, pa.RecordBatch | pa.Table):
-        return "batch"
+    """The kind of an element; libraries of frames are not imported for it."""
     if isinstance(element, dict):
         return "dict"
     if isinstance(element, tuple):
         return "named tuple" if hasattr(element, "_fields") else "tuple"
     if isinstance(element, beam.Row):
         return "row"
-    if type(element).__module__.split(".")[0] == "pandas" and hasattr(element, "columns"):
+    if dataclasses.is_dataclass(element) and not isinstance(element, type):
+        return "dataclass"
+    if is_frame(element):
         return "frame"
-    raise InputError(
-        f"elements of type {type(element).__name__} are no rows; give Arrow batches, pandas frames, dicts, beam.Rows, named "
-        "tuples, or (user, item) or (user, item, count) tuples"
-    )
-
-
-def _frame_to_arrow(frame: Any) -> pa.Table:
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-        raise InputError(f"a pandas frame has a column of mixed or unknown type; {IDS}") from None
+    raise InputError(f"elements of type {type(element).__name__} are no rows; give Arrow batches, frames, {ROWS}")

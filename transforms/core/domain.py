@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.domain import only_domain
 from headcount.mechanisms.batches.names import Names
-from headcount.transforms.core.contributions import ContributionBatch
 
 
 class OnlyDomain(beam.PTransform):
@@ -20,7 +19,9 @@ class OnlyDomain(beam.PTransform):
         self._domain = domain
 
     def expand(self, contributions: beam.PCollection) -> beam.PCollection:
-        return contributions | "Filter" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(ContributionBatch)
+        return contributions | "Filter" >> beam.ParDo(_OnlyDomain(self._domain)).with_output_types(
+            contributions.element_type
+        )
 
 
 class _OnlyDomain(beam.DoFn):

@@ -23,7 +23,7 @@ from headcount.transforms.core.barrier import beyond_barrier, sorted_by_item
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
-from headcount.transforms.core.rows import KeepGood, ToRows, count_row
+from headcount.transforms.core.rows import KeepGood
 from headcount.transforms.core.user_shards import item_shards
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
@@ -58,7 +58,8 @@ class Planned(Protocol):
 
 
 class Noise(beam.PTransform):
-    """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided.
+    """Sum by item, noise, threshold and barrier of bounded batches, for a plan that is calibrated, or will be decided: gives
+    (file, noisy counts) for each of the output files, as many as item shards unless they are given.
 
     `named` are (k, record batch) with items that an earlier step has made public, each of which gets a noisy count; no others
     may be in the bounded batches.
@@ -123,10 +124,7 @@ class Noise(beam.PTransform):
         released = merged.histogram | "AddNoise" >> beam.ParDo(
             _AddNoise(noise, output_files), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
         ).with_output_types(tuple[int, bytes])
-        counts = sorted_by_item(beyond_barrier(released, empty, output_files)) | "KeepGood" >> KeepGood(self._quality)
-        if self._output_files is not None:
-            return counts
-        return counts | "ToRows" >> ToRows(count_row(self._item_type))
+        return sorted_by_item(beyond_barrier(released, empty, output_files)) | "KeepGood" >> KeepGood(self._quality)
 
 
 class _NoiseKey:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.timestamp import Timestamp
 
-from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, column_of
-from headcount.mechanisms.batches.shards import CONTRIBUTIONS
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.keys.columns import KeyColumn
+from headcount.mechanisms.keys.door import Door
 from headcount.mechanisms.sampled.axis import Axis, leaf_column, value_column
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.transforms.core.contributions import ContributionBatch, _Columns, _ToBatches, check_whole
+from headcount.transforms.core.contributions import ContributionBatch, _ToBatches, check_whole, is_contributions
 
 
 class Values(beam.PTransform):
@@ -31,14 +31,14 @@ class Values(beam.PTransform):
     ) -> None:
         super().__init__()
         self._axis, self._leaves = axis, leaves
-        self._columns = _Columns(user, value, count, drop_null, MAX_ITEM_BYTES)
+        self._door = Door(user, (KeyColumn(value),), count, drop_null)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
-        columns = self._columns
-        if rows.element_type is ContributionBatch:  # whose columns have other names by now
-            columns = dataclasses.replace(columns, user="user", item="item", count=None)
-        return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(columns, self._axis, self._leaves)).with_output_types(
+        door = self._door
+        if is_contributions(rows):  # whose columns have other names by now
+            door = dataclasses.replace(door, user="user", items=(KeyColumn("item"),), count=None)
+        return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(door, self._axis, self._leaves)).with_output_types(
             ContributionBatch
         )
 
@@ -46,42 +46,29 @@ class Values(beam.PTransform):
 class _ToLeaves(_ToBatches):
     """Does what `Contributions` does, with each value's leaf as the item."""
 
-    def __init__(self, columns: _Columns, axis: Axis, leaves: Leaves) -> None:
-        super().__init__(columns)
+    def __init__(self, door: Door, axis: Axis, leaves: Leaves) -> None:
+        super().__init__(door)
         self._axis, self._leaves = axis, leaves
 
-    def _append(self, row: Any, kind: str) -> None:
-        try:
-            super()._append(row, kind)
-        except InputError:
-            c = self._columns
-            wanted = ", ".join(repr(name) for name in (c.user, c.item, c.count) if name is not None)
-            raise InputError(
-                f"a row has not the fields {wanted}; "
-                "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
-            ) from None
+    def _wanted(self) -> str:
+        return (
+            f"a row has not the fields {', '.join(map(repr, self._door.columns))}; "
+            "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
+        )
 
-    def _flush(self) -> pa.RecordBatch:
-        place = self._place({})
-        user = column_of(self._users, place.user, place)
-        if any(isinstance(each, Timestamp) for each in self._items):  # as Beam's schemas hold times
-            self._items = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in self._items]
-        value = value_column(self._items, place.item, place)
-        count = column_of(self._counts, place.count, place, counts=True) if self._counts else None
-        self._users, self._items, self._counts = [], [], []
-        return self._batch(user, value, count, place)
+    def _key_column(self, values: list[Any], source: str, place: Place) -> pa.Array:
+        times = any(isinstance(each, Timestamp) for each in values)  # as Beam's schemas hold them
+        if times:
+            values = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in values]
+        return value_column(values, source, place)
 
-    def _from_arrow(self, data: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
-        metadata = data.schema.metadata or {}
-        if CONTRIBUTIONS not in metadata:
-            yield from super()._from_arrow(data)
-            return
+    def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         # Checked already, but its items are values. Its counts are where they belong, unless all are 1.
-        c = self._columns
-        count = data.column("count") if "count" in data.schema.names else None
-        yield self._batch(data.column(c.user), data.column(c.item), count, self._place(metadata))
+        columns = {name: checked.column(name) for name in checked.schema.names}
+        door = dataclasses.replace(self._door, count="count" if "count" in columns else None)
+        yield self._batch(columns, self._place({}), door)
 
-    def _batch(self, user: pa.Array, item: pa.Array, count: pa.Array | None, place: Place) -> pa.RecordBatch:
-        c = self._columns
-        leaf = leaf_column(item, self._axis, self._leaves, c.item, c.drop_null, place)
-        return super()._batch(user, leaf, count, place)
+    def _batch(self, columns: Mapping[str, pa.Array], place: Place, door: Door) -> pa.RecordBatch:
+        (value,) = door.sources
+        leaf = leaf_column(columns[value], self._axis, self._leaves, value, door.drop_null, place)
+        return super()._batch({**columns, value: leaf}, place, door)

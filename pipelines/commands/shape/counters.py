@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from headcount.mechanisms.batches.contributions import Place, contribution_batch
+from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.nested import exploded
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models, wired
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.columns import columns_of, place_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to read")
     group.add_argument("--input", action="append", metavar="GLOB", help="files of events; may be repeated")
     options.add_kind_of_files(group)
-    group.add_argument("--item", metavar="COLUMN", help="the column to count; each row is one event")
+    options.add_item(group)
     group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
-    group.add_argument(
-        "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
-    )
     group.add_argument("--drop-null", action="store_true", help="drop rows without an item or a count")
     group.add_argument(
         "--max-item-bytes",
@@ -59,22 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The events of the files, one batch after the other."""
     inputs = sources.expand_inputs(args.input, args.input_format, args.delimiter)
-    types = sources.column_types(inputs, None, args.item, args.count, options.item_type(args))
-    columns = columns_of(None, args.item, args.count)
+    columns = columns_of(None, args.item, args.count, args.explode, args.time_zone)
+    types = sources.column_types(inputs, columns)
+    keys = types.keys(columns)
     for task in inputs.tasks():
         for batch in sources.read_batches(task, columns, types):
-            metadata = batch.schema.metadata
-            place = Place(
-                metadata[b"headcount.file"].decode(errors="replace"),
-                int(metadata[b"headcount.first_row"]),
-                args.item,
-                args.item,
-                args.count or "count",
-            )
-            item = batch.column("item")
-            count = batch.column("count") if args.count is not None else None
+            arrays = {name: batch.column(name) for name in columns.names}
+            if args.explode is not None:
+                arrays = exploded(arrays, args.explode)
+            named = ", ".join(columns.held)
+            place = place_of(batch, named, named, args.count or "count")
+            item = keys.encode(arrays, place)
             given = {"drop_null": args.drop_null, "max_item_bytes": args.max_item_bytes, "place": place}
-            yield contribution_batch(item, item, count, **given)
+            yield contribution_batch(item, item, arrays.get(args.count), **given)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.door import asked
 from headcount.pipelines import options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.sources import events
-from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.transforms.core.bucket_sums import Hashing
 from headcount.transforms.shuffled import MESSAGE
 
@@ -39,10 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart: each has one row")
-    group.add_argument("--item", metavar="COLUMN", help="the column of their items")
-    group.add_argument(
-        "--item-type", choices=("str", "int"), help="what the items are (default: by the schema; str in text files)"
-    )
+    options.add_item(group)
     group = options.add_budget(parser)
     models.add_users(group)
     models.add_protocol(group)
@@ -56,18 +53,19 @@ def items(args: argparse.Namespace) -> pa.Array:
     if (args.of is None) == (args.input is None):
         raise ParameterError("give one of --of and --input: the item of one user, or files with a row for each")
     if args.of is not None:
-        if args.salt is None or args.item_type == "int":
+        if args.salt is None or options.item_type(args) is int:
             return pa.array([_number(args.of)], pa.int64())
         return pa.array([args.of])
     options.require(args, "--user", "--item")
     inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
-    types = events.column_types(inputs, args.user, args.item, None, options.item_type(args))
-    columns = columns_of(args.user, args.item)
-    found = [batch for task in inputs.tasks() for batch in events.read_batches(task, columns, types)]
-    checked = [contribution_batch(batch.column("user"), batch.column("item")) for batch in found]
-    if not checked:
+    columns = columns_of(args.user, args.item, None, args.explode, args.time_zone)
+    types = events.column_types(inputs, columns)
+    door = asked(args.user, args.item, explode=args.explode, time_zone=args.time_zone).of_schema(types.schema)
+    found = (batch for task in inputs.tasks() for batch in events.read_batches(task, columns, types))
+    rows = [door.batch(batch, place_of(batch)) for batch in found]
+    if not rows:
         raise InputError("no user is in the files: there is nobody to report")
-    (_, codes), (names, place) = (unite([batch.column(name) for batch in checked]) for name in ("user", "item"))
+    (_, codes), (names, place) = (unite([batch.column(name) for batch in rows]) for name in ("user", "item"))
     if len(np.unique(codes)) < len(codes):
         raise InputError("a user has more than one row: each reports one item, once; keep one row of each")
     return names.take(pa.array(place))

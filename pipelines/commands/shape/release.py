@@ -210,7 +210,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
         own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
         return Plan(made.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
-    parameters = options.shared_parameters(args, item_type) | parameters
+    parameters = options.shared_parameters(args) | parameters
     if isinstance(made, DistinctItemsMechanism):
         parameters |= {"property": args.property, "max_items": args.max_items}
         return Plan(made.guarantee(), parameters, files="property")

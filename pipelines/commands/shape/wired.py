@@ -9,7 +9,6 @@ import argparse
 from collections.abc import Iterable
 
 import apache_beam as beam
-import pyarrow as pa
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -18,6 +17,7 @@ from headcount.pipelines import options
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.jobs.run import Source
 from headcount.pipelines.sources import events
+from headcount.pipelines.sources.columns import columns_of
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shape import AnonymizedHistogram
@@ -84,21 +84,13 @@ class Messages(Source):
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
         self._inputs = inputs.absolute() if remote else inputs
-        kind = int if inputs.format == "json" else None  # text in CSV, and what the schema says otherwise
-        self._types = events.column_types(self._inputs, *MESSAGE, None, kind)
+        self._columns = columns_of(MESSAGE[0], f"{MESSAGE[1]}:int")
+        self._types = events.column_types(self._inputs, self._columns)
         self.size = self._inputs.decoded(self._types)
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Record batches of messages."""
-        return (
-            pipeline
-            | "Read" >> events.ReadEvents(self._inputs, *MESSAGE, types=self._types)
-            | "Messages" >> beam.Map(_named).with_output_types(pa.RecordBatch)
-        )
-
-
-def _named(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.rename_columns(list(MESSAGE))
+        return pipeline | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
 
 
 class Counters(Source):

@@ -15,7 +15,7 @@ from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
-SHAPE = ["--user", "who", "--item", "what"]
+SHAPE = ["--user", "who", "--item", "item"]
 PROMISE = ["--epsilon", "2", "--delta", "1e-4"]
 BUDGET = Budget(2, 1e-4)
 START = datetime.datetime(2024, 1, 1)
@@ -26,7 +26,7 @@ def make_place(directory):
     random = np.random.default_rng(3)
     user, item, value = random.integers(0, 3000, 20_000), random.geometric(0.1, 20_000), random.normal(5, 3, 20_000)
     times = [START + datetime.timedelta(hours=float(v) * 24 + 240) for v in value]
-    columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item, "value": value}
+    columns = {"who": [f"u{u}" for u in user], "item": [f"i{i}" for i in item], "number": item, "value": value}
     table = pa.table(columns | {"time": pa.array(times, pa.timestamp("ms", "UTC"))})
     pq.write_table(table, directory / "events.parquet")
     write_fixed_key(directory / "key")

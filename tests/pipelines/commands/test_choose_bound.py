@@ -16,7 +16,7 @@ from headcount.pipelines.commands import choose_bound, histogram
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 
-SHAPE = ["--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
+SHAPE = ["--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
 ONE_STAGE = [*SHAPE, "--method", "one-stage"]
 FILE = "counts-00000-of-00001.csv"
 
@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     directory = tmp_path_factory.mktemp("bound")
     generator = np.random.default_rng(3)
     item, user = generator.geometric(0.3, 20_000), generator.zipf(1.3, 20_000) % 3000
-    columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item]}
+    columns = {"who": [f"u{u}" for u in user], "item": [f"i{i}" for i in item]}
     pq.write_table(pa.table(columns), directory / "events.parquet")
     write_fixed_key(directory / "key")
     (directory / "domain.txt").write_text("\n".join(f"i{n}" for n in range(1, 20)) + "\n")
@@ -87,8 +87,8 @@ def test_users_of_a_public_domain(place, tmp_path, noise, bound):
     (bounding,) = [step for step in report["details"]["guarantee"]["mechanisms"] if step["name"] == "bounding"]
     assert bounding["details"]["a user adds at most"] == f"an {norm} norm of {chosen}" + " and 1 on one item"
     events = pq.read_table(place / "events.parquet").to_pylist()
-    users, times = Counter(), Counter(row["what"] for row in events)
-    for _, item in {(row["who"], row["what"]) for row in events}:
+    users, times = Counter(), Counter(row["item"] for row in events)
+    for _, item in {(row["who"], row["item"]) for row in events}:
         users[item] += 1
     rows = list(csv.DictReader((tmp_path / "out" / FILE).open()))
     assert len(rows) == 19
@@ -225,7 +225,7 @@ def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
     assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said
 
 
-CHOOSE = ["--user", "who", "--item", "what", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]
+CHOOSE = ["--user", "who", "--item", "item", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]
 
 
 def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_path, capsys):

@@ -16,7 +16,7 @@ from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget, Zcdp
 from tests.fixed_key import write_fixed_key
 
-SHAPE = ["--user", "who", "--item", "what"]
+SHAPE = ["--user", "who", "--item", "item"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def place(tmp_path_factory):
     directory = tmp_path_factory.mktemp("counts")
     random = np.random.default_rng(3)
     user, item = random.integers(0, 3000, 30_000), random.geometric(0.1, 30_000)
-    columns = {"who": [f"u{u}" for u in user], "what": [f"i{i}" for i in item], "number": item}
+    columns = {"who": [f"u{u}" for u in user], "item": [f"i{i}" for i in item], "number": item}
     pq.write_table(pa.table(columns | {"times": random.integers(1, 5, 30_000)}), directory / "events.parquet")
     write_fixed_key(directory / "key")
     return directory
@@ -36,7 +36,7 @@ def job(place, out):
     return ["--input", place / "events.parquet", *key, "--output", out]
 
 
-def expected(place, plan, label, item="what", count=None):
+def expected(place, plan, label, item="item", count=None):
     table = pq.read_table(place / "events.parquet")
     counts = None if count is None else table[count].combine_chunks()
     batch = contribution_batch(table["who"].combine_chunks(), table[item].combine_chunks(), counts)
@@ -101,7 +101,8 @@ def test_events_with_an_epsilon_integers_and_files(run, place, tmp_path):
     )
     wanted = expected(place, plan, "CountRelease", "number", "times")
     assert len(wanted) > 5
-    assert sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"]) == wanted
+    found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["number"])
+    assert found == [{"number": row.pop("item"), **row} for row in wanted]
     report = json.loads((out / "report.json").read_text())
     assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (6, 1e-4)
     names = {"epsilon": 6, "max_per_item": 3, "noise_reduction": True, "strict_target": True, "k_bar": 30}

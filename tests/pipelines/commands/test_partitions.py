@@ -15,7 +15,7 @@ from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
-SHAPE = ["partitions", "--user", "who", "--item", "what", "--epsilon", "1", "--delta", "1e-6"]
+SHAPE = ["partitions", "--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def place(tmp_path_factory):
     directory = tmp_path_factory.mktemp("partitions")
     generator = np.random.default_rng(3)
     item, user = generator.zipf(1.3, 12_000) % 5000, generator.zipf(1.3, 12_000) % 3000
-    pq.write_table(pa.table({"who": [f"u{u}" for u in user], "what": item}), directory / "events.parquet")
+    pq.write_table(pa.table({"who": [f"u{u}" for u in user], "item": item}), directory / "events.parquet")
     write_fixed_key(directory / "key")
     return directory
 
@@ -44,7 +44,7 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     tables = [pq.read_table(out / name) for name in files[:2]]
     assert all(table.schema.names == ["item"] and table.schema.field("item").type == pa.int64() for table in tables)
     events = pq.read_table(place / "events.parquet")
-    batch = contribution_batch(events["who"].combine_chunks(), events["what"].combine_chunks())
+    batch = contribution_batch(events["who"].combine_chunks(), events["item"].combine_chunks())
     selection = select_partitions(Budget(1, 1e-6), strategy="sips", max_items=4, rounds=2, item_type=int)
     names = selection.run([batch], Release(KeyFile(str(place / "key")), "r"), "Partitions").column("item").to_pylist()
     assert sorted(sum((table["item"].to_pylist() for table in tables), [])) == names and len(names) > 5

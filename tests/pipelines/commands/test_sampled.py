@@ -39,7 +39,7 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     assert note[0].startswith("each user counts once for each of at most 2 of its distinct items, however many rows")
     assert "\n".join(note) == report_of(out)["note"]
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
-    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+    wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
     assert words_of_rows == f"{len(wanted)} items came out; the 10 largest:"
     assert list(wanted[0]) == ["item", "count", "noise_stddev", "low", "high", "sampled"]
@@ -72,8 +72,8 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words += ["--max-items", "1"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int, max_items=1)
-    wanted = made.run([contributions(place, "number")], release(place), sample("number")).to_pylist()
-    found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["item"])
+    wanted = numbered(made.run([contributions(place, "number")], release(place), sample("number")))
+    found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["number"])
     assert found == wanted and 1 < len(wanted) < 12
     assert report_of(out)["details"]["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
     assert "may stay hidden" not in report_of(out)["note"]
@@ -83,11 +83,15 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     every = sampled_histogram(BUDGET, item_type=int, max_items=1).run(
         [contributions(place, "number")], release(place), sample("number")
     )
-    assert rows(tmp_path / "few") == [
-        every.to_pylist()
-    ]  # at another share, of the same sample as `headcount sampled` has
-    sampled = {row["item"]: row["sampled"] for row in wanted}
-    assert {row["item"]: row["sampled"] for row in every.to_pylist() if row["sampled"] >= made.least} == sampled
+    # At another share, of the same sample as `headcount sampled` has.
+    assert rows(tmp_path / "few") == [numbered(every)]
+    sampled = {row["number"]: row["sampled"] for row in wanted}
+    assert {row["number"]: row["sampled"] for row in numbered(every) if row["sampled"] >= made.least} == sampled
+
+
+def numbered(released):
+    """Rows as a job shows them whose items are in the column number."""
+    return [{"number": row.pop("item"), **row} for row in released.to_pylist()]
 
 
 def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
@@ -96,7 +100,7 @@ def test_heavy_hitters_of_users_that_are_counted(run, place, tmp_path):
     words = ["heavy-hitters", *SHAPE, *PROMISE, "--phi", "0.06", "--max-items", "1"]
     assert run(*words, *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, max_items=1)
-    wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+    wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
     assert rows(out) == [wanted] and 1 < len(wanted) < 12
     report = report_of(out)
     assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
@@ -123,7 +127,7 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         assert (status, err) == (0, []) and items in (5, 10)
         assert first == report["decision"] == f"chosen: each user counts for at most {items} of its distinct items"
         assert "up to the number that was chosen" in whose and "too low" in whose
-        wanted = made.run([contributions(place, "what")], release(place), sample("what")).to_pylist()
+        wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
         assert rows(out) == [wanted] and len(wanted) > 5
         assert report["details"]["parameters"]["max_items"] == "auto" and "rate" not in report["details"]["parameters"]
         steps = report["details"]["guarantee"]["mechanisms"]
@@ -138,8 +142,8 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
         "sampled",
         "sampled --max-items 1",
         "heavy-hitters --phi 0.06 --users 3000",
-        "quantiles --value what --lo 0 --hi 1 --quantile 0.5",
-        "quantiles --value what --lo 0 --hi 1 --quantile 0.5 --method search",
+        "quantiles --value item --lo 0 --hi 1 --quantile 0.5",
+        "quantiles --value item --lo 0 --hi 1 --quantile 0.5 --method search",
     ],
 )
 @pytest.mark.parametrize("relation", list(Relation))
@@ -216,7 +220,7 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
         ([*QUANTILES, "--quantile", "0.5", "--range", "0:1"], "at no further cost"),
         ([*QUANTILES, "--quantile", "1.5"], "--quantile must be a number between 0 and 1, got 1.5"),
         ([*QUANTILES, "--quantile", "0.5", "--item", "age"], "unknown flag '--item'"),
-        ([*QUANTILES, "--quantile", "0.5", "--item-type", "int"], "unknown flag '--item-type'"),
+        ([*QUANTILES, "--quantile", "0.5", "--item", "x"], "unknown flag '--item'"),
         (
             [*QUANTILES, "--quantile", "1.5", "--method", "search"],
             "--quantile must be a number between 0 and 1, got 1.5",

@@ -17,7 +17,7 @@ from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
 
-DEBIASED = ["total", "--method", "debiased", "--user", "who", "--item", "what", "--max-per-item", "2", "--epsilon", "1"]
+DEBIASED = ["total", "--method", "debiased", "--user", "who", "--item", "item", "--max-per-item", "2", "--epsilon", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def place(tmp_path_factory):
     user = np.concatenate([np.repeat(np.arange(5000), teas), np.arange(5000)])
     item = np.array(["tea"] * teas.sum() + ["water"] * 5000)
     table = pa.table(
-        {"who": user, "what": item, "number": np.where(item == "tea", 3, -7), "times": np.full(len(user), 2)}
+        {"who": user, "item": item, "number": np.where(item == "tea", 3, -7), "times": np.full(len(user), 2)}
     )
     directory = tmp_path_factory.mktemp("events")
     pq.write_table(table, directory / "events.parquet")
@@ -46,7 +46,7 @@ def job(place, out, events="events.parquet"):
 
 def contributions(place, count=None):
     table = pq.read_table(place / "events.parquet")
-    columns = [table[name].combine_chunks() for name in ("who", "what", *([count] if count else []))]
+    columns = [table[name].combine_chunks() for name in ("who", "item", *([count] if count else []))]
     return contribution_batch(*columns)
 
 
@@ -92,14 +92,14 @@ def test_every_format_gives_the_number_of_users(run, place, tmp_path, events):
 
 def test_users_and_events_of_given_items(run, place, tmp_path):
     """Of tea alone: who drinks none does not count. Noise of scale 10 at most."""
-    words = ["total", "--user", "who", "--item", "what", "--domain", place / "tea", "--bound", "20", "--epsilon", "2"]
+    words = ["total", "--user", "who", "--item", "item", "--domain", place / "tea", "--bound", "20", "--epsilon", "2"]
     assert run(*words, *job(place, tmp_path / "out"))[0] == 0
     table = pq.read_table(place / "events.parquet")
-    tea = table.filter(pa.compute.equal(table["what"], "tea"))
+    tea = table.filter(pa.compute.equal(table["item"], "tea"))
     users, events = rows(tmp_path / "out")
     assert abs(users["bounded_count"] - len(tea["who"].unique())) < 100
     assert abs(events["bounded_count"] - tea.num_rows) < 250
-    assert report_of(tmp_path / "out")["parameters"].items() >= {"items": 1, "bound": 20, "item": "what"}.items()
+    assert report_of(tmp_path / "out")["parameters"].items() >= {"items": 1, "bound": 20, "item": "item"}.items()
 
 
 def test_a_null_user_is_refused_with_its_row_or_dropped(run, place, tmp_path):
@@ -146,7 +146,7 @@ def test_several_integers_replaced_users_and_gaussian_noise(run, place, tmp_path
         "replace",
     ]
     assert run(*words, "--users", "5000", *job(place, tmp_path / "out"))[0] == 0
-    assert [row["item"] for row in rows(tmp_path / "out", "counts")] == [-7, 3, 12]
+    assert [row["number"] for row in rows(tmp_path / "out", "counts")] == [-7, 3, 12]
     report = report_of(tmp_path / "out")
     assert (report["parameters"]["noise"], report["parameters"]["users"]) == ("gaussian", 5000)
     assert report["guarantee"]["delta"] == 1e-6
@@ -174,7 +174,7 @@ def test_explain_reads_nothing(run, place):
         (["total"], "missing --epsilon"),
         (["total", "--epsilon", "1", "--of", "rows"], "--of: invalid choice: 'rows'"),
         (["total", "--epsilon", "1", "--of", "users", "--bound", "5"], "--bound 5 is for events, got --of users"),
-        (["total", "--epsilon", "1", "--item", "what"], "--item what is of no use without --domain"),
+        (["total", "--epsilon", "1", "--item", "item"], "--item item is of no use without --domain"),
         (["total", "--epsilon", "1", "--max-per-item", "2"], "--max-per-item 2 is of no use to --method bounded"),
         (["total", "--epsilon", "1", "--bound", "0"], "--bound must be a whole number from 1 to 1000000000, or auto"),
         (["total", "--epsilon", "1", "--method", "debiased"], "missing --domain, --max-per-item"),

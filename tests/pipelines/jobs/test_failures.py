@@ -8,6 +8,7 @@ import pytest
 
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.jobs import failures
+from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.sources.events import ReadEvents, expand_inputs
 
 CANARY = "CANARY-7f3a"
@@ -23,7 +24,7 @@ def test_a_failed_pipeline(tmp_path, caplog, mode):
     )
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception) as caught:
         with beam.Pipeline(options=options) as pipeline:
-            _ = pipeline | "Events" >> ReadEvents(inputs, "user", "item")
+            _ = pipeline | "Events" >> ReadEvents(inputs, columns_of("user", "item"))
     assert failures.input_error(caught.value) == f"{tmp_path}/2.csv, row 2: 3 fields, but the header has 2"
     assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert CANARY not in caplog.text

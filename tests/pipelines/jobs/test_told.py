@@ -15,6 +15,7 @@ def report(rows, number=None, **more):
     details = {"parameters": {"user": "who", "item": "what", "bound": 40}}
     return {
         "columns": COUNTS,
+        "keys": ["item"],
         "rows": len(rows) if number is None else number,
         "shown": rows,
         "details": details,
@@ -60,11 +61,12 @@ def test_what_to_do_if_nothing_came_out():
 def test_names_and_ranks_are_shown_alone():
     top = {
         "columns": {"rank": "", "item": ""},
+        "keys": ["item"],
         "rows": 2,
         "shown": [{"rank": 1, "item": "b"}, {"rank": 2, "item": "a"}],
     }
     assert told(top).splitlines() == ["2 items came out:", "", "  rank  item", "     1  b", "     2  a"]
-    numbers = {"columns": {"item": ""}, "rows": 20, "shown": [{"item": 12345}]}
+    numbers = {"columns": {"item": ""}, "keys": ["item"], "rows": 20, "shown": [{"item": 12345}]}
     assert told(numbers).splitlines()[0] == "20 items came out; the first 1:" and "  12345" in told(numbers)
 
 
@@ -72,3 +74,13 @@ def test_quantiles_are_shown_and_shapes_have_words_of_their_own():
     found = {"columns": {"quantile": "", "value": ""}, "rows": 1, "shown": [{"quantile": 0.5, "value": None}]}
     assert told(found).splitlines() == ["1 quantile came out:", "", "  quantile    value", "       0.5  unknown"]
     assert told({"columns": {"count": "", "items": ""}, "rows": 5, "shown": []}) == ""
+
+
+def test_several_key_columns():
+    shown = [{"country": "de", "year": 2026, "bounded_count": 1234567.0, "noise_stddev": 1.5, "low": 1.0, "high": 2.0}]
+    columns = dict.fromkeys(shown[0], "")
+    lines = told(report(shown) | {"columns": columns, "keys": ["country", "year"]}).splitlines()
+    assert lines[2:4] == ["  country  year  bounded_count  low  high", "  de       2026      1,234,567    1     2"]
+    parameters = {"user": "who", "item": ["country", "seen:year"]}
+    nothing = report([]) | {"columns": columns, "keys": ["country"], "details": {"parameters": parameters}}
+    assert "and --item country --item seen:year the ones to count?" in told(nothing)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
+import itertools
 import json
 import math
 from typing import get_type_hints
@@ -13,8 +15,11 @@ import pytest
 
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import normal_counts_batch
+from headcount.mechanisms.keys.columns import parse_columns
+from headcount.mechanisms.keys.keys import resolve
+from headcount.pipelines.jobs.told import told
 from headcount.pipelines.sinks.finished import SHOWN, finished, summary
-from headcount.pipelines.sinks.meanings import meanings
+from headcount.pipelines.sinks.meanings import key_meanings, meanings
 from headcount.transforms.core import rows as row_types
 
 REPORT = json.dumps({"headcount": "1", "details": {"parameters": {}}}).encode()
@@ -25,15 +30,17 @@ def counts(first, last, step=1):
     return normal_counts_batch(pa.array([f"i{int(n):03}" for n in numbers]), numbers, np.ones(len(numbers)))
 
 
-def report(*batches):
+def report(*batches, keys=("item",)):
     names = [f"f{k}" for k in range(len(batches))]
     digests = [hashlib.sha256(name.encode()).digest() for name in names]
-    return json.loads(finished(REPORT, names, digests, [summary(batch) for batch in batches]))
+    return json.loads(
+        finished(REPORT, names, digests, [summary(batch, keys) for batch in batches], [(key, "") for key in keys])
+    )
 
 
 def test_the_largest_of_all_files_are_shown_and_details_stay_last():
     found = report(counts(0, 40, 2), counts(1, 41, 2))
-    assert list(found) == ["headcount", "rows", "columns", "shown", "files", "details"]
+    assert list(found) == ["headcount", "rows", "keys", "columns", "shown", "files", "details"]
     assert found["rows"] == 40 and [row["bounded_count"] for row in found["shown"]] == [*range(39, 39 - SHOWN, -1)]
     assert [(file["name"], file["rows"]) for file in found["files"]] == [("f0", 20), ("f1", 20)]
     assert found["files"][1]["sha256"] == hashlib.sha256(b"f1").hexdigest()
@@ -41,7 +48,7 @@ def test_the_largest_of_all_files_are_shown_and_details_stay_last():
 
 def test_ties_are_in_the_order_of_items_whatever_the_files():
     rows = normal_counts_batch(pa.array([f"i{k:02}" for k in range(30)]), np.ones(30), np.ones(30))
-    shown = report(rows.take(pa.array(range(29, -1, -1))))["shown"]
+    shown = report(rows)["shown"]
     assert [row["item"] for row in shown] == [f"i{k:02}" for k in range(SHOWN)]
     assert report(rows.slice(15), rows.slice(0, 15))["shown"] == shown
 
@@ -53,6 +60,10 @@ def test_ranks_ascend_and_rows_without_an_item_keep_their_order():
         {"quantile": [0.9, 0.5], "value": [math.nan, 2.0], "rank_stddev": [0.1, 0.1]}
     )
     assert [row["value"] for row in report(quantiles)["shown"]] == [None, 2.0]
+
+
+def test_no_rows():
+    assert report(counts(0, 0))["shown"] == []
 
 
 def test_long_items_are_cut():
@@ -79,3 +90,42 @@ def test_every_column_of_every_row_has_a_meaning(row):
 def test_one_word_for_two_things_is_told_apart():
     assert meanings(["item", "count"])["count"] != meanings(["count", "items", "error"])["count"]
     assert meanings(["item", "low"])["low"] != meanings(["low", "high", "count", "noise_stddev"])["low"]
+
+
+def test_several_key_columns_of_any_type():
+    """Keys of dates, booleans and bins are shown as texts, in the order of the keys where counts are alike."""
+    columns = parse_columns(["day", "yes", "age:0,18", "seen:hour"])
+    types = {"day": pa.date32(), "yes": pa.bool_(), "age": pa.int8(), "seen": pa.timestamp("us")}
+    keys = resolve(columns, types, zone="Europe/Berlin")
+    days, yes = [datetime.date(2026, 11, 1), datetime.date(2026, 10, 25)], [False, True]
+    seen = [datetime.datetime(2026, 10, 25, 0, 30), datetime.datetime(2026, 10, 25, 1, 30)]  # both at two o'clock there
+    rows = [*itertools.product(days, yes, [-1, 20], seen)]
+    given = dict(zip(types, map(pa.array, zip(*rows, strict=True), types.values()), strict=True))
+    names = keys.encode(given)
+    batch = keys.restore(normal_counts_batch(names, np.ones(len(rows)), np.ones(len(rows))))
+    meant = key_meanings(keys)
+    parts = [batch.slice(8), batch.slice(0, 8)]
+    content = finished(REPORT, ["a", "b"], [b"", b""], [summary(part, keys.names) for part in parts], meant)
+    found = json.loads(content)
+    assert found["keys"] == ["day", "yes", "age", "seen_hour"]
+    shown = [{name: row[name] for name in found["keys"]} for row in found["shown"][:3]]
+    first = {"day": "2026-10-25", "yes": False, "age": "< 0", "seen_hour": "2026-10-25T02:00:00+01:00"}
+    assert shown == [
+        first,
+        first | {"seen_hour": "2026-10-25T02:00:00+02:00"},
+        first | {"age": ">= 18", "seen_hour": "2026-10-25T02:00:00+01:00"},
+    ]
+    assert found["columns"]["day"] == "a part of the item: column 'day' of the input"
+    assert found["columns"]["age"].endswith("column 'age' of the input in bins; [a, b) is from a on and below b")
+    assert found["columns"]["seen_hour"].endswith(
+        "column 'seen' of the input by its hour, in the time zone Europe/Berlin"
+    )
+    assert told(found).splitlines()[2].split() == ["day", "yes", "age", "seen_hour", "bounded_count", "low", "high"]
+
+
+def test_weeks_and_months_say_which_day_they_are():
+    keys = resolve(parse_columns(["t:week", "t:month"]), {"t": pa.date32()})
+    assert [words.split("as ")[1] for _, words in key_meanings(keys)] == [
+        "the Monday of it, in the time zone UTC",
+        "the first day of it, in the time zone UTC",
+    ]

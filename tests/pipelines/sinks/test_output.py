@@ -1,6 +1,8 @@
 """The output: bytes, names, refusals, and a commit that may be cut anywhere and run again."""
 
+import csv
 import dataclasses
+import datetime
 import io
 import json
 
@@ -19,6 +21,7 @@ ROWS = [
     {"item": 'a "b", c', "count": 5.0, "noise_stddev": 14.1},
     {"item": "zwölf\n", "count": 0.5, "noise_stddev": 14.1},
 ]
+DAY, MOMENT = datetime.date(2026, 11, 1), datetime.datetime(2026, 11, 1, 13, 45, 7)
 SCHEMA = pa.schema([("item", pa.string()), ("count", pa.float64()), ("noise_stddev", pa.float64())])
 REPORT = b'{"headcount": "0"}\n'
 NAMES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
@@ -66,6 +69,73 @@ def test_rows_come_back_from_every_format(format):
     numbers = pa.schema([("item", pa.int64()), ("count", pa.float64()), ("noise_stddev", pa.float64())])
     rows = [{"item": -(2**63), "count": -3.0, "noise_stddev": 2.0}]
     assert decode(formats.encode(batch(rows, numbers), format), format) == rows
+
+
+ODD = {
+    "user.id": pa.array([1, 2], pa.int16()),
+    'a, "b"': pa.array([True, False]),
+    "large": pa.array([0, 2**64 - 1], pa.uint64()),
+    "date": pa.array([DAY, None], pa.date32()).fill_null(DAY),
+    "date_ms": pa.array([DAY, DAY], pa.date64()),
+    **{f"t_{unit}": pa.array([MOMENT, MOMENT], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
+    "hour": pa.array([MOMENT, MOMENT], pa.timestamp("s", "Europe/Berlin")),
+    "clock": pa.array([datetime.time(13, 45)] * 2, pa.time64("us")),
+    "clock_s": pa.array([datetime.time(13, 45)] * 2, pa.time32("s")),
+    "7": pa.array(["x", "y"]),
+    "_7": pa.array(["x", "y"]),
+}
+
+
+def test_key_columns_of_every_type_in_parquet_are_as_they_were():
+    rows = pa.RecordBatch.from_pydict(ODD)
+    found = pq.read_table(io.BytesIO(formats.encode(rows, "parquet")))
+    assert found.column_names == list(ODD)
+    for name, column in ODD.items():
+        written = {"t_s": pa.timestamp("ms"), "hour": pa.timestamp("ms", "Europe/Berlin"), "date_ms": pa.date32()}
+        written["clock_s"] = pa.time32("ms")
+        assert found.column(name).combine_chunks().equals(column.cast(written.get(name, column.type))), name
+
+
+def test_key_columns_of_every_type_in_avro():
+    content = formats.encode(pa.RecordBatch.from_pydict(ODD), "avro")
+    names = ["user_id", "a___b_", "large", *list(ODD)[3:-2], "_7_", "_7"]
+    reader = fastavro.reader(io.BytesIO(content))
+    first, second = reader
+    assert list(first) == names and [field.get("doc") for field in reader.writer_schema["fields"]][:2] == list(ODD)[:2]
+    assert (first["user_id"], first["a___b_"], second["large"], first["date"]) == (1, True, 2**64 - 1, DAY)
+    assert first["date_ms"] == DAY and first["clock"] == first["clock_s"] == datetime.time(13, 45)
+    assert first["t_s"] == first["t_ms"] == first["t_us"] == MOMENT and first["_7_"] == "x"
+    assert first["hour"] == MOMENT.replace(tzinfo=datetime.UTC)
+    assert (
+        first["t_ns"] == int(MOMENT.replace(tzinfo=datetime.UTC).timestamp()) * 10**9
+    )  # which fastavro takes for a number
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_key_columns_of_every_type_in_text(format):
+    content = formats.encode(pa.RecordBatch.from_pydict(ODD), format).decode()
+    rows = (
+        list(csv.DictReader(io.StringIO(content))) if format == "csv" else list(map(json.loads, content.splitlines()))
+    )
+    assert list(rows[0]) == list(ODD)
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in rows[0].items()}
+    assert texts == {
+        "user.id": "1",
+        'a, "b"': "true",
+        "large": "0",
+        "date": "2026-11-01",
+        "date_ms": "2026-11-01",
+        "t_s": "2026-11-01T13:45:07",
+        "t_ms": "2026-11-01T13:45:07.000",
+        "t_us": "2026-11-01T13:45:07.000000",
+        "t_ns": "2026-11-01T13:45:07.000000000",
+        "hour": "2026-11-01T14:45:07+01:00",
+        "clock": "13:45:00.000000",
+        "clock_s": "13:45:00",
+        "7": "x",
+        "_7": "x",
+    }
+    assert str(rows[1]["large"]) == str(2**64 - 1)
 
 
 @pytest.mark.parametrize("format", FORMATS)

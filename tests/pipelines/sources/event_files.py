@@ -16,7 +16,8 @@ import zstandard
 
 from headcount.mechanisms.errors import InputError
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.events import Columns, column_types, expand_inputs, read_batches
+from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.events import column_types, expand_inputs, read_batches
 
 CANARY = "CANARY-7f3a"
 TWO = [CANARY, CANARY]
@@ -84,11 +85,17 @@ def put(directory, name, content):
     return str(path)
 
 
-def batches(patterns, user="user", item="item", count=None, item_type=None):
+def types_of(patterns, user="user", item="item", count=None, **more):
+    """The types that a job would find."""
+    inputs = expand_inputs([patterns] if isinstance(patterns, str) else patterns)
+    return column_types(inputs, columns_of(user, item, count, **more))
+
+
+def batches(patterns, user="user", item="item", count=None, **more):
     """All that a job would read, without Beam."""
     inputs = expand_inputs([patterns] if isinstance(patterns, str) else patterns)
-    types = column_types(inputs, user, item, count, item_type)
-    columns = Columns(user, item, count)
+    columns = columns_of(user, item, count, **more)
+    types = column_types(inputs, columns)
     for file in inputs.files:
         for task in sources.split_file(file, inputs.format, columns):
             yield from read_batches(task, columns, types)

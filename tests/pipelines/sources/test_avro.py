@@ -20,23 +20,21 @@ def test_avro_details(tmp_path):
     name = "01234567-89ab-cdef-0123-456789abcdef"
     records = [{"k": "A", "u": name, "k2": "B", "n": 1}, {"k": "B", "u": name, "k2": None, "n": 2}]
     path = put(tmp_path, "e.avro", avro(fields, records, codec="deflate"))
-    assert rows(path, user="k", item="k2", count="n") == [
-        {"user": "A", "item": "B", "count": 1},
-        {"user": "B", "item": None, "count": 2},
-    ]
-    assert rows(path, user="u", item="k")[0] == {"user": name, "item": "A"}
-    assert rows(path, user="n", item="k2")[1] == {"user": 2, "item": None}
+    assert rows(path, user="k", item="k2", count="n") == [{"k": "A", "k2": "B", "n": 1}, {"k": "B", "k2": None, "n": 2}]
+    assert rows(path, user="u", item="k")[0] == {"u": name, "k": "A"}
+    assert rows(path, user="n", item="k2")[1] == {"n": 2, "k2": None}
 
 
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
-        ("double", "double"),
-        ("bytes", "bytes"),
-        ("boolean", "boolean"),
-        ({"type": "array", "items": "string"}, "array"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, "timestamp-millis"),
+        ("double", "put it into bins, by their edges: item:0,18,30,65"),
+        ("bytes", "binary"),
+        ({"type": "array", "items": "string"}, "give --explode item"),
+        ({"type": "map", "values": "string"}, "map"),
         (["null", "string", "long"], "union"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}, "for instance item.a"),
+        ("null", "by its type no row has a value"),
     ],
 )
 def test_avro_columns_that_are_no_ids(tmp_path, kind, word):

@@ -4,35 +4,48 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.sources.events import Columns, column_types, expand_inputs
-from tests.pipelines.sources.event_files import CANARY, TWO, avro, json_lines, parquet, put, refusal, rows
+from headcount.pipelines.sources.columns import columns_of
+from tests.pipelines.sources.event_files import (
+    CANARY,
+    TWO,
+    avro,
+    batches,
+    json_lines,
+    parquet,
+    put,
+    refusal,
+    rows,
+    types_of,
+)
 
 
 def test_columns_may_have_other_names(tmp_path):
     content = {"a.b": ["x"], "item": ["wrong"], "user": ["y"], "a": [{"b": "nested"}]}
     path = put(tmp_path, "e.parquet", parquet(content))
-    assert rows(path, user="user", item="a.b") == [{"user": "y", "item": "x"}]
+    assert rows(path, user="user", item="a.b") == [{"user": "y", "a.b": "x"}]
 
 
 @pytest.mark.parametrize("array", [["1", "2"], [1.0, 2.0], [True, False]])
 def test_counts_must_be_an_integer_column(tmp_path, array):
     path = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": TWO, "n": array}))
     assert "'n'" in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
-    avro_type = {str: "string", float: "double", bool: "boolean"}[type(array[0])]
+    avro_type, word = {str: ("string",) * 2, float: ("double",) * 2, bool: ("boolean", "bool")}[type(array[0])]
     records = [{"user": CANARY, "item": CANARY, "n": value} for value in array]
     path = put(tmp_path, "e.avro", avro([("user", "string"), ("item", "string"), ("n", avro_type)], records))
-    assert avro_type in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
+    assert word in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
 
 
 def test_the_type_of_items_is_never_taken_from_rows(tmp_path):
     """The output shows it: with one user's rows gone, an inferred type would change, and tell that they were there."""
     numbers = put(tmp_path, "e.jsonl", b'{"user": "a", "item": 5}\n')
-    assert f"{numbers}: column 'item' holds integers, not strings: give --item-type int" == refusal(numbers)
-    empty = expand_inputs([put(tmp_path, "empty.jsonl", b"")])
-    assert column_types(empty, "user", "item").item is str
-    assert column_types(empty, "user", "item", item_type=int).item is int
-    table = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": TWO}))
-    assert "holds strings, not integers: give --item-type str" in refusal(table, item_type=int)
+    assert (
+        f"{numbers}, row 1: column 'item' is not a string: ask for texts as item, for whole numbers as item:int"
+        in refusal(numbers)
+    )
+    empty = put(tmp_path, "empty.jsonl", b"")
+    assert types_of(empty).schema.field("item").type == pa.string()
+    assert types_of(empty, item="item:int").schema.field("item").type == pa.int64()
+    assert types_of(empty, item="item:0,18").schema.field("item").type == pa.float64()
 
 
 def test_missing_columns(tmp_path):
@@ -59,31 +72,40 @@ def test_columns_are_checked_in_every_file(tmp_path):
 
 def test_the_same_column_twice():
     with pytest.raises(ParameterError, match="different columns, got a, a"):
-        Columns("a", "a")
-    with pytest.raises(ParameterError, match="different columns, got a, b, b"):
-        Columns("a", "b", "b")
+        columns_of("a", "a")
+    with pytest.raises(ParameterError, match="different columns, got a, c, b, b"):
+        columns_of("a", ["c", "b"], "b")
     with pytest.raises(ParameterError, match="not empty, got ''"):
-        Columns("", "b")
+        columns_of("", "b")
 
 
 def test_files_that_disagree(tmp_path):
     texts = {"user": TWO, "item": TWO}
     first = put(tmp_path, "1.parquet", parquet(texts))
     second = put(tmp_path, "2.parquet", parquet({**texts, "item": pa.array([1, 2], pa.int32())}))
-    expected = f"{second}: column 'item' is int64, but string in {first}; all files must have the same types"
+    expected = f"{second}: column 'item' is int32, but string in {first}; all files must have the same types"
     assert refusal([second, first]) == expected
     first = put(tmp_path, "1.avro", avro([("user", "string"), ("item", "long")], []))
     second = put(tmp_path, "2.avro", avro([("user", "string"), ("item", "string")], []))
     assert f"{second}: column 'item' is string, but int64 in {first}" in refusal([first, second])
     first = put(tmp_path, "1.jsonl", b'{"user": 1, "item": 1}\n')
     second = put(tmp_path, "2.jsonl", json_lines([{"user": 1, "item": CANARY}]))
-    expected = f"{second}, row 1: column 'item' is not an integer, as in {first}"
-    assert refusal([first, second], item_type=int) == expected
+    assert f"{second}, row 1: column 'item' is not an integer: ask for texts as item" in refusal(
+        [first, second], item="item:int"
+    )
+    second = put(tmp_path, "2.jsonl", json_lines([{"user": CANARY, "item": 1}]))
+    assert (
+        refusal([first, second], item="item:int") == f"{second}, row 1: column 'user' is not an integer, as in {first}"
+    )
 
 
 def test_files_that_agree_in_kind(tmp_path):
-    put(tmp_path, "1.parquet", parquet({"user": ["a"], "item": pa.array([1], pa.int32())}))
+    put(tmp_path, "1.parquet", parquet({"user": ["a"], "item": [1]}))
     put(
-        tmp_path, "2.parquet", parquet({"user": pa.array(["b"], pa.large_string()), "item": pa.array([2], pa.uint64())})
+        tmp_path, "2.parquet", parquet({"user": pa.array(["b"], pa.large_string()), "item": pa.array([2], pa.uint32())})
     )
     assert rows(f"{tmp_path}/*.parquet") == [{"user": "a", "item": 1}, {"user": "b", "item": 2}]
+    assert {batch.schema.field("item").type for batch in batches(f"{tmp_path}/*.parquet")} == {pa.int64()}
+    wide = put(tmp_path, "3.parquet", parquet({"user": ["c"], "item": pa.array([3], pa.uint64())}))
+    assert f"{wide}: column 'item' is uint64, but int64 in" in refusal(f"{tmp_path}/*.parquet")
+    assert rows(f"{tmp_path}/*.parquet", item="item:0,3")[2]["item"] == 3  # in bins all numbers are alike

@@ -58,4 +58,4 @@ def test_csv_counts_are_strict(tmp_path, count):
     message = refusal(put(tmp_path, "e.csv", text.encode()), count="n")
     assert ", row 3: column 'n'" in message and "decimal integer" in message
     good = put(tmp_path, "good.csv", text.replace(count, "0042").encode() if count else b"user,item,n\na,b,1\n")
-    assert rows(good, count="n")[-1]["count"] in (42, 1)
+    assert rows(good, count="n")[-1]["n"] in (42, 1)

@@ -12,8 +12,9 @@ from headcount.pipelines.sources import csv
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources import json as source_json
 from headcount.pipelines.sources import parquet as source_parquet
-from headcount.pipelines.sources.events import ReadEvents, column_types, expand_inputs
-from tests.pipelines.sources.event_files import FILES, ROWS, avro, batches, parquet, put, rows
+from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.events import ReadEvents, expand_inputs
+from tests.pipelines.sources.event_files import FILES, ROWS, avro, batches, parquet, put, rows, types_of
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -21,7 +22,7 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
     path = put(tmp_path, name, FILES[name])
     assert rows(path, count="count") == ROWS
     assert rows(path) == [{"user": row["user"], "item": row["item"]} for row in ROWS]
-    assert column_types(expand_inputs([path]), "user", "item").ids == (str, str)
+    assert types_of(path).schema == pa.schema([("user", pa.string()), ("item", pa.string())])
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -58,8 +59,8 @@ EMPTY = {
 def test_no_rows_is_valid(tmp_path, name):
     path = put(tmp_path, name, EMPTY[name])
     assert rows(path) == []
-    item = int if name in ("e.parquet", "e.avro") else str
-    assert column_types(expand_inputs([path]), "user", "item").item is item
+    item = pa.int64() if name in ("e.parquet", "e.avro") else pa.string()
+    assert types_of(path).schema.field("item").type == item
 
 
 def test_pipeline_reads_all_tasks(tmp_path, monkeypatch):
@@ -71,9 +72,9 @@ def test_pipeline_reads_all_tasks(tmp_path, monkeypatch):
     for i in range(3):
         names = [f"{i}-{j}" for j in range(35)]
         put(tmp_path, f"{i}.parquet", parquet({"user": names, "item": names, "n": list(range(35))}, row_group_size=5))
-        expected += [{"user": name, "item": name, "count": n} for n, name in enumerate(names)]
+        expected += [{"user": name, "item": name, "n": n} for n, name in enumerate(names)]
     inputs = expand_inputs([f"{tmp_path}/*.parquet"])
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        events = pipeline | ReadEvents(inputs, "user", "item", "n", column_types(inputs, "user", "item", "n"))
+        events = pipeline | ReadEvents(inputs, columns_of("user", "item", "n"))
         assert_that(events | beam.FlatMap(lambda batch: batch.to_pylist()), equal_to(expected))
     assert sorted(read) == [5] * 3 + [10] * 9

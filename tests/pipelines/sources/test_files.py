@@ -8,6 +8,7 @@ import lzma
 import os
 import zlib
 
+import pyarrow as pa
 import pytest
 import zstandard
 from apache_beam.io.filesystem import FileMetadata, FileSystem
@@ -15,7 +16,8 @@ from apache_beam.io.filesystem import FileMetadata, FileSystem
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.sources import csv
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.events import Columns, expand_inputs, read_batches
+from headcount.pipelines.sources.columns import columns_of
+from headcount.pipelines.sources.events import expand_inputs, read_batches
 from tests.pipelines.sources.event_files import (
     CANARY,
     CSV,
@@ -89,7 +91,8 @@ def test_patterns_without_files(tmp_path, monkeypatch):
 
 
 def test_files_that_vanish_or_are_closed_to_us(tmp_path, monkeypatch):
-    columns, types = Columns("user", "item"), sources.ColumnTypes(str, str, "first")
+    columns = columns_of("user", "item")
+    types = sources.ColumnTypes(pa.schema([("user", pa.string()), ("item", pa.string())]), "first")
     for name in ("e.parquet", "e.avro", "e.csv", "e.jsonl.gz"):
         task = sources.Task(str(tmp_path / name), name.split(".")[1].replace("jsonl", "json"))
         with pytest.raises(InputError, match="no such file"):

@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import FileMetadata, FileSystem
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.sources.columns import Columns
+from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.sources.events import column_types, expand_inputs, read_batches
 from headcount.pipelines.sources.matching import files_of
 from headcount.pipelines.storage import stores
@@ -44,7 +44,8 @@ def paths(*patterns, **said):
 
 def items(*patterns, user="user", item="item", **said):
     inputs = expand_inputs(patterns, **said)
-    columns, types = Columns(user, item), column_types(inputs, user, item)
+    columns = columns_of(user, item)
+    types = column_types(inputs, columns)
     return [row for task in inputs.tasks() for batch in read_batches(task, columns, types) for row in batch.to_pylist()]
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.errors import InputError
-from headcount.pipelines.sources.columns import Columns, check_names
+from headcount.pipelines.sources.columns import check_names, columns_of
 from headcount.pipelines.sources.events import column_types, expand_inputs
 
 CANARY = "CANARY-7f3a"
@@ -36,7 +36,7 @@ def test_objects_are_no_ids_but_their_fields_may_be(tmp_path, format, columns):
     path = tmp_path / f"e.{format}"
     put(path, format)
     with pytest.raises(InputError) as caught:
-        column_types(expand_inputs([str(path)]), *columns)
+        column_types(expand_inputs([str(path)]), columns_of(*columns))
     fields = "" if format == "jsonl" else " with the fields 'id', 'name'"
     row = ", row 1" if format == "jsonl" else ""
     said = f"an object{fields}: name one of its fields by its path, for instance user.id"
@@ -56,8 +56,8 @@ def test_objects_are_no_ids_but_their_fields_may_be(tmp_path, format, columns):
 def test_close_names(asked, said):
     names = ["user_id", "page_url", "page_title", "when"]
     with pytest.raises(InputError) as caught:
-        check_names("e.csv", Columns(asked, "when"), names, is_schema=False)
+        check_names("e.csv", columns_of(asked, "when"), names, is_schema=False)
     assert str(caught.value) == f"e.csv: {said}'user_id', 'page_url', 'page_title', 'when'"
     with pytest.raises(InputError) as caught:  # neither column is there: then these may be data
-        check_names("e.csv", Columns(asked, "what"), names, is_schema=False)
+        check_names("e.csv", columns_of(asked, "what"), names, is_schema=False)
     assert "user_id" not in str(caught.value)

@@ -1,5 +1,8 @@
 """Tables in and out, by Google's own clients against a server on loopback that speaks the two protocols."""
 
+import collections
+import datetime
+import decimal
 import json
 
 import numpy as np
@@ -11,12 +14,13 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources import events as sources
-from headcount.pipelines.sources.columns import Columns
+from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.pipelines.storage import bigquery, stores
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.bigquery_server import bigquery_server  # noqa: E402
@@ -84,7 +88,7 @@ def test_a_job_from_table_to_table(warehouse, events, words, capsys):
 
 def read(columns, types, table_bytes=1 << 30):
     streams = source_bigquery.split(EVENTS, table_bytes, columns, types, PipelineOptions([]))
-    return streams, [list(source_bigquery.read(EVENTS, columns, stream)) for stream in streams]
+    return streams, [list(source_bigquery.read(EVENTS, columns, types, stream)) for stream in streams]
 
 
 def test_streams_give_the_chosen_columns_and_go_on_where_they_broke(warehouse):
@@ -92,45 +96,131 @@ def test_streams_give_the_chosen_columns_and_go_on_where_they_broke(warehouse):
         {"n": range(1_000), "who": [str(i) for i in range(1_000)], "x": [b""] * 1_000, "what": range(1_000)}
     )
     warehouse.add("events", table)
-    columns = Columns("who", "what", "n")
+    columns = columns_of("who", "what", "n")
     inputs = sources.expand_inputs([EVENTS])
     assert inputs.bytes == table.nbytes
-    types = sources.column_types(inputs, "who", "what", "n")
-    assert types.ids == (str, int)
+    types = sources.column_types(inputs, columns)
+    assert types.schema == pa.schema([("who", pa.string()), ("what", pa.int64()), ("n", pa.int64())])
     warehouse.broken_streams.update(f"projects/project/locations/eu/sessions/1/streams/{k}" for k in range(3))
     streams, batches = read(columns, types)
     assert len(streams) == 3 and warehouse.broken_streams == set()
     assert [len(found) for found in batches] == [1, 1, 1]  # messages are put together
     found = pa.Table.from_batches([batch.replace_schema_metadata(None) for part in batches for batch in part])
-    wanted = table.select(["who", "what", "n"]).rename_columns(["user", "item", "count"])
-    assert found.combine_chunks().equals(wanted)
+    assert found.combine_chunks().equals(table.select(["who", "what", "n"]))
     assert batches[1][0].schema.metadata[b"headcount.file"] == f"{EVENTS}, stream 1".encode()
     assert read(columns, types, table_bytes=0)[0] == [streams[0]._replace(name=streams[0].name.replace("/1/", "/2/"))]
 
 
+DAY, MOMENT = datetime.date(2026, 11, 1), datetime.datetime(2026, 11, 1, 13, 45, 7)
+TYPED = pa.table(
+    {
+        "user": [1, 1, 2],
+        "text": ["a", "b", "a"],
+        "whole": [2**63 - 1, 0, 0],
+        "yes": [True, False, True],
+        "date": [DAY, DAY, DAY + datetime.timedelta(days=7)],
+        "clock": pa.array([datetime.time(13), datetime.time(13), None], pa.time64("us")),
+        "local": pa.array([MOMENT, MOMENT, None], pa.timestamp("us")),
+        "seen": pa.array([MOMENT, MOMENT, MOMENT], pa.timestamp("us", "UTC")),
+        "price": pa.array(list(map(decimal.Decimal, ("1.5", "1.5", "-2"))), pa.decimal128(38, 9)),
+        "large": pa.array(list(map(decimal.Decimal, ("1.5", "1.5", "-2"))), pa.decimal256(76, 38)),
+        "age": [17.5, 18.0, 70.0],
+        "tags": [["a", "b"], [], ["a"]],
+        "person": [{"id": 7, "at": {"city": "Rome"}, "x": "x"}, {"id": 7, "at": None, "x": "x"}, None],
+    }
+)
+
+
+def counted(specs, explode=None):
+    """How often each key of the table occurs, with drop_null, as texts."""
+    columns = columns_of("user", specs, None, explode)
+    types = source_bigquery.types(EVENTS, columns)
+    door = asked("user", specs, drop_null=True, explode=explode).of_schema(types.schema)
+    parts = [batch for part in read(columns, types)[1] for batch in part]
+    names = pa.concat_arrays([door.batch(batch, place_of(batch)).column("item") for batch in parts])
+    keys = zip(*(column.to_pylist() for column in door.shown.decode(names)), strict=True)
+    return collections.Counter(keys)
+
+
+def test_keys_of_all_types_of_a_table(warehouse):
+    warehouse.add("events", TYPED)
+    week = DAY - datetime.timedelta(days=6)
+    assert counted(["text"]) == {("a",): 2, ("b",): 1}
+    assert counted(["whole", "yes"]) == {(2**63 - 1, True): 1, (0, False): 1, (0, True): 1}
+    assert counted(["date", "date:week"]) == {
+        (DAY, week): 2,
+        (DAY + datetime.timedelta(days=7), DAY + datetime.timedelta(days=1)): 1,
+    }
+    assert counted(["clock", "local"]) == {(datetime.time(13), MOMENT): 2}
+    assert counted(["seen", "seen:hour"]) == {
+        (MOMENT.replace(tzinfo=datetime.UTC), datetime.datetime(2026, 11, 1, 13, tzinfo=datetime.UTC)): 3
+    }
+    assert counted(["price"]) == {("1.500000000",): 2, ("-2.000000000",): 1}
+    assert counted(["large"]) == {(f"1.5{'0' * 37}",): 2, (f"-2.{'0' * 38}",): 1}
+    assert counted(["age:18,65"]) == {("< 18",): 1, ("[18, 65)",): 1, (">= 65",): 1}
+    assert counted(["tags", "yes"], explode="tags") == {("a", True): 2, ("b", True): 1}
+    assert counted(["person.id"]) == {(7,): 2} and counted(["person.at.city"]) == {("Rome",): 1}
+
+
+def test_key_columns_of_all_types_in_a_table(warehouse):
+    """What BigQuery has no type for becomes one that holds it; names become such as a table may have."""
+    columns = {
+        "user.id": pa.array([1], pa.int16()),
+        "user_id": pa.array(["x"]),
+        "größe": pa.array([2**64 - 1], pa.uint64()),
+        "yes": pa.array([True]),
+        "day": pa.array([DAY], pa.date64()),
+        "hour": pa.array([MOMENT], pa.timestamp("s", "Europe/Berlin")),
+        "local": pa.array([MOMENT], pa.timestamp("ms")),
+        "fine": pa.array([MOMENT], pa.timestamp("ns")),
+        "clock": pa.array([datetime.time(13)], pa.time32("s")),
+        "count": pa.array([1.0]),
+    }
+    found = target(files=1)
+    ((_, written),) = output._WriteFile(found).process((0, pa.RecordBatch.from_pydict(columns)))
+    sink_bigquery.commit(found, [output.Written(*written)], REPORT.encode())
+    (row,) = warehouse.rows["counts"].to_pylist()
+    assert row == {
+        "user_id_": 1,
+        "user_id": "x",
+        "größe": 2**64 - 1,
+        "yes": True,
+        "day": DAY,
+        "hour": MOMENT.replace(tzinfo=datetime.UTC),
+        "local": MOMENT,
+        "fine": "2026-11-01T13:45:07.000000000",
+        "clock": "13:00:00",
+        "count": 1.0,
+    }
+    types = [field["type"] for field in warehouse.tables["counts"]["schema"]["fields"]]
+    assert types == "INT64 STRING NUMERIC BOOL DATE TIMESTAMP DATETIME STRING STRING FLOAT64".split()
+
+
 def test_a_session_is_a_snapshot_and_a_table_may_be_empty(warehouse, events):
     warehouse.add("events", events)
-    columns = Columns("user", "item")
+    columns = columns_of("user", "item")
     types = source_bigquery.types(EVENTS, columns)
     streams = source_bigquery.split(EVENTS, 0, columns, types, PipelineOptions([]))
     warehouse.add("events", events.slice(0, 0))
-    assert sum(batch.num_rows for batch in source_bigquery.read(EVENTS, columns, streams[0])) == 4_000
+    assert sum(batch.num_rows for batch in source_bigquery.read(EVENTS, columns, types, streams[0])) == 4_000
     assert read(columns, types) == ([], [])
 
 
 def test_tables_that_cannot_be_read(warehouse, events, monkeypatch):
     def refusal(path=EVENTS, columns=None):
         with pytest.raises((InputError, ParameterError)) as caught:
-            source_bigquery.types(path, columns or Columns("user", "item"))
+            source_bigquery.types(path, columns or columns_of("user", "item"))
         return str(caught.value)
 
     assert "no such table" in refusal()
     warehouse.add("events", events)
-    assert "no column 'x2'; it has 'user', 'x', 'item'" in refusal(columns=Columns("user", "x2"))
-    assert "column 'x' is FLOAT; users and items must be strings or integers" in refusal(columns=Columns("user", "x"))
-    assert "column 'x' is FLOAT; counts must be integers" in refusal(columns=Columns("user", "item", "x"))
+    assert "no column 'x2'; it has 'user', 'x', 'item'" in refusal(columns=columns_of("user", "x2"))
+    assert "column 'x' is double; put it into bins, by their edges: x:0,18,30,65" in refusal(
+        columns=columns_of("user", "x")
+    )
+    assert "column 'x' is double; counts must be integers" in refusal(columns=columns_of("user", "item", "x"))
     warehouse.tables["events"]["schema"]["fields"][0]["mode"] = "REPEATED"
-    assert "column 'user' is STRING REPEATED" in refusal()
+    assert "column 'user' is list<item: string>, which tells no users apart" in refusal()
     warehouse.add("events", events, type="VIEW")
     assert "is a VIEW; write the rows of a view or query to a table first" in refusal()
     for wrong in ("bigquery://dataset.events", "bigquery://p.d.t*", "bigquery://p.d.t$20200101", "bigquery://"):

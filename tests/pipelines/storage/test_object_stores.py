@@ -22,6 +22,7 @@ from headcount.pipelines.main import main
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources import matching, parquet
+from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.stores import BUCKET, gcs_server, s3_server
@@ -178,10 +179,10 @@ def test_of_a_wide_file_little_more_than_the_chosen_columns_is_fetched(bucket, m
         return size
 
     monkeypatch.setattr(socket.socket, "recv_into", recv_into)
-    chosen = sources.Columns("c3", "c13")
+    chosen = columns_of("c3", "c13")
     types = parquet.types(f"{bucket}/wide.parquet", chosen)
     batches = list(parquet.read(f"{bucket}/wide.parquet", chosen, types, None))
-    assert np.array_equal(np.concatenate([batch["user"].to_numpy() for batch in batches]), columns["c3"])
+    assert np.array_equal(np.concatenate([batch["c3"].to_numpy() for batch in batches]), columns["c3"])
     assert file.getbuffer().nbytes > 6_000_000
     # What reaches the sockets of this process: the servers' side gets requests alone.
     assert 640_000 < received[0] < 1_500_000

@@ -1,0 +1,130 @@
+"""The types of columns as far as the elements of a collection tell them, before any is there: from type hints and schemas.
+
+What is wrong with a collection of Python rows is said here, where the pipeline is built, and not by a worker.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import types
+import typing
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.typehints import typehints
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
+
+from headcount.mechanisms.batches.frames import frame_schema, is_frame
+from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.keys.door import Door
+
+ROWS = "dicts, beam.Rows, named tuples, dataclasses, or (user, item) or (user, item, count) tuples"
+
+_UNKNOWN = pa.null()
+_TIME = pa.timestamp("us", "UTC")
+# In this order: a datetime is a date, and a bool an int. Decimals and UUIDs are told by their texts.
+_PLAIN: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    str: pa.string(),
+    float: pa.float64(),
+    bytes: pa.binary(),
+    datetime.datetime: _TIME,
+    Timestamp: _TIME,
+    datetime.date: pa.date32(),
+    decimal.Decimal: pa.string(),
+    uuid.UUID: pa.string(),
+}
+
+
+def door_for(door: Door, rows: beam.PCollection) -> Door:
+    """The door with the types that the elements of a collection tell, or an InputError if they cannot be rows for it."""
+    hint, where = rows.element_type, "the rows: "
+    fields = _fields(hint)
+    if fields is not None:
+        return door.of_schema(pa.schema([(name, arrow_type(found)) for name, found in fields]), where)
+    if isinstance(hint, typehints.TupleConstraint):
+        return door.of_types(_of_tuple(hint.tuple_types, door), where)
+    if isinstance(hint, typehints.DictConstraint):  # one type for all values, or none
+        found = arrow_type(hint.value_type)
+        return door.of_types(dict.fromkeys(door.columns, found) if hint.key_type is str else {}, where)
+    if isinstance(hint, type) and hint in _PLAIN:
+        raise InputError(f"elements of type {hint.__name__} are no rows; give Arrow batches, frames, {ROWS}")
+    frame = _created(rows)
+    return door.of_types({}) if frame is None else door.of_schema(frame_schema(frame))
+
+
+def arrow_type(hint: Any) -> pa.DataType:
+    """The Arrow type of a column whose values have this type; a null type where it is not known."""
+    found = _fields(hint)
+    if found is not None:
+        return pa.struct([(name, arrow_type(type_)) for name, type_ in found])
+    for plain, type_ in _PLAIN.items():
+        if isinstance(hint, type) and issubclass(hint, plain):
+            return type_
+    if isinstance(hint, type) and issubclass(hint, np.generic):
+        return pa.from_numpy_dtype(hint)
+    if isinstance(hint, typehints.UnionConstraint) or typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = hint.union_types if isinstance(hint, typehints.UnionConstraint) else typing.get_args(hint)
+        kinds = {arrow_type(each) for each in members if each is not type(None)}
+        return kinds.pop() if len(kinds) == 1 else _UNKNOWN
+    if isinstance(hint, typehints.SequenceTypeConstraint):
+        return pa.list_(arrow_type(hint.inner_type))
+    origin = typing.get_origin(hint)
+    if isinstance(origin, type) and issubclass(origin, Sequence) and len(typing.get_args(hint)) == 1:
+        return pa.list_(arrow_type(typing.get_args(hint)[0]))
+    return _UNKNOWN
+
+
+def _fields(hint: Any) -> list[tuple[str, Any]] | None:
+    """The fields of rows with a schema: named tuples, dataclasses and beam.Rows."""
+    if not isinstance(hint, RowTypeConstraint):
+        hint = RowTypeConstraint.from_user_type(hint) if isinstance(hint, type) else None
+    return None if hint is None else list(hint._fields)
+
+
+def _of_tuple(parts: tuple[Any, ...], door: Door) -> dict[str, pa.DataType]:
+    """The types of (user, key) or (user, key, count), where the key of several columns is a tuple of them."""
+    if len(parts) not in (2, 3):
+        raise InputError(f"rows are tuples of {len(parts)}; give (user, item) or (user, item, count)")
+    user, key, *count = parts
+    found = {door.user: arrow_type(user)}
+    for each in map(arrow_type, count):
+        if not (pa.types.is_integer(each) or pa.types.is_null(each)):
+            raise InputError(f"the count in (user, item, count) is {each}; counts are whole numbers")
+    inner = key.tuple_types if isinstance(key, typehints.TupleConstraint) else None
+    if len(door.sources) == 1:
+        if inner is not None:
+            raise key_parts(len(inner))
+        return found | {door.sources[0]: arrow_type(key)}
+    if inner is None:
+        if arrow_type(key) != _UNKNOWN:
+            raise key_parts(1, door.sources)
+        return found
+    if len(inner) != len(door.sources):
+        raise key_parts(len(inner), door.sources)
+    return found | {name: arrow_type(each) for name, each in zip(door.sources, inner, strict=True)}
+
+
+def key_parts(found: int, sources: tuple[str, ...] = ()) -> InputError:
+    """A tuple's key has another number of parts than there are key columns."""
+    has = "no tuple" if found == 1 else f"a tuple of {found}"
+    if sources:
+        return InputError(
+            f"the key in (user, key) is {has}, but item names {len(sources)} columns: {', '.join(map(repr, sources))}"
+        )
+    return InputError(f"the key in (user, key) is {has}: name its parts by Contributions(item=[...])")
+
+
+def _created(rows: beam.PCollection) -> Any:
+    """The first frame of a `beam.Create`, which is there while the pipeline is built; None of other collections."""
+    parent = rows.producer.parent if rows.producer is not None else None
+    created = parent.transform if parent is not None else None
+    frames = created.values if isinstance(created, beam.Create) else ()
+    return next((frame for frame in frames if is_frame(frame) and not isinstance(frame, pa.RecordBatchReader)), None)
