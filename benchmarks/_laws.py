@@ -92,6 +92,36 @@ def _below(random: np.random.Generator) -> Columns:
     return user, item
 
 
+def _favourites(random: np.random.Generator) -> Columns:
+    """Half of a user's events are on three favourites."""
+    user = _users(np.clip(random.lognormal(np.log(12), 1.2, 25_000), 1, 2_000).astype(int))
+    own = _zipf(random, 30_000, 1.1, 75_000).reshape(-1, 3)[user, random.integers(0, 3, len(user))]
+    return user, np.where(random.random(len(user)) < 0.5, own, _zipf(random, 30_000, 0.6, len(user)))
+
+
+def _calendar(random: np.random.Generator) -> Columns:
+    """Items are the days of a year: a user is there on a run of them, with some events on each."""
+    days = _users(random.geometric(1 / 30, 15_000))
+    first = np.flatnonzero(np.diff(days, prepend=-1))
+    day = random.integers(0, 365, 15_000)[days] + np.arange(len(days)) - first[days]
+    events = 1 + random.poisson(4, len(days))
+    return np.repeat(days, events), np.repeat(day % 365, events)
+
+
+def _two_markets(random: np.random.Generator) -> Columns:
+    """Many users of a few items that are all alike, and some of many others by a Zipf law."""
+    user = _users(np.concatenate([random.integers(1, 4, 70_000), random.integers(20, 61, 10_000)]))
+    flat, steep = random.integers(0, 2_000, len(user)), 2_000 + _zipf(random, 40_000, 1.2, len(user))
+    return user, np.where(user < 70_000, flat, steep)
+
+
+def _robots(random: np.random.Generator) -> Columns:
+    """Forty users have most of all events, on items that others hardly have."""
+    user = _users(np.concatenate([1 + random.poisson(3, 40_000), np.full(40, 20_000)]))
+    flat = random.permutation(20_000)[:10_000][random.integers(0, 10_000, len(user))]
+    return user, np.where(user < 40_000, _zipf(random, 20_000, 1.0, len(user)), flat)
+
+
 LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "flat": _spread(lambda random: np.full(40_000, 10), 5_000),
     "flat, long lists": _spread(lambda random: np.full(10_000, 100), 3_500),
@@ -108,4 +138,9 @@ LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "common and own": _common,
     "noise of a few": _noise_of_few,
     "much below": _below,
+    # Written down after everything was chosen: nothing was chosen by these, but the worth of one step by "two markets".
+    "favourites": _favourites,
+    "calendar": _calendar,
+    "two markets": _two_markets,
+    "robots": _robots,
 }

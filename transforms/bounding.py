@@ -117,7 +117,7 @@ class _Bound(Ahead):
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
         shard, chunks = group
-        yield from super().process((shard, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead((shard, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[pa.RecordBatch]:
         shard, chunks = group

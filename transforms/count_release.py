@@ -28,11 +28,11 @@ from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
-from headcount.transforms.core.barrier import beside, beyond_barrier, one_beyond_barrier, sorted_by_item
+from headcount.transforms.core.barrier import beyond_barrier, one_beyond_barrier, sorted_by_item
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
-from headcount.transforms.core.noise import Noise, sum_by_item
+from headcount.transforms.core.noise import NamedBatches, Noise, names_in, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
@@ -305,14 +305,14 @@ class Plume(PrivateTransform):
         """Noisy counts of packed shards of users; the plan is given, or will be decided."""
         item_type, shards = self.mechanism.item_type, self._shards
         named = packed | "NamedItems" >> NamedItems(
-            rounds, release, shards, item_type, item_shards(shards), self.mechanism.most_rounds
-        )  # (k, named items), beyond a barrier
-        all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
+            rounds, release, shards, item_type, most_rounds=self.mechanism.most_rounds
+        )  # (0, named items), beyond a barrier
+        all_named = beam.pvalue.AsList(named)
         counts = (
             packed
             | "Counted" >> beam.ParDo(counted, known, all_named).with_output_types(ContributionBatch)
             | "NoisyCounts"
-            >> Noise(noise, None, item_type, release, shards, self._output_files, named, quality=self._quality)
+            >> Noise(noise, None, item_type, release, shards, self._output_files, all_named, quality=self._quality)
         )
         return self._shown(counts, count_row(item_type))
 
@@ -326,12 +326,11 @@ class _Counted(beam.DoFn):
     def setup(self) -> None:
         self._key = self._release.key_source.fetch()
 
-    def process(
-        self, packed: tuple[int, bytes], decided: PlumePlan, named: list[tuple[int, pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, packed: tuple[int, bytes], decided: PlumePlan, named: NamedBatches) -> Iterator[pa.RecordBatch]:
         number, data = packed
-        names = pa.concat_arrays([batch.column("item") for _, batch in named])
         subkeys = step_subkeys(self._key, self._release.id, self._label, decided.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
         origin = provenance(f"{self._label} at {decided.counted}", self._release.id, self._number)
-        yield bound_shard(unpack_shard(data).with_items(names), decided.steps, subkeys, origin).to_batch(number)
+        shard = unpack_shard(data)
+        shard = shard.with_items(names_in(named, shard.items.type))
+        yield bound_shard(shard, decided.steps, subkeys, origin).to_batch(number)

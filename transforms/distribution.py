@@ -248,7 +248,7 @@ class _CountValues(Ahead):
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, chunks = group
-        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, chunks = group

@@ -6,22 +6,24 @@ only sums by item are shuffled anew. (These are functions where a composite woul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
-from headcount.mechanisms.batches.shards import pack_shard, unpack_shard
+from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.batches.shards import Shard, pack_shard, unpack_shard
 from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.choice.run import encode_table
-from headcount.mechanisms.counting.released import by_file, empty_counts, empty_estimates, sorted_counts
+from headcount.mechanisms.counting.released import by_file, empty_counts, sorted_counts
 from headcount.mechanisms.histogram.estimates import (
     Estimated,
     EstimatesMechanism,
@@ -33,17 +35,17 @@ from headcount.mechanisms.histogram.estimates import (
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.auto import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.core.barrier import beside, beyond_barrier, sorted_by_item
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
 from headcount.transforms.core.choice import Chosen, choose
 from headcount.transforms.core.contributions import ContributionBatch
-from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
-NamedBatches = list[tuple[int, pa.RecordBatch]]
 
 
 def estimated(
@@ -53,55 +55,58 @@ def estimated(
     stages, item_type = mechanism.stages, mechanism.item_type
     users = contributions | "UserShards" >> UserShards(shards)
     choice = stages.kept_choice
+    known, public = None, None
     if mechanism.domain is None:
         chosen = users | "ChooseNames" >> _Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
+        known_names = beside(names, "NamesBeside")
         named = chosen.shards | "NamedItems" >> NamedItems(
-            names, release, shards, item_type, item_shards(shards), NAMING_ROUNDS, with_sums=True
-        )  # (k, items with their noisy sums), beyond a barrier
-        all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
+            known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS, with_sums=True
+        )  # (0, items with their noisy sums) of each round, beyond a barrier
+        all_named = beam.pvalue.AsList(named)
         rows = chosen.shards | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
-        known = beam.pvalue.AsSingleton(beside(names, "NamesBeside"))
-        public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named) if choice is not None else None
+        known = beam.pvalue.AsSingleton(known_names)
+        if choice is not None:
+            public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
-        known, names = None, _one(contributions, "NoNames", None)
-        named = _one(contributions, "Domain", to_ipc(_of_items(mechanism.domain))) | "Named" >> beam.Map(
-            lambda items: (0, from_ipc(items))
-        ).with_output_types(tuple[int, pa.RecordBatch])
-        all_named = beam.pvalue.AsList(beside(named, "NamedBeside"))
+        names = _one(contributions, "NoNames", None)
+        all_named = [(0, _of_items(mechanism.domain))]
         rows = users | "PackShards" >> PackShards()
         if choice is not None:
             table = stages.public_table(None, len(mechanism.domain))
-            public = _one(contributions, "PublicTable", (0, encode_table(table)))
+            public = _one(contributions, "PublicTable", encode_table(table))
+    # Items get noise also where there are no users: so there is always a shard, if only one of nobody.
+    nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type)).with_output_types(tuple[int, bytes])
+    rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
         bounds = rows | "ChooseBounds" >> _Choose(choice, release, shards, KeptBound, public)
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
-    decided = beam.pvalue.AsSingleton(beside(plan, "PlanBeside"))
-    counted = rows | "Counts" >> _Stage("counts", plan, decided, named, None, release, shards, item_type)
+    known_plan = beside(plan, "PlanBeside")
+    decided = beam.pvalue.AsSingleton(known_plan)
+    counted = rows | "Counts" >> _Stage("counts", known_plan, all_named, None, release, shards, item_type)
     # One worker sees all counts: of their own stage, or where names and counts come from one step those of the names.
-    gathered = (
-        counted
-        | "PackCounts" >> beam.MapTuple(lambda _, counts: (0, to_ipc(counts))).with_output_types(tuple[int, bytes])
-        | "GatherCounts" >> beam.GroupByKey()
-        | "AllCounts" >> beam.Map(_all_counts, decided, all_named).with_output_types(pa.RecordBatch)
-    )
+    gathered = plan | "AllCounts" >> beam.Map(
+        _all_counts,
+        beam.pvalue.AsList(counted),
+        all_named if mechanism.domain is None else [],
+        empty_counts(arrow_type(item_type)),
+    ).with_output_types(pa.RecordBatch)
     if not mechanism.calibrated:
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
         decision = plan | "Decision" >> beam.Map(Estimated, 0, None).with_output_types(Estimated)
-        return CountsAndDecision(
-            sorted_by_item(beyond_barrier(made, empty_counts(arrow_type(item_type)), files)), decision
-        )
+        return CountsAndDecision(sorted_by_item(barrier(made)), decision)
     grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
-    totals = rows | "Totals" >> _Stage("totals", plan, decided, every, (groups, stages.once), release, shards, int)
+    totals = rows | "Totals" >> _Stage(
+        "totals", known_plan, beam.pvalue.AsList(every), (groups, stages.once), release, shards, int
+    )
     made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
         tuple[int, bytes], decision=Estimated
     ).with_outputs("decision", main="rows")
-    empty = empty_estimates(arrow_type(item_type))
-    return CountsAndDecision(sorted_by_item(beyond_barrier(made.rows, empty, files)), made.decision)
+    return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 
 class _Choose(beam.PTransform):
@@ -130,41 +135,53 @@ class _Stage(beam.PTransform):
         self,
         stage: Stage,
         plan: beam.PCollection,
-        decided: beam.pvalue.AsSingleton,
-        named: beam.PCollection,
+        named: beam.pvalue.AsList | NamedBatches,
         groups: tuple[beam.pvalue.AsSingleton, bool] | None,
         release: Release,
         shards: int,
         item_type: type,
     ) -> None:
         super().__init__()
-        self._stage, self._plan, self._decided, self._named, self._groups = stage, plan, decided, named, groups
+        self._stage, self._plan, self._named, self._groups = stage, plan, named, groups
         self._release, self._shards, self._item_type = release, shards, item_type
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        stage, decided = self._stage, self._decided
+        stage, decided = self._stage, beam.pvalue.AsSingleton(self._plan)
         bound = _Bound(stage, self._release, f"{full_label(rows)}/Bounded", self._shards)
-        noise = self._plan | "Plan" >> beam.Map(_noise, stage).with_output_types(NoisePlan)
-        # Where there is no such stage, nothing is bounded, and nothing gets noise.
-        named = self._named | "IfAny" >> beam.Filter(lambda _, plan: getattr(plan, stage) is not None, decided)
+        # Where there is no such stage, nothing is bounded, and nothing gets noise. Groups are so few that one shard has them.
+        parts = 1 if stage == "totals" else self._shards
+        noisy = Noise(
+            self._plan,
+            None,
+            self._item_type,
+            self._release,
+            parts,
+            1,
+            self._named,
+            every_file=False,
+            plan_of=functools.partial(_noise, stage=stage),
+        )
         return (
             rows
             | "Bounded"
             >> beam.ParDo(bound, decided, *(self._groups or (None, False))).with_output_types(ContributionBatch)
-            | "NoisyCounts"
-            >> Noise(noise, None, self._item_type, self._release, self._shards, item_shards(self._shards), named)
+            | "NoisyCounts" >> noisy
         )
 
 
-class _OnlyNamed(beam.DoFn):
+class _OnlyNamed(Ahead):
     """Packed shards -> the same with the rows of named items only."""
 
     def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed, named)
+
+    def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
-        yield number, pack_shard(unpack_shard(data).with_items(_items(named)).compact())
+        shard = unpack_shard(data)
+        yield number, pack_shard(shard.with_items(names_in(named, shard.items.type)).compact())
 
 
-class _Bound(beam.DoFn):
+class _Bound(Ahead):
     """Packed shards -> what each user adds to one stage. The key is fetched on the worker."""
 
     def __init__(self, stage: Stage, release: Release, label: str, number: int) -> None:
@@ -176,8 +193,12 @@ class _Bound(beam.DoFn):
     def process(
         self, packed: tuple[int, bytes], plan: StagePlan, groups: Grouped | None, once: bool
     ) -> Iterator[pa.RecordBatch]:
-        if _noise_of(plan, self._stage) is None:
-            return
+        if _noise_of(plan, self._stage) is not None:
+            yield from self.ahead(packed, plan, groups, once)
+
+    def compute(
+        self, packed: tuple[int, bytes], plan: StagePlan, groups: Grouped | None, once: bool
+    ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)
         if groups is not None:
@@ -203,10 +224,6 @@ class _Estimate(beam.DoFn):
         yield from by_file(rows, self._files)
 
 
-def _items(named: NamedBatches) -> Names:
-    return pa.concat_arrays([batch.column("item") for _, batch in named])
-
-
 def _of_items(items: Names) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"item": items})
 
@@ -215,8 +232,15 @@ def _one(pvalue: beam.PCollection, label: str, value: Any) -> beam.PCollection:
     return pvalue.pipeline | label >> beam.Create([value], reshuffle=False)
 
 
-def _public_table(names: NamesPlan, stages: Stages, named: NamedBatches) -> tuple[int, bytes]:
-    return 0, encode_table(stages.public_table(names, sum(batch.num_rows for _, batch in named)))
+def _nobody(_: NamesPlan | None, item_type: pa.DataType) -> tuple[int, bytes]:
+    """A shard without users."""
+    nothing = np.zeros(0, dtype=np.int64)
+    nobody = Shard(pa.array([], pa.string()), pa.array([], item_type), np.zeros(1, dtype=np.int64), nothing, nothing)
+    return -1, pack_shard(nobody)
+
+
+def _public_table(names: NamesPlan, stages: Stages, named: NamedBatches) -> bytes:
+    return encode_table(stages.public_table(names, sum(batch.num_rows for _, batch in named)))
 
 
 def _plan(chosen: KeptBound, stages: Stages, names: NamesPlan | None) -> StagePlan:
@@ -234,10 +258,9 @@ def _noise(plan: StagePlan, stage: Stage) -> NoisePlan:
     return found
 
 
-def _all_counts(gathered: tuple[int, Iterable[bytes]], plan: StagePlan, named: NamedBatches) -> pa.RecordBatch:
-    if plan.counts is None:
-        return sorted_counts(to_ipc(batch) for _, batch in named)
-    return sorted_counts(gathered[1])
+def _all_counts(plan: StagePlan, counted: NamedBatches, named: NamedBatches, empty: pa.RecordBatch) -> pa.RecordBatch:
+    found = named if plan.counts is None else counted
+    return sorted_counts(map(to_ipc, (empty, *(batch for _, batch in found))))
 
 
 def _every_group(grouped: Grouped) -> tuple[int, pa.RecordBatch]:

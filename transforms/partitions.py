@@ -6,12 +6,14 @@ only sums by item are shuffled anew.
     packed | NamedItems(rounds, release, shards, item_type, output_files)
 
 takes shards of users as `transforms.bounds.choose` keeps them, (number, `pack_shard` bytes), and gives (k, record batch with
-the one column `item`, sorted) for every k < output_files, beyond a barrier. Its pure twin is
+the one column `item`, sorted) for every k < output_files, beyond a barrier. Without output files it gives what later steps of
+the same release read: (0, record batch) of each round, if it has named anything. Its pure twin is
 `mechanisms.partitions.named_in_rounds`, with the transform's full label.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
@@ -29,10 +31,11 @@ from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
 from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import beside
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
-from headcount.transforms.core.noise import Noise
+from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
@@ -46,7 +49,7 @@ class SelectPartitions(PrivateTransform):
     """The items that may be named, since enough users have them.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names; how often an item occurs
-    plays no part, and is not told. What "auto" chooses, it chooses privately, for a twentieth of epsilon.
+    plays no part, and is not told. What "auto" chooses, it chooses privately, for a 25th of epsilon.
 
     The result is `NamedItem` rows (`NamedIntItem` with `item_type=int`), sorted in each output file. Rows or `Contributions`
     go in. `with_decision()` gives the `DecidedSelection` beside, for the strategy "auto".
@@ -124,7 +127,7 @@ class NamedItems(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type = str,
-        output_files: int = 1,
+        output_files: int | None = None,
         most_rounds: int = SIPS_ROUNDS,
         with_sums: bool = False,
     ) -> None:
@@ -142,9 +145,11 @@ class NamedItems(beam.PTransform):
             named.append(packed | f"Round{number + 1}" >> self._round(number, tuple(named)))
         if len(named) == 1:
             return named[0]
+        united = named | "AllRounds" >> beam.Flatten()  # (file, named items), each round's beyond a barrier of its own
+        if self._output_files is None:
+            return united
         return (
-            named  # (file, named items), each round's beyond a barrier of its own
-            | "AllRounds" >> beam.Flatten()
+            united
             | "Pack" >> beam.MapTuple(_packed_names).with_output_types(tuple[int, bytes])
             | "GroupByPartition" >> beam.GroupByKey()
             | "SortByItem" >> beam.MapTuple(_united).with_output_types(tuple[int, pa.RecordBatch])
@@ -168,7 +173,7 @@ class _OneRound(beam.PTransform):
         release: Release,
         shards: int,
         item_type: type,
-        output_files: int,
+        output_files: int | None,
         with_sums: bool,
     ) -> None:
         super().__init__()
@@ -180,16 +185,24 @@ class _OneRound(beam.PTransform):
         bound = _Bound(self._number, self._release, f"{full_label(packed)}/Bounded", self._shards)
         before: object = []
         if self._named:
-            before = beam.pvalue.AsList(self._named | "NamedBefore" >> beam.Flatten())
+            one, *more = self._named
+            before = beam.pvalue.AsList(
+                self._named | "NamedBefore" >> beam.Flatten() if more else beside(one, "NamedBefore")
+            )
+        plan_of = None
         if isinstance(self._rounds, tuple):
             rounds, plan = self._rounds, self._rounds[self._number].plan
         else:
             rounds = beam.pvalue.AsSingleton(self._rounds)
-            plan = self._rounds | "Plan" >> beam.Map(_plan, self._number).with_output_types(NoisePlan)
+            plan, plan_of = self._rounds, functools.partial(_plan, number=self._number)
+        files, every_file = self._output_files or 1, self._output_files is not None and not self._named
+        noise = Noise(
+            plan, None, self._item_type, self._release, self._shards, files, every_file=every_file, plan_of=plan_of
+        )
         counts = (
             packed
             | "Bounded" >> beam.ParDo(bound, rounds, before).with_output_types(ContributionBatch)
-            | "NoisyCounts" >> Noise(plan, None, self._item_type, self._release, self._shards, self._output_files)
+            | "NoisyCounts" >> noise
         )
         if self._with_sums:
             return counts
@@ -206,14 +219,14 @@ class PackShards(beam.PTransform):
 class _Pack(Ahead):
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield from super().process((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
         yield number, pack_shard(gather(chunks))
 
 
-class _Bound(beam.DoFn):
+class _Bound(Ahead):
     """Packed shards -> what each user adds to one round; nothing if there is no such round.
 
     Fetches the key on the worker, so that it is never part of the pipeline.
@@ -225,16 +238,16 @@ class _Bound(beam.DoFn):
     def setup(self) -> None:
         self._key = self._release.key_source.fetch()
 
-    def process(
-        self, packed: tuple[int, bytes], rounds: object, named: list[tuple[int, pa.RecordBatch]]
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, packed: tuple[int, bytes], rounds: object, named: NamedBatches) -> Iterator[pa.RecordBatch]:
         each = _the_round(rounds, self._number)
-        if each is None:
-            return
+        if each is not None:
+            yield from self.ahead(packed, each, named)
+
+    def compute(self, packed: tuple[int, bytes], each: Round, named: NamedBatches) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)
         if named:
-            shard = shard.without_items(pa.concat_arrays([names.column("item") for _, names in named]))
+            shard = shard.without_items(names_in(named, shard.items.type))
         subkeys = step_subkeys(self._key, self._release.id, self._label, each.steps)
         # How users were bounded is part of where the batch comes from: differently bounded shards never meet in one noise step.
         where = f"{self._label} at {each.max_items}, {each.weights}"

@@ -13,6 +13,8 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.names import string_buffers
 
+_KINDS = tuple((kind, np.iinfo(kind).min, np.iinfo(kind).max) for kind in (np.uint8, np.uint16, np.int32, np.int64))
+
 
 def to_ipc(batch: pa.RecordBatch, compress: bool = False) -> bytes:
     """The batch as an Arrow stream: what crosses a shuffle (a pickled slice would carry its whole parent).
@@ -76,5 +78,4 @@ def _listed(values: np.ndarray) -> pa.Array:
 def _narrow(values: np.ndarray) -> np.ndarray:
     """Integers in as few bytes as hold them."""
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    kinds = (np.uint8, np.uint16, np.int32, np.int64)
-    return values.astype(next(kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max))
+    return values.astype(next(kind for kind, low, high in _KINDS if low <= least and most <= high))

@@ -62,7 +62,11 @@ class Shard:
 
     def keep(self, rows: np.ndarray, count: np.ndarray) -> Shard:
         """The same users with only the given rows (ascending) and their new counts; a user may be left with none."""
-        offsets = np.searchsorted(rows, self.offsets).astype(np.int64)
+        if len(rows) == len(self.item):
+            return dataclasses.replace(self, count=count)
+        before = np.zeros(len(self.item) + 1, dtype=np.int64)  # how many rows are kept before each
+        before[1:][rows] = 1
+        offsets = np.cumsum(before, out=before)[self.offsets]
         return dataclasses.replace(self, offsets=offsets, item=self.item[rows], count=count)
 
     def with_items(self, names: Names) -> Shard:
@@ -74,6 +78,8 @@ class Shard:
         return self._rows_where(pc.invert(pc.is_in(self.items, value_set=names.cast(self.items.type))))
 
     def _rows_where(self, kept: pa.BooleanArray) -> Shard:
+        if pc.all(kept, min_count=0).as_py():
+            return self
         rows = np.flatnonzero(np.asarray(kept)[self.item])
         return self.keep(rows, self.count[rows])
 

@@ -3,21 +3,27 @@
 Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
 items by which these counts are calibrated (`histogram.estimates`):
 
-    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - kept / 4
+    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 4
     B: the totals, scaled down to a norm of B.                                         loss = users above B
 
-where kept is the number of events that the bound leaves, and cost the expected error of one count by noise at R = 1. A part of
-the events that are left out is misplaced by the calibration: the quarter stands for it, and is no part of any proof. What a
-norm of B leaves out is lost. So B is chosen as for one total (`one_total`), with a public weight B^-3.
+where cost is the expected error of one count by noise at R = 1, and worth the sum over users of
+
+    events that both bounds leave * the part of the user's events that the cap c alone leaves.
+
+A part of the events that are left out is misplaced by the calibration: the quarter stands for it. Scaling leaves a user's items
+in proportion, so that the calibration restores them. A cap flattens them, and what is kept is then less like the whole: hence
+the second factor. None of this is part of any proof. What a norm of B leaves out is lost. So B is chosen as for one total
+(`one_total`), with a public weight B^-3.
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
 8 R at most, a public limit, since one user could else decide alone.
 
 Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
-(R, c): one user more adds between 0 and S to each kept sum, where S is 8 R, or R (l1), whatever its rows are. So each loss
-falls by at most S/4, and none rises: the one-sided form. Replacing a user is the difference of two such moves. For B the
-proof stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for,
-and then (R, c) is not drawn.
+(R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is 8 R, or R (l1). The first
+factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each loss
+by at most S/4, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
+stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for, and
+then (R, c) is not drawn.
 """
 
 from __future__ import annotations
@@ -50,6 +56,9 @@ _MISSED = 0.005
 
 #: What a user keeps at most in the table for l2, as a multiple of R.
 MOST_KEPT = 8
+
+#: What users are worth is in the table in these parts of an event, rounded down for each user.
+PARTS = 2**8
 
 
 class KeptBound(NamedTuple):
@@ -106,7 +115,7 @@ class KeptChoice:
 
     @property
     def entries(self) -> int:
-        """The length of the table: what each candidate keeps, the users above each norm, and the number of items."""
+        """The length of the table: the worth of each candidate, the users above each norm, and the number of items."""
         return len(self.candidates) + len(self.norms) + 1
 
     def items_table(self, items: int) -> list[int]:
@@ -114,18 +123,20 @@ class KeptChoice:
         return [0] * (self.entries - 1) + [items]
 
     def user_table(self, shard: Shard) -> list[int]:
-        """The events of the shard's users that each candidate keeps, and the users above each norm."""
+        """What the shard's users are worth to each candidate, in `PARTS`, and the users above each norm."""
         whole = limit_per_item(shard, 1) if self.once else shard
+        events = whole.totals()
         found: dict[KeptCandidate, int] = {}
         for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
             alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
             capped = limit_per_item(whole, cap)
             norms = None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
-            found |= _kept(sorted(alike, key=lambda each: each.bound), capped.totals(), norms)
-        kept = [found[each] for each in self.candidates]
+            totals = capped.totals()
+            found |= _worth(sorted(alike, key=lambda each: each.bound), totals, norms, totals / np.maximum(events, 1))
+        table = [found[each] for each in self.candidates]
         if self.norms:
-            kept += tails(in_bins(self.norms, np.searchsorted(self.norms, whole.totals())))
-        return [*kept, 0]
+            table += tails(in_bins(self.norms, np.searchsorted(self.norms, events)))
+        return [*table, 0]
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """Nothing: the choice looks at users alone."""
@@ -138,8 +149,11 @@ class KeptChoice:
     def counts_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates (R, c)."""
         assert self.counts_budget is not None
-        kept = table[: len(self.candidates)]
-        losses = [table[-1] * each.cost - MISPLACED * sum_ for each, sum_ in zip(self.candidates, kept, strict=True)]
+        worth = table[: len(self.candidates)]
+        losses = [
+            table[-1] * each.cost - MISPLACED * parts / PARTS
+            for each, parts in zip(self.candidates, worth, strict=True)
+        ]
         sensitivities = [MISPLACED * each.most for each in self.candidates]
         epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
         tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / _MISSED)))
@@ -186,22 +200,23 @@ class KeptChoice:
         return {"candidates for the counts": len(self.candidates), "for the totals": len(self.norms)}
 
 
-def _kept(
-    candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None
+def _worth(
+    candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None, spared: np.ndarray
 ) -> dict[KeptCandidate, int]:
-    """The events that candidates of one cap and noise keep, from the lowest bound on, of users with these totals, and l2 norms
-    unless the noise is for l1; each user's are rounded down, and limited.
+    """What users are worth to candidates of one cap and noise, from the lowest bound on: users with these totals, and l2 norms
+    unless the noise is for l1, and the part of all events that the cap has spared.
 
-    Users whom a bound leaves as they are keep the same under every higher one, and are not looked at again.
+    Users whom a bound leaves as they are are worth the same under every higher one, and are not looked at again.
     """
     found, settled = {}, 0
     for each in candidates:
         kept = np.minimum(totals, each.most)
         if norms is not None:
-            # Cut to the limit before it is a whole number, so that no product is too large for one.
-            kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most).astype(np.int64)
-        found[each] = settled + int(kept.sum())
+            kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most)
+        # Cut to the limit before it is a whole number, so that no product is too large for one.
+        worth = (kept * spared * PARTS).astype(np.int64)
+        found[each] = settled + int(worth.sum())
         left = kept < totals
-        settled += int(kept[~left].sum())
-        totals, norms = totals[left], None if norms is None else norms[left]
+        settled += int(worth[~left].sum())
+        totals, norms, spared = totals[left], None if norms is None else norms[left], spared[left]
     return found

@@ -34,6 +34,8 @@ def rand_clip(shard: Shard, bound: int, subkey: bytes) -> Shard:
 
 def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
     """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
+    if int(shard.rows_per_user().max(initial=0)) <= items:
+        return shard
     rows = np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
     limited = shard.keep(rows, shard.count[rows])
     return _checked(limited, limited.rows_per_user(), items)

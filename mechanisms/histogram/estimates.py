@@ -178,17 +178,16 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     if once:
         shard = limit_per_item(shard, 1)
     place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
-    group = grouped.group[place[shard.item]]
-    user = np.repeat(np.arange(len(shard.users)), shard.rows_per_user())
-    key = user * grouped.number + group
+    first = np.arange(len(shard.users)) * grouped.number
+    key = np.repeat(first, shard.rows_per_user()) + grouped.group[place[shard.item]]
     order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    key = key[order][starts]
-    user, group = np.divmod(key, grouped.number)
+    key = key[order]
+    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    user, group = np.divmod(key[starts], grouped.number)
     return Shard(
         shard.users,
         pa.array(np.arange(grouped.number)),
-        np.searchsorted(user, np.arange(len(shard.users) + 1)).astype(np.int64),
+        np.append(0, np.cumsum(np.bincount(user, minlength=len(shard.users)))),
         group,
         np.minimum(run_sums(shard.count[order], starts), MOST_COUNT),
     )

@@ -30,6 +30,10 @@ from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 #: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
 NAMING_ROUNDS = 2
 
+# What names are worth in a choice, no part of any proof, that come with the counts of one event of each user. These tell little
+# where users have more, so that others are taken if they name three quarters as many.
+_ONE_EVENT = Fraction(3, 4)
+
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
 
@@ -105,7 +109,11 @@ class Stages:
             ways += [
                 ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
             ]
-        found = tuple(StrategyCandidate.of(way.strategy, self.names_plan(way).rounds) for way in ways)
+        worth = {"laplace": _ONE_EVENT}
+        found = tuple(
+            StrategyCandidate.of(way.strategy, self.names_plan(way).rounds, worth.get(way.strategy, Fraction(1)))
+            for way in ways
+        )
         return PartitionChoice(account.names_choice, account.budget, self.relation, found)
 
     @cached_property

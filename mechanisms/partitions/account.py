@@ -23,15 +23,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.choice.run import default_share, split_budget
+from headcount.mechanisms.choice.run import split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.rounds import SIPS_NOISE, SIPS_ROUNDS, Round, rounds_of, zcdp_rounds
+
+# The share of epsilon that the choice has: where many items are close to the threshold, a percent of noise is many of them.
+_CHOICE_SHARE = Fraction(1, 25)
 
 # The share of delta that sips has. The less it is, the more is left for one round, which some data may choose.
 _SIPS_SHARE = 0.8
@@ -82,8 +86,8 @@ class SelectionAccount:
 
 
 def make_account(budget: Budget, relation: Relation) -> SelectionAccount:
-    """The account of a selection whose strategy is chosen by a twentieth of epsilon."""
-    choice, rest = split_budget(budget, default_share("items"), "gem")
+    """The account of a selection whose strategy is chosen by a 25th of epsilon."""
+    choice, rest = split_budget(budget, _CHOICE_SHARE, "gem")
     whole = thresholds.TOTAL_SHARE * budget.delta * (1 - 1e-6)  # beyond the search for mu
     left, first = budget.epsilon - budget.delta, (choice.epsilon,)
     least = left - choice.epsilon

@@ -6,23 +6,24 @@ d distinct items keeps each with probability min(1, K/d), and so adds to the H o
     f = min(1, K/d)                         where items count one:     together min(d, K)
     f = min(1, K/d) / sqrt(min(d, K))       where they are weighed:    together at most sqrt(K)
 
-The loss is minus what these weights are worth. Each item is worth its H in thresholds, H/t, less the first quarter, up to 3/2:
+The loss is minus what these weights are worth. Each item is worth its H in thresholds, H/t, less the first quarter, up to 2:
 
-    V = clip(H/t - 1/4, 0, 5/4)
+    V = clip(H/t - 1/4, 0, 7/4)
 
-What lies beyond 3/2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
+What lies beyond 2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
 users, who then spend on others what they spent on it. A user with h of d items named has sqrt(d - h) for the others in place of
-(d - h)/sqrt(d): where half of them are named, that is .41 of what the named ones had. A user of one item has no others. So let
-O be the sum like H in which each user counts for its part (d - 1)/d of other items (for all if d > K). A candidate in rounds
-has, for the threshold t of its last round,
+(d - h)/sqrt(d): where half of them are named, that is .41 of what the named ones had, of which some goes to items that are
+never named. A user of one item has no others. So let O be the sum like H in which each user counts for its part (d - 1)/d of
+other items (for all if d > K). A candidate in rounds has, for the threshold t of its last round,
 
-    V + 3/8 max(O/t - 3/2, 0)
+    V + 1/4 max(O/t - 2, 0)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
-within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 3/2 of t, H is too. So the loss
+within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 2 of t, H is too. So the loss
 falls by at most 1/t of what H rises, one user more lowers it by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided
 form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`,
-which rounds down.
+which rounds down. Candidates have public weights besides: 1 up to K = 300, and 300/K beyond. They add the same to an exponent
+on both neighbours.
 
 Candidates. One item of each user that counts one, with the lowest threshold; and weights of 1/sqrt(d) in one round and in
 rounds (sips), at every K. No other is ever better by more than a little. Counting one with Gaussian noise is the same as
@@ -68,10 +69,11 @@ from headcount.mechanisms.partitions.select import (
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
-# No part of any proof: the numbers of items per user that are looked at, and the quarter, 3/2 and 3/8 of the worth, the first
-# two in eighths.
+# No part of any proof: the numbers of items per user that are looked at, the most of them without a handicap, and the quarter,
+# 2 and 1/4 of the worth, all in eighths.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
-_FROM, _TO, _BACK = 2, 12, 3
+_FREELY = 300
+_FROM, _TO, _BACK = 2, 16, 2
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
@@ -177,14 +179,15 @@ class PartitionChoice:
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
 
-        tau is half of the default, which keeps too much from users of many items where little can be named.
+        One of many items moves by much, and would often be chosen by chance among several such. The default of tau keeps them
+        out where they are best as well; a lower one, and the public weight beyond 300 items, leave more to the data.
         """
         losses = [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
         sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
         one_sided = self.relation is Relation.ADD_REMOVE
         epsilon = self.budget.epsilon_fraction
-        tau = math.ceil(2 / epsilon * Fraction(math.log(2 * self.entries)))
-        return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
+        exponents = gem_exponents(losses, sensitivities, epsilon, one_sided, math.ceil(2 / epsilon))
+        return [each + _falling_weight(way.items) for each, way in zip(exponents, self.candidates, strict=True)]
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
         """The private choice."""
@@ -210,6 +213,11 @@ class PartitionChoice:
         }
 
 
+def _falling_weight(items: int) -> Fraction:
+    """What the public weight of so many items adds to an exponent."""
+    return Fraction(round(math.log(max(1, items / _FREELY)) * 2**20), 2**20)
+
+
 def make_candidates(account: SelectionAccount, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, with `rounds` of sips."""
     weighed = ("weighted-gaussian", "sips") if rounds > 1 else ("weighted-gaussian",)
@@ -218,7 +226,7 @@ def make_candidates(account: SelectionAccount, rounds: int = SIPS_ROUNDS) -> tup
 
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
-    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 10t), and 3 of the rest in rounds.
+    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
@@ -326,7 +334,7 @@ def auto_partitions(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> AutoSelection:
-    """The selection whose strategy and items per user are chosen for the most items, by a twentieth of epsilon."""
+    """The selection whose strategy and items per user are chosen for the most items, by a 25th of epsilon."""
     arrow_type(item_type)
     check_budget(budget)
     check_delta_for_names(budget.delta)

@@ -46,22 +46,23 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     if len(shard.item) == 0:
         return iter(())
     cut = cut_by_item(shard.items, shards)
-    steps = len(ladder) + 1
     rows = shard.rows_per_user()
-    held = np.unique(rows)
+    held = np.flatnonzero(np.bincount(rows))
     place = np.searchsorted(held, rows)
     shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
     roots = np.array([math.isqrt((1 << 2 * FRACTION_BITS) // max(1, d)) for d in held.tolist()])[place]
     others = np.array([math.isqrt(((d - 1) ** 2 << 2 * FRACTION_BITS) // max(1, d**3)) for d in held.tolist()])[place]
-    rung = np.searchsorted(np.array(ladder), rows)
-    key = cut.places()[shard.item] * steps + np.repeat(rung, rows)
+    rung_of = np.searchsorted(np.array(ladder), held)
+    rungs, nth = np.unique(rung_of, return_inverse=True)  # those that are there: fewer cells stay in the cache
+    steps = len(rungs)
+    key = cut.places()[shard.item] * steps + np.repeat(nth[place], rows)
     size = len(shard.items) * steps
     users = np.bincount(key, minlength=size)
     key_of = np.flatnonzero(users)  # in order
     sums = {"users": users[key_of]}
     for name, values in (("shares", shares), ("roots", roots), ("others", others)):
         sums[name] = sum_by_code(key, np.repeat(values, rows), size)[key_of]
-    return cut.rows(key_of // steps, {"rung": key_of % steps} | sums)
+    return cut.rows(key_of // steps, {"rung": rungs[key_of % steps]} | sums)
 
 
 def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:

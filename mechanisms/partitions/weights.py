@@ -68,7 +68,7 @@ class WeighStep:
         if most > MOST_ITEMS:
             raise ParameterError(f"items are weighed after LimitItems({MOST_ITEMS}) or less")
         table = np.zeros(most + 1, dtype=np.int64)
-        held = np.unique(rows[rows > 0])
+        held = np.flatnonzero(np.bincount(rows[rows > 0]))
         table[held] = [weight_of(items, self.weights) for items in held.tolist()]
         return dataclasses.replace(shard, count=np.repeat(table[rows], rows))
 

@@ -7,7 +7,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -39,6 +39,8 @@ from headcount.transforms.core.result import CountsAndDecision
 _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
+
+_View = TypeVar("_View", bound=PipelineOptions)
 
 
 class Source:
@@ -171,7 +173,7 @@ def _reported(
 
 def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]:
     """Beam's options, and the runner if another was asked for than the one in this process, which is pinned."""
-    given = PipelineOptions(list(flags))
+    given = _Options(list(flags))
     FileSystems.set_options(given)  # inputs and output are looked at before there is a pipeline
     standard = given.view_as(StandardOptions)
     if is_pinned(standard.runner):
@@ -179,6 +181,23 @@ def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]
         return given, None
     _check_runner(standard.runner)
     return given, standard.runner
+
+
+class _Options(PipelineOptions):
+    """Beam's options, each view of them made once: a view parses all flags, and Beam asks for some hundreds of them."""
+
+    def __init__(self, flags: list[str]) -> None:
+        super().__init__(flags)
+        object.__setattr__(self, "_views", {})  # by itself Beam takes an attribute for an option
+
+    def view_as(self, cls: type[_View]) -> _View:
+        views: dict[type, Any] = self.__dict__["_views"]
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        return views[cls]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_views": {}}  # a copy has options of its own, and so has views of its own
 
 
 def _check_runner(runner: str) -> None:

@@ -1,8 +1,10 @@
 """The command line: what is accepted, and one clear line for what is not."""
 
 import itertools
+import pickle
 
 import pytest
+from apache_beam.options.pipeline_options import DirectOptions
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
@@ -318,3 +320,13 @@ def test_domain_files():
 def test_bad_domain_files_are_refused(content, item_type, words):
     with pytest.raises(ParameterError, match=words):
         domain(content, item_type)
+
+
+def test_a_view_of_beams_options_is_made_once_and_a_copy_has_its_own():
+    given, _ = pipeline_options(["--direct_num_workers", "2"])
+    view = given.view_as(DirectOptions)
+    assert view is given.view_as(DirectOptions)
+    copied = pickle.loads(pickle.dumps(given))
+    view.direct_num_workers = 5
+    assert given.get_all_options()["direct_num_workers"] == 5
+    assert copied.view_as(DirectOptions).direct_num_workers == 2

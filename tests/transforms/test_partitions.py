@@ -169,7 +169,7 @@ def test_rounds_by_zcdp_on_packed_shards_equal_the_pure_function(collect, make_r
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         packed = pipeline | beam.Create([_batch(rows)]) | UserShards(3) | PackShards()
-        return packed | "N" >> NamedItems(rounds, release, 3)
+        return packed | "N" >> NamedItems(rounds, release, 3, output_files=1)
 
     ((partition, names),) = collect(build)
     assert partition == 0 and names.to_pydict() == {"item": expected} and len(expected) > 5

@@ -24,17 +24,18 @@ def _pool() -> ThreadPoolExecutor:
 
 
 class Ahead(beam.DoFn):
-    """Subclasses give `compute`, which must depend on its element alone."""
+    """Subclasses give `compute`, which must depend on its arguments alone, and a `process` that gives these to `ahead`."""
 
-    def compute(self, element: Any) -> Iterable[Any]:
-        """The results of one element."""
+    def compute(self, element: Any, *beside: Any) -> Iterable[Any]:
+        """The results of one element, and of the side inputs that come with it."""
         raise NotImplementedError
 
     def start_bundle(self) -> None:
         self._pending: collections.deque[Future[list[Any]]] = collections.deque()
 
-    def process(self, element: Any) -> Iterator[Any]:
-        self._pending.append(_pool().submit(lambda: list(self.compute(element))))
+    def ahead(self, element: Any, *beside: Any) -> Iterator[Any]:
+        """Begins with one element, and gives the results of another that is done, if there is one."""
+        self._pending.append(_pool().submit(lambda: list(self.compute(element, *beside))))
         if len(self._pending) > 1:  # one at work and one to hand on: more would only take memory
             yield from self._pending.popleft().result()
 

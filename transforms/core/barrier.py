@@ -21,7 +21,12 @@ def beyond_barrier(drawn: beam.PCollection, empty: pa.RecordBatch, output_files:
     every_file = drawn.pipeline | "EveryPartition" >> beam.Create(
         [(file, to_ipc(empty)) for file in range(output_files)], reshuffle=False
     )
-    return (drawn, every_file) | "WithEveryPartition" >> beam.Flatten() | "Barrier" >> beam.GroupByKey()
+    return barrier((drawn, every_file) | "WithEveryPartition" >> beam.Flatten())
+
+
+def barrier(drawn: beam.PCollection) -> beam.PCollection:
+    """(file, Arrow streams), drawn -> the same beyond a barrier: where all files are drawn, or none of them is missed."""
+    return drawn | "Barrier" >> beam.GroupByKey()
 
 
 def sorted_by_item(streams: beam.PCollection) -> beam.PCollection:

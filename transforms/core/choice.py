@@ -1,7 +1,8 @@
-"""A private choice wired into a pipeline: tables of all shards meet in one worker, which decides behind a barrier."""
+"""A private choice wired into a pipeline: tables of all shards meet in one worker, which decides before a barrier."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -40,32 +41,25 @@ def choose(
     public: beam.PCollection | None = None,
 ) -> Chosen:
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
-    type of what it gives. `public` is the one (0, table) with the public entries, if there are any.
+    type of what it gives. `public` is the one table with the public entries, if there are any.
     Shards may be packed already."""
     tabulate = _Tabulate(choice, item_shards(number), keep)
     tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(
-        tuple[int, bytes], tables=tuple[int, bytes], items=tuple[int, bytes], users=str
+        tuple[int, bytes], tables=bytes, items=tuple[int, bytes], users=str
     ).with_outputs("tables", "items", "users", main="shards")
     if public is None:
-        public = shards.pipeline | "EmptyTable" >> beam.Create(
-            [(0, encode_table([0] * choice.entries))], reshuffle=False
-        )
-    tables = [public, tabled.tables]  # (0, table)
+        public = shards.pipeline | "EmptyTable" >> beam.Create([encode_table([0] * choice.entries)], reshuffle=False)
+    tables = [tabled.tables]
     if choice.by_item:
         tables.append(
             tabled.items  # (item shard, chunk)
             | "GroupByItemShard" >> beam.GroupByKey()
-            | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(tuple[int, bytes])
+            | "TabulateItems" >> beam.ParDo(_TabulateItems(choice)).with_output_types(bytes)
         )
-    decided = (
-        tables
-        | "AllTables" >> beam.Flatten()
-        | "GatherTables" >> beam.GroupByKey()
-        | "Decide"
-        >> beam.ParDo(_Decide(choice, release, label), beam.pvalue.AsList(tabled.users)).with_output_types(
-            beam.typehints.Tuple[int, result]
-        )
-    )
+    # The public table is there also without users. Those of the shards come beside, which takes no stage of its own.
+    decided = public | "Decide" >> beam.ParDo(
+        _Decide(choice, release, label), *(beam.pvalue.AsList(each) for each in (tabled.users, *tables))
+    ).with_output_types(beam.typehints.Tuple[int, result])
     # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
     chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
     return Chosen(chosen, tabled.shards)
@@ -97,13 +91,14 @@ class _Tabulate(Ahead):
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
         # A runner may fetch chunks, which only this thread can do.
-        yield from super().process((number, data if isinstance(data, bytes) else list(data)))
+        yield from self.ahead((number, data if isinstance(data, bytes) else list(data)))
 
     def compute(self, group: tuple[int, list[bytes] | bytes]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
         shard = unpack_shard(data) if isinstance(data, bytes) else gather(data)
-        yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
-        yield beam.pvalue.TaggedOutput("tables", (0, encode_table(self._choice.user_table(shard))))
+        if len(shard.users):
+            yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
+        yield beam.pvalue.TaggedOutput("tables", encode_table(self._choice.user_table(shard)))
         for chunk in self._choice.item_chunks(shard, self._item_shards):
             yield beam.pvalue.TaggedOutput("items", chunk)
         if self._keep:
@@ -114,8 +109,8 @@ class _TabulateItems(beam.DoFn):
     def __init__(self, choice: Choice[Any]) -> None:
         self._choice = choice
 
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
-        yield 0, encode_table(self._choice.item_table(group[1]))
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
+        yield encode_table(self._choice.item_table(group[1]))
 
 
 class _Decide(beam.DoFn):
@@ -127,10 +122,10 @@ class _Decide(beam.DoFn):
     def setup(self) -> None:
         self._subkey = choice_subkey(self._release.key_source.fetch(), self._release.id, self._label, self._choice)
 
-    def process(self, group: tuple[int, Iterable[bytes]], users: list[str]) -> Iterator[tuple[int, Any]]:
+    def process(self, public: bytes, users: list[str], *tables: list[bytes]) -> Iterator[tuple[int, Any]]:
         if len(set(users)) > 1:  # one person may count as two
             raise InputError(MIXED_USERS)
-        yield 0, decide(self._choice, add_tables(group[1]), self._subkey)
+        yield 0, decide(self._choice, add_tables([public, *itertools.chain(*tables)]), self._subkey)
 
 
 class _BoundAsDecided(beam.DoFn):

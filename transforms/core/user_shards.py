@@ -56,7 +56,7 @@ class _SplitByUser(Ahead):
         self._hot = HotShards(self._shards)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        yield from self._hot.add(super().process(batch))  # the chunks of one batch
+        yield from self._hot.add(self.ahead(batch))  # the chunks of one batch
 
     def compute(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         return split_by_user(batch, self._shards)

@@ -104,6 +104,12 @@ def test_sums_neither_fail_nor_wrap():
     assert sum_by_code(np.array([0, 1, 0]), np.array([2**60, 5, 2**60]), 2).tolist() == [2**61, 5]
     assert sum_by_code(np.array([0, 1, 0]), np.array([2**62, 5, 2**62]), 2).tolist() == [2**63 - 1, 5]
     assert run_sums(np.array([2**60, 2**60]), np.array([0, 2, 2])).tolist() == [2**61, 0, 0]
+    # All together they leave 64 bits, and no run does: differences of running sums are right also where those wrap.
+    assert run_sums(np.full(24, 2**60), np.array([0, 3, 3, 9, 16, 20])).tolist() == [
+        k * 2**60 for k in (3, 0, 6, 7, 4, 4)
+    ]
+    with pytest.raises(TypeError, match="whole numbers"):
+        run_sums(np.ones(3), np.array([0]))
 
 
 @settings(deadline=None, max_examples=100)

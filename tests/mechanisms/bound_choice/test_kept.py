@@ -1,7 +1,8 @@
 """The choice of the bounds of counts and totals: what users keep, its sensitivity and its cost on neighbours, exactly.
 
 No sampling: chances of all candidates are computed on both neighbours. Mutations: a limit of what a user keeps that is left
-out, losses that weigh full events against the sensitivity of a quarter, and the form for added users where one is replaced.
+out, events that a cap has taken and that count nevertheless, losses that weigh full events against the sensitivity of a
+quarter, and the form for added users where one is replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import dataclasses
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +28,7 @@ from headcount.mechanisms.bound_choice.kept import (
     MISPLACED,
     MOST_KEPT,
     NORMS,
+    PARTS,
     KeptCandidate,
     KeptChoice,
 )
@@ -58,15 +61,17 @@ def table_of(choice: KeptChoice, users: list[dict[str, int]], items: int = 3) ->
     return [own + public for own, public in zip(mine, choice.items_table(items), strict=True)]
 
 
-# What a user keeps.
+# What a user is worth.
 
 
-def kept_by_hand(user: dict[str, int], r: int, c: int, noise: str, once: bool) -> int:
-    counts = [min(n, c, 1 if once else n) for n in user.values()]
+def worth_by_hand(user: dict[str, int], r: int, c: int, noise: str, once: bool) -> float:
+    whole = [min(n, 1 if once else n) for n in user.values()]
+    counts = [min(n, c) for n in whole]
+    spared = sum(counts) / sum(whole)
     if noise == "laplace":
-        return min(sum(counts), r)
+        return min(sum(counts), r) * spared
     norm = math.isqrt(sum(n * n for n in counts) * 10**12) / 10**6
-    return min(math.floor(sum(counts) * min(1.0, r / max(norm, 1)) + 1e-9), MOST_KEPT * r)
+    return min(sum(counts) * min(1.0, r / max(norm, 1)), MOST_KEPT * r) * spared
 
 
 USERS = [
@@ -81,27 +86,30 @@ USERS = [
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("user", USERS, ids=range(len(USERS)))
-def test_the_table_says_what_each_bound_keeps(user, once):
+def test_the_table_says_what_a_user_is_worth_to_each_bound(user, once):
     choice = choice_of(once=once)
     table = table_of(choice, [user])
     for each, found in zip(choice.candidates, table, strict=False):
-        by_hand = kept_by_hand(user, each.bound, each.max_per_item, each.noise, once)
-        assert abs(found - by_hand) <= (by_hand > 10**4)  # the last digit of a root
+        by_hand = worth_by_hand(user, each.bound, each.max_per_item, each.noise, once)
+        assert by_hand - 1 / PARTS - 1e-5 * by_hand <= found / PARTS <= by_hand * (1 + 1e-5)  # the last digit of a root
     total = len(user) if once else sum(user.values())
     assert table[len(choice.candidates) : -1] == [int(total > norm) for norm in NORMS]
     assert table[-1] == 3
 
 
 def test_it_is_what_the_steps_keep_but_for_rounding():
-    """The bounding that follows, on the same users: within one event for each user and item, where nothing is limited."""
+    """The bounding that follows, on the same users, times what the cap alone leaves: within a part of an event, where nothing
+    is limited."""
     choice = choice_of(noises=("gaussian",))
     for user in USERS[:4]:
         table, shard = table_of(choice, [user]), shard_of([user])
         for each, found in zip(choice.candidates, table, strict=False):
             steps = (LimitPerItemStep(each.max_per_item), ClipNormStep(each.bound, 2))
             bounded = bound_shard(shard, steps, [bytes(32)] * 2, "L")
+            capped = bound_shard(shard, steps[:1], [bytes(32)], "L")
+            spared = int(capped.count.sum()) / int(shard.count.sum())
             real = int(bounded.count.sum()) / 2**bounded.bound.grid
-            assert found <= real + 1e-9 + 0.002 * real and found >= min(real, each.most) - 1
+            assert 0.998 * min(real, each.most) * spared - 1 / PARTS <= found / PARTS <= 1.002 * real * spared
 
 
 def test_users_add_up_and_nobody_is_not_there():
@@ -133,11 +141,16 @@ def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
     for others in ([], USERS):
         before, after = table_of(choice, others), table_of(choice, [*others, user])
         moved = [new - old for new, old in zip(after, before, strict=True)]
-        most = [each.most for each in choice.candidates] + [1] * len(NORMS) + [0]
+        most = [each.most * PARTS for each in choice.candidates] + [1] * len(NORMS) + [0]
         assert all(0 <= step <= limit for step, limit in zip(moved, most, strict=True))
-    alone = table_of(choice, [user])
-    limits = [each.most for each in choice.candidates if each.noise == "gaussian" and each.bound == 1]
-    assert max(alone[: len(choice.candidates)]) > 0 and set(limits) == {MOST_KEPT}
+
+
+def test_a_user_of_very_many_items_reaches_the_stated_sensitivity():
+    choice = choice_of()
+    table = table_of(choice, [EXTREME[1]])
+    low = [(parts, each) for parts, each in zip(table, choice.candidates, strict=False) if each.bound <= 8]
+    assert all(parts == each.most * PARTS for parts, each in low)
+    assert {each.most for _, each in low if each.noise == "gaussian" and each.bound == 1} == {MOST_KEPT}
 
 
 def small_users() -> list[dict[str, int]]:
@@ -201,18 +214,29 @@ def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(rela
 
 
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept(candidates: list[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None) -> dict[KeptCandidate, int]:
+    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> dict[KeptCandidate, int]:
         by = totals if norms is None else norms
-        return {
-            each: int(np.floor(totals * np.minimum(1, each.bound / np.maximum(by, 1))).sum()) for each in candidates
-        }
+        left = {each: totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates}
+        return {each: int(np.floor(kept * PARTS).sum()) for each, kept in left.items()}
 
-    monkeypatch.setattr(kept_module, "_kept", kept)
+    monkeypatch.setattr(kept_module, "_worth", worth)
+
+
+def the_cap_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept, divided by the part that the cap has left: a guess at what there was, which no limit holds for."""
+    worth = kept_module._worth
+
+    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> dict[KeptCandidate, int]:
+        return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9))
+
+    monkeypatch.setattr(kept_module, "_worth", more)
 
 
 def whole_events(monkeypatch: pytest.MonkeyPatch) -> None:
     def exponents(self: KeptChoice, table: list[int]) -> list[Fraction]:
-        losses = [table[-1] * each.cost - kept for each, kept in zip(self.candidates, table, strict=False)]
+        losses = [
+            table[-1] * each.cost - Fraction(parts, PARTS) for each, parts in zip(self.candidates, table, strict=False)
+        ]
         sensitivities = [MISPLACED * each.most for each in self.candidates]
         return sharp(losses, sensitivities, self.counts_budget.epsilon_fraction, True)
 
@@ -235,10 +259,10 @@ def events_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeptChoice, "user_table", by_events)
 
 
-@pytest.mark.parametrize("mutation", [unlimited, whole_events, items_of_users, events_above])
+@pytest.mark.parametrize("mutation", [unlimited, the_cap_undone, whole_events, items_of_users, events_above])
 def test_what_would_cost_more_is_caught(mutation, monkeypatch):
-    """Users of many items without a limit; events that count whole, and not a quarter; items that the users themselves have;
-    events above a norm in place of the users who have them."""
+    """Users of many items without a limit; a cap that is made good; events that count whole, and not a quarter; items that the
+    users themselves have; events above a norm in place of the users who have them."""
     monkeypatch.setattr(kept_module, "gem_exponents", sharp)
     mutation(monkeypatch)
     assert worst(few(Relation.ADD_REMOVE)) > 1.2
@@ -246,19 +270,19 @@ def test_what_would_cost_more_is_caught(mutation, monkeypatch):
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
-    """A user with few items of many events is replaced by one with many of one event, and one of many. The first bound then
-    keeps less, and the second more, by 1.7 times what the form for added users allows for."""
+    """A user with few items of many events is replaced by one with many of one event, and one of many. It is then worth less to
+    the first bound, and more to the second, by 1.3 times what the form for added users allows for."""
     asked = []
     monkeypatch.setattr(kept_module, "gem_exponents", lambda *given: asked.append(given[3]) or gem_exponents(*given))
     choice = few(relation)
     logs(choice, choice.items_table(1))
     assert asked == [relation is Relation.ADD_REMOVE]
-    pair = tuple(KeptCandidate(100, cap, "gaussian", COST) for cap in (1000, 1))
-    few_items, many = {f"i{n}": 1000 for n in range(64)}, {"a": 10**6, **{f"i{n}": 1 for n in range(800)}}
+    pair = tuple(KeptCandidate(1, cap, "gaussian", COST) for cap in (1000, 1))
+    few_items, many = {f"i{n}": 1000 for n in range(64)}, {"a": 64, **{f"i{n}": 1 for n in range(128)}}
     choice = dataclasses.replace(choice, candidates=pair)
     first, second = (table_of(choice, [user])[:2] for user in (few_items, many))
-    moved = [a - b for a, b in zip(first, second, strict=True)]
-    assert 1.6 * pair[0].most < moved[0] - moved[1] <= 2 * pair[0].most
+    moved = [(a - b) / PARTS for a, b in zip(first, second, strict=True)]
+    assert 1.28 * pair[0].most < moved[0] - moved[1] <= 2 * pair[0].most
 
 
 # What is drawn.

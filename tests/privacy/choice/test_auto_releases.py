@@ -31,7 +31,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import auto as auto_histogram
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.partitions import auto as partition_choice
-from headcount.mechanisms.partitions.auto import auto_partitions
+from headcount.mechanisms.partitions.auto import StrategyCandidate, auto_partitions
 
 BUDGET = Budget(1, 1e-8)
 DOMAIN = ["a", "b", "c"]
@@ -204,24 +204,30 @@ def names(prefix: str, number: int) -> list[str]:
     return [f"{prefix}{n}" for n in range(number)]
 
 
+def summed(choice: Any, *kinds: Any) -> list[int]:
+    """The table of data in which each kind, some users by their items, occurs a number of times. Entries add up: a thousand
+    equal users are one user's entries a thousandfold."""
+    chunks = []
+    for times, *users in kinds:
+        pairs = [(f"u{u}", item) for u, items in enumerate(users) for item in items]
+        batch = pa.RecordBatch.from_pydict({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]})
+        for _, chunk in choice.item_chunks(gather(c for _, c in split_by_user(batch, 1)), 1):
+            columns = unpack(chunk)[0]
+            for name in {"level", "slope", "users", "shares", "roots", "others"} & columns.keys():
+                columns[name] = pa.array(np.asarray(columns[name]) * times)
+            chunks.append(pack(columns))
+    return choice.item_table(chunks)
+
+
 def table(choice: Any, last: list[str]) -> list[int]:
-    """The table of a crowd and of a last user. Entries add up: a thousand equal users are one user's entries a thousandfold.
+    """The table of a crowd and of a last user.
 
     Items x are just below the upper end of the first two candidates' ramps, y at the lower end of the third's; z and v bring
     the three losses together.
     """
     crowd = [(14_999, *([x] for x in names("x", 1000))), (500, *([y] for y in names("y", 10)))]
     crowd += [(10_000, *([z] for z in names("z", 2))), (5013, names("v", 1000)), (1, last)]
-    chunks = []
-    for times, *users in crowd:
-        pairs = [(f"u{u}", item) for u, items in enumerate(users) for item in items]
-        batch = pa.RecordBatch.from_pydict({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]})
-        for _, chunk in choice.item_chunks(gather(c for _, c in split_by_user(batch, 1)), 1):
-            columns = unpack(chunk)[0]
-            for name in {"level", "slope"} & columns.keys():
-                columns[name] = pa.array(np.asarray(columns[name]) * times)
-            chunks.append(pack(columns))
-    return choice.item_table(chunks)
+    return summed(choice, *crowd)
 
 
 def spent(choice: Any, before: list[int], after: list[int]) -> float:
@@ -267,6 +273,32 @@ def test_the_choice_of_an_automatic_release_keeps_epsilon_where_a_user_is_replac
     assert wrong.relation is Relation.ADD_REMOVE
     wrong.__dict__.update({key: choice.__dict__[key] for key in ("candidates", "ladder") if key in choice.__dict__})
     assert spent(wrong, before, after) > 1.4
+
+
+def named_table(choice: Any, last: list[str]) -> list[int]:
+    """The same for the choice of `partitions`, whose ramps go from 1/4 to 2 of a threshold; v make the second the best."""
+    crowd = [(19_999, *([x] for x in names("x", 1000))), (250, *([y] for y in names("y", 10)))]
+    return summed(choice, *crowd, (2502, names("v", 1000)), (1, last))
+
+
+def test_the_choice_of_partitions_keeps_epsilon_where_a_user_is_replaced(monkeypatch):
+    """A user of the first two candidates becomes one of the third, whose sensitivities are 1 : 10 : 1: 0.99 of epsilon, and
+    1.54 times epsilon with the form for added users, which a choice for them would take; the release refuses that one."""
+    monkeypatch.setattr(partition_choice, "gem_exponents", sharp)
+    release = AUTOMATIC["partitions"](Relation.REPLACE)
+    made = [StrategyCandidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
+    choice = dataclasses.replace(release.choice, candidates=(*made[:-1], *[made[-1]] * COPIES))
+    before, after = named_table(choice, names("x", 1000)), named_table(choice, names("y", 10))
+    print(
+        "SP",
+        spent(choice, before, after),
+        spent(dataclasses.replace(choice, relation=Relation.ADD_REMOVE), before, after),
+    )
+    assert 0.97 < spent(choice, before, after) <= 1 + 1e-9
+    wrong = dataclasses.replace(choice, relation=Relation.ADD_REMOVE)
+    assert spent(wrong, before, after) > 1.4
+    with pytest.raises(ParameterError, match="does not go with"):
+        dataclasses.replace(release, choice=wrong)
 
 
 def test_the_choice_of_samples_keeps_epsilon_where_a_user_is_replaced(monkeypatch):

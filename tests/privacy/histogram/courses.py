@@ -44,13 +44,14 @@ def crowd() -> list[User]:
 
 
 # (a) owns items at the edge of naming, and its own; (b) has nearly all of a group; (c) has 10^6 events on one named item;
-# (d) is in no named item; and more of everything than anybody has.
+# (d) is in no named item; more of everything than anybody has; and everything once, which no cap makes less of.
 TARGETS: dict[str, User] = {
     "edge": {**dict.fromkeys(EDGE, 1), **{f"own{n}": 1 for n in range(20)}},
     "group": dict.fromkeys(HEAVY, 5000),
     "events": {COMMON[0]: 10**6},
     "unnamed": {f"alone{n}": 7 for n in range(3)},
     "all": {item: MOST_COUNT for item in COMMON + EDGE + HEAVY + [f"own{n}" for n in range(2000)]},
+    "once": dict.fromkeys(COMMON + EDGE + HEAVY, 1),
 }
 
 

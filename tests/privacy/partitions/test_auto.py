@@ -24,7 +24,7 @@ from headcount.mechanisms.partitions.auto import PartitionChoice, StrategyCandid
 from headcount.mechanisms.partitions.expected_weights import split_weights
 
 EPSILON = Fraction(1, 10)
-COPIES = 100
+COPIES = 400
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def sharp(monkeypatch):
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
     """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
     copies."""
-    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a twentieth of epsilon
+    choice = auto_partitions(Budget(2.5, 1e-8), relation=relation).choice  # by a 25th of epsilon
     made = [
         StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
     ]
@@ -218,7 +218,7 @@ def test_large_thresholds_are_compared_in_wide_integers():
     got = table(choice, *data)[0] * choice.unit(choice.candidates[0])
     sums = {"a": (2 << 20) + Fraction(7 * 10 * ((1 << 30) // 31), 1 << 30), "b": 5 << 20, "c": 1 << 20}
     t = 3 << 20
-    assert got == sum(min(Fraction(5, 4), max(0, Fraction(h) / t - Fraction(1, 4))) for h in sums.values())
+    assert got == sum(min(Fraction(7, 4), max(0, Fraction(h) / t - Fraction(1, 4))) for h in sums.values())
 
 
 def test_sums_of_very_many_users_are_exact():
@@ -226,7 +226,7 @@ def test_sums_of_very_many_users_are_exact():
     choice = choice_among([("sips", 4, 16)])
     got = table(choice, (2 << 30, ["a", "b"]))[0] * choice.unit(choice.candidates[0])
     others = Fraction((2 << 30) * math.isqrt((1 << 60) // 8), 1 << 30)
-    assert got == 2 * (Fraction(5, 4) + Fraction(3, 8) * (others / 16 - Fraction(3, 2)))
+    assert got == 2 * (Fraction(7, 4) + Fraction(1, 4) * (others / 16 - 2))
 
 
 @pytest.mark.parametrize("threshold", [10_000, 1 << 19, 3 << 20])
@@ -245,7 +245,9 @@ def test_replaced_users_get_the_denominators_of_both_sides():
     losses = [-score * choice.unit(c) for score, c in zip(scores, choice.candidates, strict=True)]
     sensitivities = [choice.sensitivity(c) for c in choice.candidates]
     both, one = (gem_exponents(losses, sensitivities, EPSILON, one_sided, tau=0) for one_sided in (False, True))
-    assert choice.exponents(scores) == both != one
+    weights = [Fraction(round(max(0.0, math.log(c.items / 300)) * 2**20), 2**20) for c in choice.candidates]
+    assert choice.exponents(scores) == [x + weight for x, weight in zip(both, weights, strict=True)]
+    assert both != one and max(weights) > 1
 
 
 def test_the_table_is_what_its_definition_says():
@@ -262,9 +264,9 @@ def test_the_table_is_what_its_definition_says():
             for item in items:
                 sums[item] = sums.get(item, 0) + f
                 others[item] = others.get(item, 0) + f * (1 - 1 / d if d <= k else 1)
-        worth = sum(min(5 / 4, max(0, h / t - 1 / 4)) for h in sums.values())
+        worth = sum(min(7 / 4, max(0, h / t - 1 / 4)) for h in sums.values())
         if candidate.strategy == "sips":
-            worth += 3 / 8 * sum(max(other / t - 3 / 2, 0) for other in others.values())
+            worth += 1 / 4 * sum(max(other / t - 2, 0) for other in others.values())
         assert float(score * choice.unit(candidate)) == pytest.approx(worth, rel=1e-3)
 
 
@@ -279,7 +281,7 @@ def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
 def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(relation):
     made = auto_partitions(Budget(1, 1e-8), relation=relation)
     choice = made.choice
-    assert (choice.budget.epsilon, choice.budget.delta) == (0.05, 0)
+    assert (choice.budget.epsilon, choice.budget.delta) == (0.04, 0)
     assert len(choice.candidates) == 17 and choice.ladder[0] == 1 and choice.ladder[-1] == 10_000
     assert {c.strategy for c in choice.candidates} == {"laplace", "weighted-gaussian", "sips"}
     for candidate in choice.candidates:
