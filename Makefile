@@ -40,7 +40,7 @@ $(VENV)/runtime: requirements.txt setup.py
 $(VENV)/development: $(VENV)/runtime tests/requirements.txt
 	$(BIN)/pip install --quiet -r tests/requirements.txt
 	mkdir -p $(VENV)/src/headcount
-	for package in $(PACKAGES); do ln -sfn ../../../$$package $(VENV)/src/headcount/$$package; done
+	for path in $(PACKAGES) $(filter-out %/__pycache__,$(wildcard headcount/*)); do ln -sfn ../../../$$path $(VENV)/src/headcount/$$(basename $$path); done
 	touch $@
 
 clean:

@@ -1,11 +1,14 @@
-"""Packaging: the three top-level folders are installed under one namespace, `headcount`."""
+"""Packaging: `headcount` is the folder of that name, and the three others are installed inside it."""
 
 from pathlib import Path
 
 from setuptools import setup
 
 TOPS = ("mechanisms", "transforms", "pipelines")
-PACKAGES = [".".join(path.parent.parts) for top in TOPS for path in sorted(Path(top).rglob("__init__.py"))]
+FOLDERS = [path.parent.parts for top in ("headcount", *TOPS) for path in sorted(Path(top).rglob("__init__.py"))]
+PACKAGES = {
+    ".".join(folder if folder[0] == "headcount" else ("headcount", *folder)): "/".join(folder) for folder in FOLDERS
+}
 
 setup(
     name="headcount",
@@ -15,9 +18,9 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    package_dir={f"headcount.{name}": name.replace(".", "/") for name in PACKAGES},
-    packages=[f"headcount.{name}" for name in PACKAGES],
-    package_data={f"headcount.{name}": ["py.typed"] for name in TOPS},
+    package_dir=PACKAGES,
+    packages=[*PACKAGES],
+    package_data={name: ["py.typed"] for name in ("headcount", *(f"headcount.{top}" for top in TOPS))},
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "numpy>=2.0,<3",

@@ -7,7 +7,7 @@ holds public numbers only, so that it can be pickled, printed and compared.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,3 +39,13 @@ class Mechanism(Promise, Protocol):
         sample is known by the data that it is of, and not by who reads it. So in the family `sampled`, where several
         mechanisms read one sample, `label` is the sample's name, and its default is the same for all of them.
         """
+
+
+@runtime_checkable
+class Deciding(Mechanism, Protocol):
+    """One that may decide something on its way, within its budget: a bound, a number of items, what a shape says."""
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, Any]:
+        """The rows of `run`, and what was decided, as `with_decision()` of the transform gives it; None if nothing was."""

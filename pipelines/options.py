@@ -6,22 +6,20 @@ An error is one line. Values of parameters are echoed; nothing is read here but 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
+from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.numbers import number, whole_number
 
 if TYPE_CHECKING:
     from headcount.pipelines.sources.columns import Columns
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
-KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+MOST_FILES = 10_000
 NAMING = "an item that one user alone has cannot be hidden for certain"  # why there must be a delta
 _MEANT = {  # by the flags that every command needs, for whoever has left one out
     "--input": " (the files or the folder to read)",
@@ -172,7 +170,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--overwrite", action="store_true", help="replace an earlier output of Headcount")
     group.add_argument(
         "--output-files",
-        type=whole_number(most=10_000),
+        type=whole_number(most=MOST_FILES),
         default=1,
         metavar="N",
         help="number of files (default: 1)",
@@ -269,17 +267,14 @@ def shared_parameters(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def how_to_run(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> dict[str, Any]:
-    """What every transform of a job is told besides its own parameters."""
-    return {
-        "relation": args.relation,
-        "release": release,
-        "item_type": item_type,
-        "shards": shards,
-        "output_files": args.output_files,
-    }
+def typed(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    """What mechanisms and transforms of a job are told alike, besides their own parameters."""
+    return {"relation": Relation.parse(args.relation), "item_type": item_type}
+
+
+def how_to_run(args: argparse.Namespace, release: Release, shards: int) -> dict[str, Any]:
+    """What every transform of a job is told besides the parameters of its mechanism."""
+    return {"release": release, "shards": shards, "output_files": args.output_files}
 
 
 def item_type(args: argparse.Namespace) -> type:
@@ -288,6 +283,15 @@ def item_type(args: argparse.Namespace) -> type:
 
     asked = parse_columns(args.item) if getattr(args, "item", None) else ()
     return int if len(asked) == 1 and (asked[0].unit or asked[0].edges) else str
+
+
+def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a command of values for what knows items only, which the values stand in for."""
+    from headcount.mechanisms.keys.columns import KeyColumn
+
+    item = None if args.value is None else [KeyColumn(args.value).spec]
+    as_items = {"item": item, "explode": None, "time_zone": "UTC", "max_item_bytes": 4096}
+    return argparse.Namespace(**vars(args) | as_items)
 
 
 def require(args: argparse.Namespace, *flags: str) -> None:
@@ -328,6 +332,13 @@ def check_zcdp_or_budget(args: argparse.Namespace) -> None:
 
 def hint(epsilon: float, delta: float) -> None:
     """One line on standard error for a promise that is allowed and hides little; what is printed otherwise stays as it is."""
+    words = hint_words(epsilon, delta)
+    if words is not None:
+        print(f"headcount: {words}", file=sys.stderr)
+
+
+def hint_words(epsilon: float, delta: float) -> str | None:
+    """What is to be said of a promise that is allowed and hides little."""
     words = []
     if epsilon > LARGE_EPSILON:
         words.append(f"epsilon = {epsilon:g} is above {LARGE_EPSILON}, and one user may change any result a lot")
@@ -335,8 +346,7 @@ def hint(epsilon: float, delta: float) -> None:
         words.append(
             f"delta = {delta:g} is above {LARGE_DELTA:g}, and should be far below one over the number of users"
         )
-    if words:
-        print(f"headcount: this promises little: {'; '.join(words)}", file=sys.stderr)
+    return f"this promises little: {'; '.join(words)}" if words else None
 
 
 def hint_of_flags(args: argparse.Namespace) -> None:
@@ -344,46 +354,3 @@ def hint_of_flags(args: argparse.Namespace) -> None:
     rho = getattr(args, "rho", None)
     budget = make_budget(args) if rho is None else Zcdp(rho, args.delta).to_budget(args.delta)
     hint(budget.epsilon, budget.delta)
-
-
-def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[str], str] = as_flag) -> Release:
-    """The release of `add_release`. The object names where the key lies and never holds it.
-
-    Refusals name several parameters, by how whoever gave them spells them.
-    """
-    from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
-
-    source = _key_source(args)
-    secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))
-    if source is None:
-        if args.release_id is not None:
-            raise ParameterError(
-                f"{spell('release_id')} {args.release_id!r} repeats a release, which needs the key of that release: "
-                f"give {secret}, {file} or {env}"
-            )
-        if not is_on_this_machine(runner):
-            raise ParameterError(
-                f"the runner {runner} needs a key that its workers can reach: give {secret}, {env} or {file}"
-            )
-        return Release(ephemeral_key())
-    if is_on_this_machine(runner):
-        source.fetch()  # a bad key is told now and not by a worker
-    elif isinstance(source, KeyFile):
-        source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
-    return Release(source, args.release_id)
-
-
-def make_keyless(args: argparse.Namespace) -> Release:
-    """The release of a job that draws nothing, since what it reads has its noise already: a name for its output.
-
-    A key that is given is never fetched: the parameters of a template name one for every job.
-    """
-    return Release(ephemeral_key(), args.release_id)
-
-
-def _key_source(args: argparse.Namespace) -> KeySource | None:
-    if args.key_file is not None:
-        return KeyFile(args.key_file)
-    if args.key_env is not None:
-        return KeyEnvironment(args.key_env)
-    return KeySecret(args.key_secret) if args.key_secret is not None else None

@@ -28,7 +28,7 @@ from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
-from headcount.pipelines import numbers, options, yaml_parts
+from headcount.pipelines import numbers, options, releases, yaml_parts
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
@@ -114,7 +114,7 @@ class Step(beam.PTransform):
         if in_expansion_service():
             runners = ["behind this expansion service"]  # which is not told what its client runs on
         remote = next((runner for runner in runners if not is_on_this_machine(runner)), None)
-        return options.make_release(self._release, remote, spell=str)
+        return releases.make_release(self._release, remote, spell=str)
 
     def _make(self, release: Release | None) -> Any:
         return self._transform(self._budget, release=release, **self._arguments)
@@ -179,7 +179,7 @@ def _release(given: Mapping[str, str]) -> argparse.Namespace:
     """Key source and release id as the command line's own parser knows them: what it learns is known here at once."""
     parser = Parser(add_help=False)
     options.add_release(parser)
-    sources = [name for name in options.KEY_SOURCES if name in given]
+    sources = [name for name in releases.KEY_SOURCES if name in given]
     if len(sources) > 1:
         raise ParameterError(f"{sources[1]}: not allowed with argument {sources[0]}")
     return parser.parse_args([f"{options.as_flag(name)}={value}" for name, value in given.items()])

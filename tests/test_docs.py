@@ -12,11 +12,11 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/*.md"), *TOP.glob("benchmarks/*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
-FOLDERS = "mechanisms|transforms|pipelines|tests|deploy"
+FOLDERS = "headcount|mechanisms|transforms|pipelines|tests|deploy"
 ROOMS = "|".join(sorted(path.parent.name for path in TOP.glob("mechanisms/*/__init__.py")))
 PATH = re.compile(rf"`((?:{FOLDERS}|{ROOMS})/[\w./-]+)`")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PUBLIC = ("headcount.mechanisms", "headcount.transforms")
+PUBLIC = ("headcount", "headcount.mechanisms", "headcount.transforms")
 FAMILIES = {path.parent.name for path in TOP.glob("mechanisms/*/__init__.py") if "Paper" in path.read_text()}
 
 

@@ -7,20 +7,25 @@ that chooses.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any, Self
 
 import apache_beam as beam
+import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import Domain, public_domain
-from headcount.mechanisms.bound_choice.methods import ChoiceAlone, choose_public_domain, choose_unknown_domain
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound
+from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.bound_choice.alone import ChoiceAlone, ChosenAlone, choice_alone, chosen_row
+from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.rows import in_first
 from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.keyed.domain import given_items
 
@@ -70,27 +75,48 @@ class ChooseBound(PrivateTransform):
         shards: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        self._domain = None if domain is None else public_domain(items.domain, items.made)
-        relation = Relation.parse(relation)
-        choice: Choice[ChosenBound]
-        if self._domain is None:
-            choice = choose_unknown_domain(
-                budget, release_budget, relation, method, objective, noise, max_per_item, kappa
-            )
-        else:
-            size = len(self._domain)
-            choice = choose_public_domain(
-                budget, release_budget, relation, size, noise, method, sparsity, users, max_per_item
-            )
-        super().__init__(ChoiceAlone(choice), release=release, shards=shards, items=items)
+        made = choice_alone(
+            budget,
+            release_budget,
+            domain=items.domain,
+            method=method,
+            objective=objective,
+            noise=noise,
+            max_per_item=max_per_item,
+            kappa=kappa,
+            sparsity=sparsity,
+            users=users,
+            relation=Relation.parse(relation),
+            item_type=items.made,
+        )
+        super().__init__(made, release=release, shards=shards, items=items)
 
     def _of_domain(self, domain: Domain | None, item_type: type) -> Self:
-        return self if domain is None else self._but(_domain=domain)
+        return self if domain is None else self._but(mechanism=dataclasses.replace(self.mechanism, domain=domain))
 
     def _expand(self, rows: beam.PCollection) -> beam.PCollection[ChosenBound]:
         release, label = self._drawn(rows)
         contributions = as_contributions(rows)
-        if self._domain is not None:
-            contributions = contributions | "OnlyDomain" >> OnlyDomain(self._domain)
+        if self.mechanism.domain is not None:
+            contributions = contributions | "OnlyDomain" >> OnlyDomain(self.mechanism.domain)
         shards = contributions | "UserShards" >> UserShards(self._shards)
         return choose(shards, self.mechanism.choice, release, self._shards, label, keep=False).chosen
+
+
+class ChooseRow(beam.PTransform):
+    """Contributions -> the choice as the one row of an output, and as the decision for its report."""
+
+    def __init__(self, choose: ChooseBound, files: int) -> None:
+        super().__init__()
+        self.mechanism = choose.mechanism
+        self._choose, self._files = choose, files
+
+    def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
+        chosen = contributions | "ChooseBound" >> self._choose
+        rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
+        decision = chosen | "WithGuarantee" >> beam.Map(self.mechanism.decided).with_output_types(ChosenAlone)
+        return CountsAndDecision(rows, decision)
+
+
+def _to_row(chosen: ChosenBound, files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    return in_first(chosen_row(chosen), files)

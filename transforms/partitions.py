@@ -26,10 +26,9 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.auto import AutoSelection, ChosenStrategy, DecidedSelection, auto_partitions
+from headcount.mechanisms.partitions.auto import AutoSelection, ChosenStrategy, DecidedSelection, partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
-from headcount.mechanisms.partitions.select import Selection, select_partitions
+from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import beside
@@ -81,25 +80,15 @@ class SelectPartitions(PrivateTransform):
         shards: int | None = None,
         output_files: int | None = None,
     ) -> None:
-        relation, items = Relation.parse(relation), given_items(item_type)
-        selection: Selection | AutoSelection
-        if strategy == "auto":
-            if max_items is not None:
-                raise ParameterError(
-                    f"max_items = {max_items!r} is for a strategy that is given: leave it out, or name the strategy"
-                )
-            selection = auto_partitions(budget, rounds=rounds, relation=relation, item_type=items.made)
-        else:
-            if max_items is None:
-                raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
-            selection = select_partitions(
-                budget,
-                strategy=strategy,
-                max_items=max_items,
-                rounds=rounds,
-                relation=relation,
-                item_type=items.made,
-            )
+        items = given_items(item_type)
+        selection = partitions(
+            budget,
+            strategy=strategy,
+            max_items=max_items,
+            rounds=rounds,
+            relation=Relation.parse(relation),
+            item_type=items.made,
+        )
         super().__init__(selection, release=release, shards=shards, output_files=output_files, items=items)
 
     def _given(self) -> str | None:

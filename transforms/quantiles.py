@@ -6,7 +6,6 @@ What a sample is, and which transforms read the same one, is said in `transforms
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
 from typing import NamedTuple, Self
 
 import apache_beam as beam
@@ -15,19 +14,12 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.counting.evidence import Origin
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Axis, Value
 from headcount.mechanisms.sampled.histogram import CHOICES, SampleKey
-from headcount.mechanisms.sampled.quantiles import (
-    Hierarchy,
-    QuantileSearch,
-    add_leaves,
-    quantile_hierarchy,
-    quantile_search,
-)
+from headcount.mechanisms.sampled.over_values import Range, TreeOverValues, search_over_values, tree_over_values
+from headcount.mechanisms.sampled.quantiles import Hierarchy, QuantileSearch, add_leaves
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import rows_beyond_barrier
 from headcount.transforms.core.base import PrivateTransform
@@ -44,8 +36,6 @@ from headcount.transforms.core.rows import (
 from headcount.transforms.core.sampling import Sampled, check_sample, sample_name
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.values import Values
-
-Range = tuple[Value, Value]
 
 
 class QuantilesAndRanges(NamedTuple):
@@ -133,11 +123,10 @@ class Quantile(_OverValues):
         count: str | None = None,
         drop_null: bool = False,
     ) -> None:
-        axis = Axis.of(lo, hi)
-        ends = axis.number("lo", lo), axis.number("hi", hi)
+        made = search_over_values(budget, q, lo, hi, rounds=rounds, relation=Relation.parse(relation))
         super().__init__(
-            quantile_search(budget, q, *ends, rounds=rounds, relation=Relation.parse(relation)),
-            axis,
+            made.search,
+            made.axis,
             release=release,
             shards=shards,
             output_files=output_files,
@@ -217,39 +206,20 @@ class Quantiles(_OverValues):
         drop_null: bool = False,
         sample: str | None = None,
     ) -> None:
-        axis = Axis.of(lo, hi)
-        self._sample = check_sample(sample)
-        self._quantiles = [check_share("a quantile", q) for q in quantiles]
-        if not quantiles and not ranges:
-            raise ParameterError("give at least one quantile or one range")
-        number = axis.number
-        self._ranges = [(number("a range", low), number("a range", high)) for low, high in ranges]
-        for given, (low, high) in zip(ranges, self._ranges, strict=True):
-            if not low < high:
-                raise ParameterError(f"a range must begin below its end, got {given!r}", "a range")
-        made = quantile_hierarchy(
+        made = tree_over_values(
             budget,
-            number("lo", lo),
-            number("hi", hi),
+            quantiles,
+            lo,
+            hi,
+            ranges=ranges,
             levels=levels,
             branching=branching,
             relation=Relation.parse(relation),
         )
-        for given, (low, high) in zip(ranges, self._ranges, strict=True):
-            if low >= made.leaves.hi or high <= made.leaves.lo:
-                raise ParameterError(
-                    f"a range must overlap with lo .. hi, which values outside count as, got {given!r}",
-                    "a range",
-                )
-            if made.leaves.nearest_edge(low) == made.leaves.nearest_edge(high):
-                raise ParameterError(
-                    f"a range must not be smaller than one of the {made.leaves.count} parts of lo .. hi, got {given!r}: give "
-                    "more levels, or a lo and hi that are nearer",
-                    "a range",
-                )
+        self._asked, self._sample = made, check_sample(sample)
         super().__init__(
-            made,
-            axis,
+            made.tree,
+            made.axis,
             release=release,
             shards=shards,
             output_files=output_files,
@@ -266,15 +236,11 @@ class Quantiles(_OverValues):
         nodes = self._bounded(rows, key.choices, CHOICES) | "Sampled" >> Sampled(plan, key, self._shards, 1)
         # All from here on works on released nodes only: (0, record batch).
         made = []
-        if self._quantiles:
-            values = nodes | "Quantiles" >> beam.Map(_quantiles, plan, self._quantiles, self.axis).with_output_types(
-                pa.RecordBatch
-            )
+        if self._asked.quantiles:
+            values = nodes | "Quantiles" >> beam.Map(_quantiles, self._asked).with_output_types(pa.RecordBatch)
             made.append(values | "QuantileRows" >> _Rows(self.axis, self._output_files, QuantileValue, QuantileTime))
-        if self._ranges:
-            counts = nodes | "Ranges" >> beam.Map(_ranges, plan, self._ranges, self.axis).with_output_types(
-                pa.RecordBatch
-            )
+        if self._asked.ranges:
+            counts = nodes | "Ranges" >> beam.Map(_ranges, self._asked).with_output_types(pa.RecordBatch)
             made.append(counts | "RangeRows" >> _Rows(self.axis, self._output_files, RangeCount, RangeTimeCount))
         return QuantilesAndRanges(*made) if len(made) == 2 else made[0]
 
@@ -310,13 +276,9 @@ def _added(_: int, chunks: Iterable[bytes]) -> tuple[int, bytes]:
     return 0, add_leaves(chunks)
 
 
-def _quantiles(
-    nodes: tuple[int, pa.RecordBatch], plan: Hierarchy, wanted: Sequence[Fraction], axis: Axis
-) -> pa.RecordBatch:
-    return axis.shown(plan.tree(nodes[1]).quantiles(wanted))
+def _quantiles(nodes: tuple[int, pa.RecordBatch], asked: TreeOverValues) -> pa.RecordBatch:
+    return asked.quantile_rows(nodes[1])
 
 
-def _ranges(
-    nodes: tuple[int, pa.RecordBatch], plan: Hierarchy, wanted: Sequence[tuple[float, float]], axis: Axis
-) -> pa.RecordBatch:
-    return axis.shown(plan.tree(nodes[1]).range_counts(wanted))
+def _ranges(nodes: tuple[int, pa.RecordBatch], asked: TreeOverValues) -> pa.RecordBatch:
+    return asked.range_rows(nodes[1])

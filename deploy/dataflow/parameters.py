@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines import options
+from headcount.pipelines import releases
 from headcount.pipelines.command import Command
 from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.parser import make_parser, parse
@@ -75,7 +75,7 @@ def to_parameters(line: Sequence[str]) -> dict[str, str]:
     args, beam_flags = parse(command, line[1:])
     if beam_flags:
         raise ParameterError(f"{beam_flags[0]!r} is a flag of Beam: use the ones of gcloud, after a bare --")
-    options.make_release(args, "DataflowRunner")  # without a good name of the key the launcher would only refuse later
+    releases.make_release(args, "DataflowRunner")  # without a good name of the key the launcher would only refuse later
     parser = make_parser(command)
     for action in parser._actions:  # the same, but as it was typed
         action.type, action.default = None, argparse.SUPPRESS

@@ -6,14 +6,12 @@ that of the release which uses it add up, as both look at the same data.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.calibration import NOISES, public_noise
-from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
 from headcount.mechanisms.bound_choice.baselines import BASELINES
@@ -29,20 +27,6 @@ UNKNOWN_DOMAIN_METHODS = ("joint", "em", "gem")
 #: The methods for Gaussian noise over a public domain.
 GAUSSIAN: Mapping[str, type[l2_tail.TailChoice]] = dict.fromkeys(l2_tail.METHODS, l2_tail.TailChoice) | BASELINES
 METHODS = tuple(dict.fromkeys((*UNKNOWN_DOMAIN_METHODS, *l1_quantile.METHODS, *GAUSSIAN)))
-
-
-@dataclasses.dataclass(frozen=True)
-class ChoiceAlone:
-    """A choice that is released by itself, for a release that comes later and has a budget of its own."""
-
-    choice: Choice
-    name = "ChooseBound"
-
-    def guarantee(self) -> Guarantee:
-        """What is promised of the choice alone."""
-        budget = self.choice.budget
-        step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
-        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
 
 
 def choose_unknown_domain(

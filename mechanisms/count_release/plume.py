@@ -167,11 +167,18 @@ class PlumeRelease:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, PlumePlan | None]:
+        """The same, and what follows from the bounds, if they were chosen."""
         label, batches = self.name if label is None else label, list(batches)
         chosen = None
         if self.choice is not None:
             chosen = choose_bound(batches, self.choice, release, f"{label}/ChooseBound")
-        return self.counts(one_shard(batches), self.plan(chosen), release, label)
+        plan = self.plan(chosen)
+        return self.counts(one_shard(batches), plan, release, label), None if chosen is None else plan
 
     def counts(self, shard: Shard | None, plan: PlumePlan, release: Release, label: str) -> pa.RecordBatch:
         """The same of one shard with all users (None: there are none), for a plan."""

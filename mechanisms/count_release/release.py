@@ -202,9 +202,9 @@ class CountRelease:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
-        return self.outcome(batches, release, label).counts
+        return self.run_decided(batches, release, label).counts
 
-    def outcome(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> Outcome:
+    def run_decided(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> Outcome:
         """The same with what it cost."""
         label = self.name if label is None else label
         bounded = bounded_batches(batches, self.steps, release, f"{label}/Bounded")

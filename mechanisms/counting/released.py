@@ -74,11 +74,15 @@ def _batch(item: Names, numbers: dict[str, np.ndarray]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"item": item, **columns})
 
 
-def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, bytes]]:
+def cut(counts: pa.RecordBatch, output_files: int) -> Iterator[pa.RecordBatch]:
     """Cuts released rows into output files by a hash of the item: public, and the same for any sharding."""
     home = shard_of(hash64(counts.column("item")), output_files)
-    for file in range(output_files):
-        rows = counts.filter(pa.array(home == file))
+    return (counts.filter(pa.array(home == file)) for file in range(output_files))
+
+
+def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, bytes]]:
+    """The rows of each output file, as a pipeline sends them on."""
+    for file, rows in enumerate(cut(counts, output_files)):
         yield file, to_ipc(rows, compress=rows.num_rows > _MANY_ROWS)
 
 

@@ -15,8 +15,6 @@ of "dense" and "sparse" grows by what their estimates fall short of one in sum, 
 Buckets: users with 2^g to 2^(g+1) - 1 samples are a data set of their own, for every g. A user who is added is in one of
 them, so that each may spend all of the budget; one who is replaced may be in two, so that each gets half of it. Results are
 averaged by their expected errors.
-
-`DistributionRelease.run` is the mechanism without Beam, and a pipeline with the same key, id and label gives exactly its rows.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.checks import check_whole
+from headcount.mechanisms.checks import check_whole, wrong
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
@@ -330,15 +328,19 @@ class DistributionRelease:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, probability, error, sorted by item, of contribution batches."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, DecidedDistribution | None]:
+        """The same, and what was chosen, if the samples per user were."""
         label = self.name if label is None else label
-        held = [only_domain(batch, self.symbols) for batch in batches]
-        chosen = None
+        held, decided = [only_domain(batch, self.symbols) for batch in batches], None
         if self.choice is not None:
-            chosen = choose_bound(held, self.choice, release, f"{label}/ChooseSamples")
-        plans = self.plans(chosen)
-        return combined(
-            self.symbols.sorted_names, [learn(held, self.steps(plan, release, label), release) for plan in plans]
-        )
+            decided = self.decided(choose_bound(held, self.choice, release, f"{label}/ChooseSamples"))
+        plans = self.plans() if decided is None else decided.plans
+        learned = [learn(held, self.steps(plan, release, label), release) for plan in plans]
+        return combined(self.symbols.sorted_names, learned), decided
 
     def _plan(self, budget: Budget, samples: int, below: int | None) -> DistributionPlan:
         return plan_distribution(
@@ -373,12 +375,10 @@ def learn_distribution(
     check_budget(budget)
     symbols = public_domain(domain, item_type)
     samples: int | str = samples_per_user
-    if samples not in (*RULES, "buckets"):
+    rules = (*RULES, "buckets")
+    if samples not in rules:
         if isinstance(samples, str):
-            rules = (*RULES, "buckets")
-            raise ParameterError(
-                f"samples_per_user must be an integer or one of {rules}, got {samples_per_user!r}", "samples_per_user"
-            )
+            raise wrong("samples_per_user", f"must be an integer or one of {rules}", samples_per_user)
         samples = check_samples("samples_per_user", samples)
     if users is not None:
         users = check_whole("users", users, 1, MOST_USERS)
@@ -390,8 +390,6 @@ def learn_distribution(
     made = DistributionRelease(budget, symbols, item_type, samples, users, method, hypothesis, relation)
     probe = made.plans(None if made.choice is None else made.choice.ends()[0])[0]  # refuses what cannot be calibrated
     if isinstance(probe.users, int) and probe.users < probe.least_users():
-        raise ParameterError(
-            f"users must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}: take 'ks'",
-            "users",
-        )
+        least = f"must be at least {probe.least_users()} for the hypothesis 'phs' and this budget, got {users}"
+        raise ParameterError(f"users {least}: take 'ks'", "users")
     return made

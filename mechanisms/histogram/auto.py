@@ -116,13 +116,18 @@ class AutoHistogramMechanism:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, Decided]:
+        """The same, and what was chosen."""
         label, batches = self.name if label is None else label, list(batches)
         held = batches if self.domain is None else [only_domain(batch, self.domain) for batch in batches]
-        chosen = choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound")
-        plan = self.auto.decided(chosen).plan
-        return HistogramMechanism(self.name, self.auto.steps(chosen), plan, self.domain, self.item_type).run(
-            batches, release, label
-        )
+        decided = self.auto.decided(choose_bound(held, self.auto.choice, release, f"{label}/ChooseBound"))
+        steps = self.auto.steps(decided.chosen)
+        made = HistogramMechanism(self.name, steps, decided.plan, self.domain, self.item_type)
+        return made.run(batches, release, label), decided
 
 
 def auto_unbounded_histogram(

@@ -125,9 +125,9 @@ class EstimatesMechanism:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows, sorted by item, of contribution batches."""
-        return self.estimated(batches, release, label)[0]
+        return self.run_decided(batches, release, label)[0]
 
-    def estimated(
+    def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
     ) -> tuple[pa.RecordBatch, Estimated]:
         """The same, and what was chosen and told."""

@@ -31,7 +31,7 @@ from headcount.mechanisms.batches.domain import Domain, only_domain, public_doma
 from headcount.mechanisms.bound_choice.one_total import TotalChoice
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.choice.run import choose_bound, split_budget
+from headcount.mechanisms.choice.run import split_budget
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, all_as_one
 from headcount.mechanisms.errors import ParameterError
@@ -116,16 +116,24 @@ class TotalPlan:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows of contribution batches: those of `TotalRow`."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, TotalDecided | None]:
+        """The same, and the bound of the events, where it was chosen."""
         label = label or self.name
         held = [all_as_one(batch if self.domain is None else only_domain(batch, self.domain)) for batch in batches]
-        rows = []
+        rows, decision = [], None
         for of, part in self.parts():
             where = f"{label}/{of.capitalize()}"
             if isinstance(part, AutoHistogramMechanism):
-                chosen = choose_bound(held, part.auto.choice, release, f"{where}/ChooseBound")
-                part = HistogramMechanism(NAME, part.auto.steps(chosen), part.auto.decided(chosen).plan, EVERYBODY, str)
-            rows.append(total_row(of, part.run(held, release, where), part.plan))
-        return total_rows(rows)
+                counts, decided = part.run_decided(held, release, where)
+                rows.append(total_row(of, counts, decided.plan))
+                decision = self.decided(decided)
+            else:
+                rows.append(total_row(of, part.run(held, release, where), part.plan))
+        return total_rows(rows), decision
 
 
 def total_row(of: str, counts: pa.RecordBatch, plan: NoisePlan) -> TotalRow:

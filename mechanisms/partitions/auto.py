@@ -59,7 +59,13 @@ from headcount.mechanisms.partitions.rounds import (
     Round,
     check_rounds,
 )
-from headcount.mechanisms.partitions.select import in_items, named_in_rounds, selection_steps
+from headcount.mechanisms.partitions.select import (
+    Selection,
+    in_items,
+    named_in_rounds,
+    select_partitions,
+    selection_steps,
+)
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
@@ -302,11 +308,16 @@ class AutoSelection:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, DecidedSelection]:
+        """The same, and what was chosen."""
         label, batches = self.name if label is None else label, list(batches)
-        chosen = choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy")
-        rounds = self.decided(chosen).rounds
-        names = named_in_rounds(one_shard(batches), rounds, release, f"{label}/NamedItems", self.item_type)
-        return pa.RecordBatch.from_pydict({"item": names})
+        decided = self.decided(choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy"))
+        names = named_in_rounds(one_shard(batches), decided.rounds, release, f"{label}/NamedItems", self.item_type)
+        return pa.RecordBatch.from_pydict({"item": names}), decided
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
         budget, costs = self.account.budget, self.choice.budget
@@ -331,3 +342,26 @@ def auto_partitions(
     account = make_account(budget, relation)
     choice = PartitionChoice(account.choice, budget, relation, make_candidates(account, rounds))
     return AutoSelection(account, choice, rounds, item_type)
+
+
+def partitions(
+    budget: Budget,
+    *,
+    strategy: str = "auto",
+    max_items: int | None = None,
+    rounds: int = SIPS_ROUNDS,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> Selection | AutoSelection:
+    """The selection by a strategy that is given, which needs `max_items`, or by one that is chosen with them."""
+    if strategy == "auto":
+        if max_items is not None:
+            raise ParameterError(
+                f"max_items = {max_items!r} is for a strategy that is given: leave it out, or name the strategy"
+            )
+        return auto_partitions(budget, rounds=rounds, relation=relation, item_type=item_type)
+    if max_items is None:
+        raise ParameterError(f"the strategy {strategy!r} needs max_items, how many items of a user count")
+    return select_partitions(
+        budget, strategy=strategy, max_items=max_items, rounds=rounds, relation=relation, item_type=item_type
+    )

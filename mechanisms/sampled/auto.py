@@ -107,10 +107,17 @@ class AutoSampled:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`
         names the sample."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, DecidedSample]:
+        """The same, and what was chosen."""
         batches, key = list(batches), SampleKey(self, release, label or ONE_SAMPLE).choices
-        sample = self.decided(choose_bound(batches, self.choice, key, CHOSEN)).sample
+        decided = self.decided(choose_bound(batches, self.choice, key, CHOSEN))
+        sample = decided.sample
         users = sample.number(batches, key) if isinstance(sample, CountedHitters) else None
-        return sample.reported(sample.shown(batches, release, label), users)
+        return sample.reported(sample.shown(batches, release, label), users), decided
 
     def subkey(self, key: bytes, release_id: str, sample: str) -> bytes:
         """What the choice, and the number of users, are drawn from: the sample's name, and all that defines the choice."""

@@ -176,8 +176,15 @@ class DistinctItemsMechanism:
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The one released row of contribution batches."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, DistinctAnswer]:
+        """The same, and the row in words."""
         label = self.name if label is None else label
-        return self.rows(choose_bound(batches, self, release, f"{label}/Noisy"))
+        drawn = choose_bound(batches, self, release, f"{label}/Noisy")
+        return self.rows(drawn), self.decided(drawn)
 
     def rows(self, drawn: NoisyDistinct) -> pa.RecordBatch:
         """The row count, noise_stddev, low, high, max_items of what was drawn. Post-processing."""

@@ -96,6 +96,16 @@ class ShapeProperties(Generic[Source_co]):
         """The released rows property, value, noise_stddev of contribution batches."""
         return self.of_rows(self.source.run(batches, release, label))
 
+    def run_decided(
+        self: ShapeProperties[CentralShape],
+        batches: Iterable[pa.RecordBatch],
+        release: Release,
+        label: str | None = None,
+    ) -> tuple[pa.RecordBatch, PropertyAnswers | ShapeAnswers]:
+        """The same, and the answers for a report."""
+        rows = self.run(batches, release, label)
+        return rows, PropertyAnswers.of(rows, self.guarantee())
+
     def answers(self, rows: pa.RecordBatch) -> ShapeAnswers:
         """All that is said of the rows of a shape, for a report."""
         shape, errors = _shape(rows)
@@ -287,6 +297,13 @@ class CentralProperty:
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row property, value, noise_stddev of contribution batches."""
         return run_from_tallies(self, batches, release, self.name if label is None else label)
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, PropertyAnswers]:
+        """The same, and the answer for a report."""
+        rows = self.run(batches, release, label)
+        return rows, PropertyAnswers.of(rows, self.guarantee())
 
     def released(self, tallies: Sequence[Tally], key: bytes, release_id: str, label: str) -> pa.RecordBatch:
         """The released row of the one tally."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bound_choice.methods import METHODS
@@ -84,6 +84,16 @@ def earlier_choice(path: str) -> EarlierChoice:
     except ValueError:
         report = None
     try:
+        return choice_in(report)
+    except ParameterError:
+        raise argparse.ArgumentTypeError(
+            f"must be the report.json of an output of headcount choose-bound, got {path!r}"
+        ) from None
+
+
+def choice_in(report: Any) -> EarlierChoice:
+    """The choice that a report of `headcount choose-bound` holds."""
+    try:
         if report["command"] != "choose-bound":
             raise ValueError
         details = report["details"]
@@ -99,9 +109,7 @@ def earlier_choice(path: str) -> EarlierChoice:
             report["release_id"],
         )
     except (TypeError, KeyError, ValueError, AttributeError):
-        raise argparse.ArgumentTypeError(
-            f"must be the report.json of an output of headcount choose-bound, got {path!r}"
-        ) from None
+        raise ParameterError("bound_from must be a report of choose-bound", "bound_from") from None
 
 
 def with_earlier_choice(args: argparse.Namespace) -> argparse.Namespace:

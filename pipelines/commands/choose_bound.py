@@ -3,61 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-import apache_beam as beam
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bound_choice.alone import ChoiceAlone, choice_alone
 from headcount.mechanisms.bounding.steps import MAX_BOUND
-from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, guarantee_words
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
-from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import domain_of
-from headcount.transforms.bound_choice import ChooseBound
-from headcount.transforms.core.result import CountsAndDecision
+from headcount.pipelines.jobs.plan import Plan, label_of
+from headcount.pipelines.sources.domain import domain_of, planned_domain
 
-
-class ChosenAlone(NamedTuple):
-    """What was chosen, and what choosing it promises."""
-
-    chosen: ChosenBound
-    guarantee: Guarantee
-
-    def words(self) -> str:
-        """What was chosen, in one line."""
-        return self.chosen.words()
-
-    def sections(self) -> Mapping[str, Any]:
-        """What was chosen, as a part of the report."""
-        return self.chosen.sections()
-
-
-class ChooseRow(beam.PTransform):
-    """Contributions -> the choice as the one row of an output, and as the decision for its report."""
-
-    def __init__(self, choose: ChooseBound, files: int) -> None:
-        super().__init__()
-        self._choose = choose
-        self._files = files
-
-    def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
-        chosen = contributions | "ChooseBound" >> self._choose
-        rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
-        decision = chosen | "WithGuarantee" >> beam.Map(ChosenAlone, self._choose.guarantee())
-        return CountsAndDecision(rows, decision)
-
-
-def _to_row(chosen: ChosenBound, files: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    row = pa.RecordBatch.from_pylist([chosen._asdict()])
-    return ((k, row if k == 0 else row.slice(1)) for k in range(files))
+if TYPE_CHECKING:
+    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.transforms.bound_choice import ChooseRow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,25 +76,31 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> ChooseBound:
-    """The transform that the flags ask for."""
-    domain = domain_of(args)
-    return ChooseBound(
-        options.make_budget(args),
-        _for_budget(args),
-        domain=domain,
-        method=args.bound_method,
-        objective=args.objective or "error",
-        noise=args.noise,
-        max_per_item=args.max_per_item,
+def make_mechanism(args: argparse.Namespace, item_type: type) -> ChoiceAlone:
+    """The mechanism that the flags ask for."""
+    return choice_alone(**_parameters(args, item_type, planned_domain(args)))
+
+
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> ChooseRow:
+    """The same as a transform."""
+    from headcount.transforms.bound_choice import ChooseBound, ChooseRow
+
+    choose = ChooseBound(**_parameters(args, item_type, domain_of(args)), release=release, shards=shards)
+    return ChooseRow(choose, args.output_files)
+
+
+def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "release_budget": _for_budget(args),
+        "domain": domain,
+        "method": args.bound_method,
+        "objective": args.objective or "error",
+        "noise": args.noise,
+        "max_per_item": args.max_per_item,
         **{name: value for name, value in _weights(args).items() if value is not None},
-        relation=Relation.parse(args.relation),
-        release=release,
-        item_type=item_type,
-        shards=shards,
-    )
+        **options.typed(args, item_type),
+    }
 
 
 def _weights(args: argparse.Namespace) -> dict[str, Any]:
@@ -147,8 +115,8 @@ def _for_budget(args: argparse.Namespace) -> Budget:
         raise error.renamed(f"for_{error.parameter}") from None
 
 
-def make_plan(args: argparse.Namespace, transform: ChooseBound, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
         "for_epsilon": args.for_epsilon,
         "for_delta": args.for_delta,
@@ -159,7 +127,8 @@ def make_plan(args: argparse.Namespace, transform: ChooseBound, item_type: type)
         "public_domain": args.domain is not None,
         **_weights(args),
     }
-    return Plan(ChooseRow(transform, args.output_files), transform.guarantee(), parameters, files="bound")
+    inside = f"{label_of('choose-bound')}/{made.name}"  # the choice is a step of the command's transform
+    return Plan(made.guarantee(), parameters, files="bound", drawn_as=inside)
 
 
 COMMAND = JobCommand(
@@ -170,7 +139,8 @@ COMMAND = JobCommand(
         "      --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-8 --output bound/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=guarantee_words,
+    make_transform=make_transform,
 )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.release import FIRST_EPSILON
+from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.count_release import PrivateCountRelease
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.count_release import PrivateCountRelease
 
 _TYPICAL = (10, 100, 1000, 10_000)  # numbers of items that --explain speaks of
 
@@ -68,27 +71,36 @@ def add_k_bar(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> PrivateCountRelease:
-    """The transform that the flags ask for."""
-    return PrivateCountRelease(
-        options.make_zcdp_or_budget(args),
-        relative_error=args.relative_error,
-        k_bar=args.k_bar,
-        max_per_item=args.max_per_item,
-        noise_reduction=args.noise_reduction,
-        strict_target=args.strict_target,
-        start_epsilon=args.start_epsilon,
-        **options.quality(args),
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> CountRelease:
+    """The mechanism that the flags ask for."""
+    return count_release(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> PrivateCountRelease:
+    """The same as a transform."""
+    from headcount.transforms.count_release import PrivateCountRelease
+
+    how = options.quality(args) | options.how_to_run(args, release, shards)
+    return PrivateCountRelease(**_parameters(args, item_type), **how).with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    return {
+        "budget": options.make_zcdp_or_budget(args),
+        "relative_error": args.relative_error,
+        "k_bar": args.k_bar,
+        "max_per_item": args.max_per_item,
+        "noise_reduction": args.noise_reduction,
+        "strict_target": args.strict_target,
+        "start_epsilon": args.start_epsilon,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: CountRelease, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
-        "rho": transform.mechanism.zcdp.rho,
+        "rho": made.zcdp.rho,
         "relative_error": args.relative_error,
         "k_bar": args.k_bar,
         "max_per_item": args.max_per_item,
@@ -97,12 +109,11 @@ def make_plan(args: argparse.Namespace, transform: PrivateCountRelease, item_typ
         "start_epsilon": args.start_epsilon,
         **options.quality(args),
     }
-    return Plan(transform.with_decision(), transform.guarantee(), parameters)
+    return Plan(made.guarantee(), parameters)
 
 
-def explain(args: argparse.Namespace, transform: PrivateCountRelease) -> str:
+def explain(args: argparse.Namespace, plan: CountRelease) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    plan = transform.mechanism
     lines = [plan.guarantee().words(), ""]
     for items in _TYPICAL:
         level = plan.level_for(items) if items <= plan.k_bar else None
@@ -128,7 +139,8 @@ COMMAND = JobCommand(
         "      --rho 0.5 --delta 1e-6 --output out/"
     ),
     check=options.check_zcdp_or_budget,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.binomial_choice import KINDS, MOST_USERS
-from headcount.mechanisms.distribution.learn import DistributionRelease
+from headcount.mechanisms.distribution.learn import DistributionRelease, learn_distribution
 from headcount.mechanisms.distribution.plan import METHODS, ROBUST, DistributionPlan
 from headcount.mechanisms.distribution.samples_choice import RULES
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, say
-from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import domain_of
-from headcount.transforms.distribution import LearnDistribution
+from headcount.pipelines.command import JobCommand, Rows
+from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.sources.domain import domain_of, planned_domain
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.transforms.distribution import LearnDistribution
 
 _TYPICAL_USERS = (1000, 10_000, 100_000, 1_000_000)  # that --explain speaks of, and so many samples of each
 _TYPICAL_SAMPLES = (1, 10, 100, 1000, 10_000)
@@ -76,26 +80,35 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--hypothesis {args.hypothesis} is of no use to --method {args.method}: leave it out")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> LearnDistribution:
-    """The transform that the flags ask for."""
-    domain = domain_of(args)
-    assert domain is not None
-    return LearnDistribution(
-        options.make_budget(args),
-        domain,
-        samples_per_user=args.samples_per_user,
-        method=args.method,
-        users=args.users,
-        hypothesis=args.hypothesis,
-        **options.how_to_run(args, release, item_type, shards),
+def make_mechanism(args: argparse.Namespace, item_type: type) -> DistributionRelease:
+    """The mechanism that the flags ask for."""
+    return learn_distribution(**_parameters(args, item_type, planned_domain(args)))
+
+
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> LearnDistribution:
+    """The same as a transform."""
+    from headcount.transforms.distribution import LearnDistribution
+
+    transform = LearnDistribution(
+        **_parameters(args, item_type, domain_of(args)), **options.how_to_run(args, release, shards)
     )
+    return transform if transform.mechanism.choice is None else transform.with_decision()
 
 
-def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
-    plan = transform.mechanism
+def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "domain": domain,
+        "samples_per_user": args.samples_per_user,
+        "method": args.method,
+        "users": args.users,
+        "hypothesis": args.hypothesis,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, plan: DistributionRelease, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     given = isinstance(plan.samples, int)
     parameters = options.shared_parameters(args) | {
         "symbols": len(plan.symbols),
@@ -104,9 +117,7 @@ def make_plan(args: argparse.Namespace, transform: LearnDistribution, item_type:
         "method": plan.plans()[0].method if given else plan.method,
         "hypothesis": plan.hypothesis,
     }
-    guarantee = transform.guarantee()
-    decided = transform.with_decision() if plan.choice is not None else transform
-    return Plan(decided, guarantee, parameters, files="distribution", note=_note(plan))
+    return Plan(plan.guarantee(), parameters, files="distribution", note=_note(plan))
 
 
 def _note(plan: DistributionRelease) -> str | None:
@@ -121,9 +132,8 @@ def _note(plan: DistributionRelease) -> str | None:
     )
 
 
-def explain(args: argparse.Namespace, transform: LearnDistribution) -> str:
+def explain(args: argparse.Namespace, plan: DistributionRelease) -> str:
     """The promise and the errors to expect, in words, before anything is read."""
-    plan = transform.mechanism
     if plan.choice is not None:
         plans = [each for m in _TYPICAL_SAMPLES for each in plan.plans(ChosenBound(m, 0, ""))]
     else:
@@ -172,10 +182,9 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
     return "\n".join([f"the {which}, with the error to expect:", *lines])
 
 
-def show(outcome: Outcome) -> None:
-    """Print the plot of what was learnt."""
-    text = plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in outcome.rows()])
-    say(text)
+def show(report: Mapping[str, Any], rows: Rows) -> str:
+    """The plot of what was learnt."""
+    return plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in rows])
 
 
 COMMAND = JobCommand(
@@ -186,8 +195,9 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-6 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
     show=show,
 )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.auto import AutoSampled
+from headcount.mechanisms.sampled.auto import AutoSampled, heavy_hitters
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.sampled import HeavyHitters
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.sampled import HeavyHitters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,31 +55,37 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> HeavyHitters:
-    """The transform that the flags ask for."""
-    return HeavyHitters(
-        options.make_budget(args),
-        args.phi,
-        users=args.users,
-        max_items=args.max_items,
-        objective=args.objective,
-        **options.how_to_run(args, release, item_type, shards),
-        sample=sampled.sample_name(args),
-        users_share=args.users_share,
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> sampled.Mechanism:
+    """The mechanism that the flags ask for."""
+    return heavy_hitters(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: HeavyHitters, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
-    own = {"phi": args.phi, "users": args.users, "users_share": args.users_share}
-    return sampled.plan_of(args, transform, item_type, own, make_note(args, transform))
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> HeavyHitters:
+    """The same as a transform."""
+    from headcount.transforms.sampled import HeavyHitters
+
+    how = options.how_to_run(args, release, shards)
+    transform = HeavyHitters(**_parameters(args, item_type), **how, sample=sampled.sample_name(args))
+    return transform.with_decision() if isinstance(transform.mechanism, AutoSampled) else transform
 
 
-def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    return sampled.given(args, item_type) | _own(args)
+
+
+def _own(args: argparse.Namespace) -> dict[str, Any]:
+    """What heavy hitters have beside every sample."""
+    return {"phi": args.phi, "users": args.users, "users_share": args.users_share}
+
+
+def make_plan(args: argparse.Namespace, made: sampled.Mechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
+    return sampled.plan_of(args, made, item_type, _own(args), make_note(args, made))
+
+
+def make_note(args: argparse.Namespace, made: sampled.Mechanism) -> str:
     """What a reader must know: whose items count, and if items that are asked for may stay hidden."""
-    lines, made = [sampled.whose_items(args)], transform.mechanism
+    lines = [sampled.whose_items(args)]
     if isinstance(made, AutoSampled | CountedHitters) and isinstance(made.users, NoisePlan):
         lines.append(f"users are counted with noise of standard deviation {made.users.stddev:,.4g}")
     if isinstance(made, AutoSampled):
@@ -90,9 +99,9 @@ def make_note(args: argparse.Namespace, transform: HeavyHitters) -> str:
     return "\n".join(lines)
 
 
-def explain(args: argparse.Namespace, transform: HeavyHitters) -> str:
+def explain(args: argparse.Namespace, made: sampled.Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    return sampled.explain(args, transform, make_note(args, transform))
+    return sampled.explain(args, made, make_note(args, made))
 
 
 COMMAND = JobCommand(
@@ -103,7 +112,8 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
-from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF
+from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
@@ -21,9 +22,15 @@ from headcount.pipelines.commands.bound_options import (
     with_earlier_choice,
 )
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan
-from headcount.pipelines.sources.domain import domain_of
-from headcount.transforms.histogram import Histogram
+from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.sources.domain import domain_of, planned_domain
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.transforms.histogram import Histogram
+
+_Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,32 +105,41 @@ def check(args: argparse.Namespace) -> None:
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Histogram:
-    """The transform that the flags ask for."""
-    args = with_earlier_choice(args)
-    domain = domain_of(args)
-    return Histogram(
-        options.make_budget(args),
-        domain=domain,
-        method=args.method,
-        of=args.of,
-        calibrate=args.calibrate,
-        bound=args.bound,
-        max_per_item=args.max_per_item,
-        noise=args.noise,
-        objective=args.objective,
-        bound_method=args.bound_method,
-        bound_share=args.bound_share,
-        **options.quality(args),
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
+    """The mechanism that the flags ask for."""
+    return histogram(**_parameters(args, item_type, planned_domain(args)))
 
 
-def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Histogram:
+    """The same as a transform."""
+    from headcount.transforms.histogram import Histogram
+
+    how = options.quality(args) | options.how_to_run(args, release, shards)
+    transform = Histogram(**_parameters(args, item_type, domain_of(args)), **how)
+    return transform if isinstance(transform.mechanism, HistogramMechanism) else transform.with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     args = with_earlier_choice(args)
-    made = transform.mechanism
-    chosen = not isinstance(made, HistogramMechanism)
+    return {
+        "budget": options.make_budget(args),
+        "domain": domain,
+        "method": args.method,
+        "of": args.of,
+        "calibrate": args.calibrate,
+        "bound": args.bound,
+        "max_per_item": args.max_per_item,
+        "noise": args.noise,
+        "objective": args.objective,
+        "bound_method": args.bound_method,
+        "bound_share": args.bound_share,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
+    args = with_earlier_choice(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = options.shared_parameters(args) | {
         "of": args.of,
@@ -140,15 +156,14 @@ def make_plan(args: argparse.Namespace, transform: Histogram, item_type: type) -
         **options.quality(args),
     }
     told = users_needed([made.plan]) if isinstance(made, HistogramMechanism) else {}
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
+    return Plan(made.guarantee(), parameters, told=told)
 
 
-def explain(args: argparse.Namespace, transform: Histogram) -> str:
+def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    made = transform.mechanism
     if isinstance(made, EstimatesMechanism):
-        return "\n".join([transform.guarantee().words().rstrip(), "", *made.stages.expected_words()])
-    return report.explain(transform.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
+        return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
+    return report.explain(made.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
 
 
 COMMAND = JobCommand(
@@ -156,7 +171,8 @@ COMMAND = JobCommand(
     add_arguments=add_arguments,
     example=FIRST_EXAMPLE,
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

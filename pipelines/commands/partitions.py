@@ -6,17 +6,21 @@ import argparse
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.auto import AutoSelection, partitions
 from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round
 from headcount.mechanisms.partitions.select import Selection, in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.partitions import SelectPartitions
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.partitions import SelectPartitions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,36 +65,43 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--rounds {args.rounds} is for --strategy sips, got {args.strategy}: leave one out")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> SelectPartitions:
-    """The transform that the flags ask for."""
-    return SelectPartitions(
-        options.make_budget(args),
-        strategy=args.strategy,
-        max_items=args.max_items,
-        rounds=SIPS_ROUNDS if args.rounds is None else args.rounds,
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> Selection | AutoSelection:
+    """The mechanism that the flags ask for."""
+    return partitions(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: SelectPartitions, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
-    made = transform.mechanism
-    chosen = not isinstance(made, Selection)
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> SelectPartitions:
+    """The same as a transform."""
+    from headcount.transforms.partitions import SelectPartitions
+
+    transform = SelectPartitions(**_parameters(args, item_type), **options.how_to_run(args, release, shards))
+    return transform if isinstance(transform.mechanism, Selection) else transform.with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "strategy": args.strategy,
+        "max_items": args.max_items,
+        "rounds": SIPS_ROUNDS if args.rounds is None else args.rounds,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
         "strategy": args.strategy,
         "max_items": args.max_items,
         "rounds": args.rounds,
     }
-    guarantee = transform.guarantee()
     told = expected_error.users_needed(each.plan for each in made.rounds) if isinstance(made, Selection) else {}
-    return Plan(transform.with_decision() if chosen else transform, guarantee, parameters, files="items", told=told)
+    return Plan(made.guarantee(), parameters, files="items", told=told)
 
 
-def explain(args: argparse.Namespace, transform: SelectPartitions) -> str:
+def explain(args: argparse.Namespace, selection: Selection | AutoSelection) -> str:
     """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
-    selection, lines = transform.mechanism, [transform.guarantee().words()]
+    lines = [selection.guarantee().words()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:
@@ -135,7 +146,8 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-8 --output items/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

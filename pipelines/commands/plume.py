@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms.count_release.plume import PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.partitions.select import in_items
 from headcount.mechanisms.randomness.keys import Release
@@ -11,8 +13,10 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.count_release import Plume
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.count_release import Plume
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,37 +48,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_release(parser)
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> Plume:
-    """The transform that the flags ask for."""
-    return Plume(
-        options.make_zcdp_or_budget(args),
-        max_items=args.max_items,
-        max_counted_items=args.max_counted_items,
-        alpha=args.alpha,
-        selection=args.selection,
-        **options.quality(args),
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> PlumeRelease:
+    """The mechanism that the flags ask for."""
+    return plume(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: Plume, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plume:
+    """The same as a transform."""
+    from headcount.transforms.count_release import Plume
+
+    how = options.quality(args) | options.how_to_run(args, release, shards)
+    transform = Plume(**_parameters(args, item_type), **how)
+    return transform if transform.mechanism.choice is None else transform.with_decision()
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    return {
+        "budget": options.make_zcdp_or_budget(args),
+        "max_items": args.max_items,
+        "max_counted_items": args.max_counted_items,
+        "alpha": args.alpha,
+        "selection": args.selection,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: PlumeRelease, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
-        "rho": transform.mechanism.zcdp.rho,
+        "rho": made.zcdp.rho,
         "max_items": args.max_items,
         "max_counted_items": args.max_counted_items,
         "alpha": args.alpha,
         "selection": args.selection,
         **options.quality(args),
     }
-    chosen = transform.mechanism.choice is not None
-    told = {} if chosen else transform.mechanism.plan().told()
-    return Plan(transform.with_decision() if chosen else transform, transform.guarantee(), parameters, told=told)
+    told = made.plan().told() if made.choice is None else {}
+    return Plan(made.guarantee(), parameters, told=told)
 
 
-def explain(args: argparse.Namespace, transform: Plume) -> str:
+def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
     """The promise and what it costs, in words, before anything is read; where the bounds are chosen, at both ends."""
-    plan = transform.mechanism
     lines = [plan.guarantee().words()]
     if plan.choice is None:
         lines += ["", *report.expected_words(plan.plan().plan)]
@@ -94,7 +108,8 @@ COMMAND = JobCommand(
         "      --rho 0.5 --delta 1e-6 --max-items 20 --output out/"
     ),
     check=options.check_zcdp_or_budget,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

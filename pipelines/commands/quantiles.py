@@ -6,21 +6,27 @@ import argparse
 import datetime
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.columns import KeyColumn
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Value
-from headcount.mechanisms.sampled.plan import laplace_w50
-from headcount.mechanisms.sampled.quantiles import QuantileSearch
+from headcount.mechanisms.sampled.over_values import (
+    SearchOverValues,
+    TreeOverValues,
+    search_over_values,
+    tree_over_values,
+)
+from headcount.mechanisms.sampled.plan import SamplePlan, laplace_w50
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.run import Events, Plan
-from headcount.pipelines.sources.columns import Columns, ValueColumn
-from headcount.transforms.quantiles import Quantile, Quantiles
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.pipelines.jobs.run import Source
+    from headcount.transforms.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
 _OF_ONE_METHOD = {
@@ -131,53 +137,73 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> Quantile | Quantiles:
-    """The transform that the flags ask for."""
-    how: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    how["output_files"] = args.output_files
-    how |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
-    budget = options.make_budget(args)
+def make_mechanism(args: argparse.Namespace, item_type: type) -> SearchOverValues | TreeOverValues:
+    """The mechanism that the flags ask for."""
+    given = _parameters(args)
+    return search_over_values(**given) if args.method == "search" else tree_over_values(**given)
+
+
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Quantile | Quantiles:
+    """The same as a transform of contributions whose items are the numbers of leaves."""
+    from headcount.transforms.quantiles import Quantile, Quantiles
+
+    given = _parameters(args) | options.how_to_run(args, release, shards)
     if args.method == "search":
-        (quantile,) = args.quantile
-        return Quantile(budget, quantile, args.lo, args.hi, **how)
-    name = sampled.sample_name(_as_items(args))
-    return Quantiles(budget, args.quantile or [], args.lo, args.hi, ranges=args.range or [], sample=name, **how)
+        return Quantile(**given).of_leaves()
+    return Quantiles(**given, sample=_sample_name(args)).of_leaves()
 
 
-def make_plan(args: argparse.Namespace, transform: Quantile | Quantiles, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    given = {"budget": options.make_budget(args), "lo": args.lo, "hi": args.hi}
+    given |= {"relation": Relation.parse(args.relation)}
+    given |= {flag: getattr(args, flag) for flag in _OF_ONE_METHOD if getattr(args, flag) is not None}
+    if args.method == "search":
+        return given | {"q": args.quantile[0]}
+    return given | {"quantiles": args.quantile or [], "ranges": args.range or []}
+
+
+def _sample_name(args: argparse.Namespace) -> str | None:
+    """The name of the sample that the tree is read off; a search is a release of its own."""
+    return None if args.method == "search" else sampled.sample_name(options.values_as_items(args))
+
+
+def make_plan(args: argparse.Namespace, made: SearchOverValues | TreeOverValues, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     asked = "quantiles" if args.quantile else "ranges"
-    plan = transform.mechanism
-    if isinstance(plan, QuantileSearch):
-        size = {"rounds": plan.rounds}
+    plan = sample_plan(made)
+    if isinstance(made, SearchOverValues):
+        size = {"rounds": made.search.rounds}
     else:
-        size = {"levels": plan.levels, "branching": plan.branching}
-    parameters = options.shared_parameters(_as_items(args)) | {
+        size = {"levels": made.tree.levels, "branching": made.tree.branching}
+    parameters = options.shared_parameters(options.values_as_items(args)) | {
         "item": None,
         "max_item_bytes": None,
         "value": args.value,
-        "values": transform.axis.kind,
+        "values": made.axis.kind,
         "lo": str(args.lo),
         "hi": str(args.hi),
         asked: len(args.quantile or args.range),
         "method": args.method,
         **size,
-        "rate": float(plan.plan.rate),
-        "threshold": plan.plan.threshold,
+        "rate": float(plan.rate),
+        "threshold": plan.threshold,
     }
-    return Plan(transform.of_leaves(), transform.guarantee(), parameters, files=asked, note=_ONE_ROW)
+    return Plan(made.guarantee(), parameters, files=asked, note=_ONE_ROW, drawn_as=_sample_name(args))
 
 
-def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
+def sample_plan(made: SearchOverValues | TreeOverValues) -> SamplePlan:
+    """How users are sampled."""
+    return made.search.plan if isinstance(made, SearchOverValues) else made.tree.plan
+
+
+def explain(args: argparse.Namespace, made: SearchOverValues | TreeOverValues) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    plan, leaves = transform.mechanism.plan, transform.mechanism.leaves
+    plan, leaves = sample_plan(made), made.leaves
     found = f"{plan.w50:,} users is shown with a chance of 50 %, one of {plan.w95:,} with 95 %"
     of_a_million = math.sqrt(float((1 - plan.rate) / plan.rate) / 10**6) / 2
-    if isinstance(transform.mechanism, QuantileSearch):
+    if isinstance(made, SearchOverValues):
         lines = [
-            f"halved {transform.mechanism.rounds} times, down to one of {leaves.count:,} equal parts",
+            f"halved {made.search.rounds} times, down to one of {leaves.count:,} equal parts",
             f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
             f" a half of {found}",
             f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
@@ -186,37 +212,22 @@ def explain(args: argparse.Namespace, transform: Quantile | Quantiles) -> str:
     else:
         noisy = laplace_w50(options.make_budget(args), plan.relation, plan.compositions)
         lines = [
-            f"{leaves.count:,} equal parts, on {transform.mechanism.levels} levels",
+            f"{leaves.count:,} equal parts, on {made.tree.levels} levels",
             f"sampled with a rate of {float(plan.rate):.4g} on every level, shown from {plan.threshold} sampled users on: a"
             f" part of {found}",
             f"for comparison: with Laplace noise and a threshold, at the same promise, a part of {noisy:,} users is shown with"
             " a chance of 50 %",
             f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most, by the sampling",
         ]
-    return "\n".join(
-        [transform.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW]
-    )
+    return "\n".join([made.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW])
 
 
-def _as_items(args: argparse.Namespace) -> argparse.Namespace:
-    """The same arguments for what knows items only, which the values stand in for."""
-    item = None if args.value is None else [KeyColumn(args.value).spec]
-    as_items = {"item": item, "explode": None, "time_zone": "UTC", "max_item_bytes": MAX_ITEM_BYTES}
-    return argparse.Namespace(**vars(args) | as_items)
+def source(args: argparse.Namespace) -> type[Source]:
+    """What the job reads: values, as the numbers of their leaves."""
+    from headcount.pipelines.jobs.readers import Values
 
-
-class Values(Events):
-    """Files of events whose items are values, which are read as the numbers of their leaves."""
-
-    required = ("--input", "--user", "--value", "--output")
-
-    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        super().__init__(_as_items(args), remote)
-
-    def _asked(self, args: argparse.Namespace) -> Columns:
-        transform = make_transform(args, None, int, None)
-        values = ValueColumn(args.value, transform.axis, transform.mechanism.leaves, args.drop_null)
-        return Columns(args.user, count=args.count, values=values)
+    made = make_mechanism(args, int)
+    return Values.over(made.axis, made.leaves)
 
 
 COMMAND = JobCommand(
@@ -227,8 +238,9 @@ COMMAND = JobCommand(
         "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
-    source=lambda args: Values,
+    make_transform=make_transform,
+    source=source,
 )

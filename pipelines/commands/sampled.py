@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.sampled.auto import AutoSampled
+from headcount.mechanisms.sampled.auto import AutoSampled, sampled_histogram
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.sampled import HeavyHitters, SampledHistogram
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.sampled import SampledHistogram
+
+Mechanism = AutoSampled | SampledHistogramMechanism
 
 _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speaks of
 _SOME_ITEMS = (1, 10, 100, 300)  # and of items per user, where that is chosen
@@ -62,47 +67,51 @@ def sample_name(args: argparse.Namespace) -> str:
     return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made])
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> SampledHistogram:
-    """The transform that the flags ask for."""
-    return SampledHistogram(
-        options.make_budget(args),
-        max_items=args.max_items,
-        objective=args.objective,
-        **options.quality(args),
-        **options.how_to_run(args, release, item_type, shards),
-        sample=sample_name(args),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> Mechanism:
+    """The mechanism that the flags ask for."""
+    return sampled_histogram(**given(args, item_type))
 
 
-def parameters(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters) -> dict[str, str | int | float]:
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> SampledHistogram:
+    """The same as a transform."""
+    from headcount.transforms.sampled import SampledHistogram
+
+    how = options.quality(args) | options.how_to_run(args, release, shards)
+    transform = SampledHistogram(**given(args, item_type), **how, sample=sample_name(args))
+    return transform.with_decision() if isinstance(transform.mechanism, AutoSampled) else transform
+
+
+def given(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    """The parameters of every sample by item."""
+    shared = {"budget": options.make_budget(args), "max_items": args.max_items, "objective": args.objective}
+    return shared | options.typed(args, item_type)
+
+
+def parameters(args: argparse.Namespace, made: Mechanism) -> dict[str, str | int | float]:
     """The public parameters of a sample by item; if the items per user are chosen, its plan is, too."""
     own: dict[str, str | int | float] = {"max_items": args.max_items, "objective": args.objective}
-    if isinstance(transform.mechanism, AutoSampled):
+    if isinstance(made, AutoSampled):
         return own
-    plan = transform.mechanism.plan
+    plan = made.plan
     return own | {"rate": float(plan.rate), "threshold": plan.threshold}
 
 
-def make_plan(args: argparse.Namespace, transform: SampledHistogram, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
-    return plan_of(args, transform, item_type, options.quality(args), whose_items(args))
+def make_plan(args: argparse.Namespace, made: Mechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
+    return plan_of(args, made, item_type, options.quality(args), whose_items(args))
 
 
 def plan_of(
     args: argparse.Namespace,
-    transform: SampledHistogram | HeavyHitters,
+    made: Mechanism,
     item_type: type,
     own: dict[str, str | int | float],
     note: str,
 ) -> Plan:
     """The plan of a job that samples by item, with parameters of its own."""
-    given = options.shared_parameters(args) | own | parameters(args, transform)
-    made = transform.mechanism
-    if isinstance(made, AutoSampled):
-        return Plan(transform.with_decision(), transform.guarantee(), given, note=note)
-    return Plan(transform, transform.guarantee(), given, note=note, told=made.told())
+    public = options.shared_parameters(args) | own | parameters(args, made)
+    told = {} if isinstance(made, AutoSampled) else made.told()
+    return Plan(made.guarantee(), public, note=note, told=told, drawn_as=sample_name(args))
 
 
 def whose_items(args: argparse.Namespace) -> str:
@@ -121,18 +130,18 @@ def whose_items(args: argparse.Namespace) -> str:
     )
 
 
-def explain(args: argparse.Namespace, transform: SampledHistogram | HeavyHitters, note: str | None = None) -> str:
+def explain(args: argparse.Namespace, made: Mechanism, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [transform.guarantee().words(), ""]
-    if isinstance(transform.mechanism, AutoSampled):
+    lines = [made.guarantee().words(), ""]
+    if isinstance(made, AutoSampled):
         lines += [
             f"if {'one item' if items == 1 else f'{items:,} items'} of each user may count, an item of about {users:,} users "
             "is shown with a chance of 50 %"
-            for items, users in transform.mechanism.choice.w50.items()
+            for items, users in made.choice.w50.items()
             if items in _SOME_ITEMS
         ]
     else:
-        lines += _expected(args, transform.mechanism)
+        lines += _expected(args, made)
     return "\n".join([*lines, note or whose_items(args)])
 
 
@@ -167,7 +176,8 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-8 --output out/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
+from headcount.mechanisms.count_release.top_items import TopItemsMechanism, top_items
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.count_release import add_k_bar
-from headcount.pipelines.jobs.run import Plan
-from headcount.transforms.count_release import TopItems
+from headcount.pipelines.jobs.plan import Plan
+
+if TYPE_CHECKING:
+    from headcount.transforms.count_release import TopItems
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,26 +39,32 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--k must not exceed --k-bar {args.k_bar}, got {args.k}")
 
 
-def make_transform(args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None) -> TopItems:
-    """The transform that the flags ask for."""
-    return TopItems(
-        options.make_budget(args),
-        args.k,
-        k_bar=args.k_bar,
-        **options.how_to_run(args, release, item_type, shards),
-    )
+def make_mechanism(args: argparse.Namespace, item_type: type) -> TopItemsMechanism:
+    """The mechanism that the flags ask for."""
+    return top_items(**_parameters(args, item_type))
 
 
-def make_plan(args: argparse.Namespace, transform: TopItems, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> TopItems:
+    """The same as a transform."""
+    from headcount.transforms.count_release import TopItems
+
+    return TopItems(**_parameters(args, item_type), **options.how_to_run(args, release, shards))
+
+
+def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
+    budget = options.make_budget(args)
+    return {"budget": budget, "k": args.k, "k_bar": args.k_bar, **options.typed(args, item_type)}
+
+
+def make_plan(args: argparse.Namespace, made: TopItemsMechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {"k": args.k, "k_bar": args.k_bar}
-    told = {"users_needed": math.ceil(transform.mechanism.threshold)}
-    return Plan(transform, transform.guarantee(), parameters, files="top", told=told)
+    told = {"users_needed": math.ceil(made.threshold)}
+    return Plan(made.guarantee(), parameters, files="top", told=told)
 
 
-def explain(args: argparse.Namespace, transform: TopItems) -> str:
+def explain(args: argparse.Namespace, plan: TopItemsMechanism) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    plan = transform.mechanism
     lines = [
         plan.guarantee().words(),
         "",
@@ -73,7 +83,8 @@ COMMAND = JobCommand(
         "      --epsilon 1 --delta 1e-8 --output top/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
+    make_transform=make_transform,
 )

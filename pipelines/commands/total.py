@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 
 from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.steps import MAX_BOUND
-from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
-from headcount.mechanisms.histogram.debiased import MOST_USERS, capped_slope
-from headcount.mechanisms.histogram.total import OF
-from headcount.mechanisms.keys.columns import KeyColumn
-from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
+from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
-from headcount.pipelines.jobs.run import Events, Plan
-from headcount.pipelines.sources import events
-from headcount.pipelines.sources.columns import Columns, place_of
-from headcount.pipelines.sources.domain import domain_of
-from headcount.transforms.core.contributions import ContributionBatch
-from headcount.transforms.debiased_count import DebiasedCount, Total
+from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.sources.domain import domain_of, planned_domain
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.pipelines.jobs.run import Source
+    from headcount.transforms.debiased_count import DebiasedCount, Total
 
 METHODS = ("bounded", "debiased")
 # Flags of one method, which are None if they are not given.
@@ -136,33 +133,42 @@ def check(args: argparse.Namespace) -> None:
         raise ParameterError(f"--users-share {args.users_share} is of no use with --users: leave one of them out")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> Total | DebiasedCount:
-    """The transform that the flags ask for."""
-    domain = domain_of(args)
-    how = options.how_to_run(args, release, item_type, shards)
+def make_mechanism(args: argparse.Namespace, item_type: type) -> TotalPlan | CountPlan:
+    """The mechanism that the flags ask for."""
+    given = _parameters(args, item_type, planned_domain(args))
+    return total(**given) if args.method == "bounded" else debiased_count(**given)
+
+
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Total | DebiasedCount:
+    """The same as a transform."""
+    from headcount.transforms.debiased_count import DebiasedCount, Total
+
+    given = _parameters(args, item_type, domain_of(args)) | options.how_to_run(args, release, shards)
+    if args.method != "bounded":
+        return DebiasedCount(**given)
+    transform = Total(**given)
+    return transform.with_decision() if isinstance(transform.mechanism.events, AutoHistogramMechanism) else transform
+
+
+def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+    shared = {"budget": options.make_budget(args)} | options.typed(args, item_type)
     if args.method == "bounded":
-        return Total(options.make_budget(args), of=args.of or OF, domain=domain, bound=args.bound or "auto", **how)
-    assert domain is not None
-    return DebiasedCount(
-        options.make_budget(args),
-        domain,
-        max_per_item=args.max_per_item,
-        users=args.users,
-        users_share=args.users_share,
-        max_items=args.max_items,
-        largest_mean=args.largest_mean,
-        noise=args.noise or "auto",
-        **how,
-    )
+        return shared | {"of": args.of or OF, "domain": domain, "bound": args.bound or "auto"}
+    return shared | {
+        "items": domain,
+        "max_per_item": args.max_per_item,
+        "users": args.users,
+        "users_share": args.users_share,
+        "max_items": args.max_items,
+        "largest_mean": args.largest_mean,
+        "noise": args.noise or "auto",
+    }
 
 
-def make_plan(args: argparse.Namespace, transform: Total | DebiasedCount, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     shared = options.shared_parameters(args) | {"method": args.method}
-    if isinstance(transform, Total):
-        made = transform.mechanism
+    if isinstance(made, TotalPlan):
         of = [name for name, _ in made.parts()]
         parameters = shared | {
             "max_item_bytes": None if made.domain is None else args.max_item_bytes,
@@ -170,28 +176,24 @@ def make_plan(args: argparse.Namespace, transform: Total | DebiasedCount, item_t
             "items": None if made.domain is None else len(made.domain),
             "bound": (args.bound or "auto") if "events" in of else None,
         }
-        chosen = isinstance(made.events, AutoHistogramMechanism)
-        note = "; ".join(_NOTES[name] for name in of)
-        return Plan(transform.with_decision() if chosen else transform, made.guarantee(), parameters, "totals", note)
-    plan = transform.mechanism
+        return Plan(made.guarantee(), parameters, "totals", "; ".join(_NOTES[name] for name in of))
     parameters = shared | {
-        "items": len(plan.items),
+        "items": len(made.items),
         "max_per_item": args.max_per_item,
         "users": args.users,
         "users_share": args.users_share,
-        "max_items": plan.max_items,
-        "largest_mean": plan.largest_mean,
-        "noise": plan.noise.kind,
+        "max_items": made.max_items,
+        "largest_mean": made.largest_mean,
+        "noise": made.noise.kind,
     }
-    told = {"assumption": _NOTES["debiased"]}
-    return Plan(transform, transform.guarantee(), parameters, told=told)
+    return Plan(made.guarantee(), parameters, told={"assumption": _NOTES["debiased"]})
 
 
-def explain(args: argparse.Namespace, transform: Total | DebiasedCount) -> str:
+def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [transform.guarantee().words(), ""]
-    if isinstance(transform, Total):
-        for of, part in transform.mechanism.parts():
+    lines = [made.guarantee().words(), ""]
+    if isinstance(made, TotalPlan):
+        for of, part in made.parts():
             if isinstance(part, AutoHistogramMechanism):
                 plan = part.auto.decided(part.auto.choice.ends()[0]).plan
                 each = expected_error.expected_error(plan)
@@ -203,50 +205,29 @@ def explain(args: argparse.Namespace, transform: Total | DebiasedCount) -> str:
                 )
             lines.append(_NOTES[of])
         return "\n".join(lines)
-    debiased = transform.mechanism
-    error = expected_error.expected_error(debiased.noise)
-    cap = debiased.max_per_item
-    means = sorted({min(mean, debiased.largest_mean) for mean in (cap / 4, cap / 2, cap)})
+    error = expected_error.expected_error(made.noise)
+    cap = made.max_per_item
+    means = sorted({min(mean, made.largest_mean) for mean in (cap / 4, cap / 2, cap)})
     factors = 1 / capped_slope(np.array(means), cap)
     widened = ", ".join(f"{factor:.3g} at {mean:,g}" for mean, factor in zip(means, factors, strict=True))
     lines += [
-        f"noise: {debiased.noise.kind}, standard deviation {error.stddev:,.4g};"
+        f"noise: {made.noise.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy totals are within {error.half_width:,.4g} of the capped total",
         f"debiasing multiplies that, by the events per user on an item: {widened}",
         _NOTES["debiased"],
     ]
-    if debiased.max_items < len(debiased.items):
-        lines.append(
-            f"what a user did on more than {debiased.max_items} of the items does not count, and is not estimated"
-        )
+    if made.max_items < len(made.items):
+        lines.append(f"what a user did on more than {made.max_items} of the items does not count, and is not estimated")
     return "\n".join(lines)
 
 
-class EveryRow(Events):
-    """Files of events of which users and counts are read alone: all rows are of one item."""
+def source(args: argparse.Namespace) -> type[Source] | None:
+    """What the job reads: users and counts alone, where all rows count."""
+    if args.domain is not None:
+        return None
+    from headcount.pipelines.jobs.readers import EveryRow
 
-    required = ("--input", "--user", "--output")
-
-    def _asked(self, args: argparse.Namespace) -> Columns:
-        return Columns(args.user, count=args.count)
-
-    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Checked contributions."""
-        args = self._args
-        user = field_of(KeyColumn(args.user), self._types.schema.field(args.user).type, "")
-        return (
-            pipeline
-            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
-            | "Contributions"
-            >> beam.Map(_every_row, user, args.count, args.drop_null).with_output_types(ContributionBatch)
-        )
-
-
-def _every_row(batch: pa.RecordBatch, user: Field, count: str | None, drop_null: bool) -> pa.RecordBatch:
-    place = place_of(batch, user.name, user.name, count or "count")
-    users = user.values(batch.column(user.name), place)
-    counts = None if count is None else batch.column(count)
-    return contribution_batch(users, all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place)
+    return EveryRow
 
 
 COMMAND = JobCommand(
@@ -254,8 +235,9 @@ COMMAND = JobCommand(
     add_arguments=add_arguments,
     example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
-    source=lambda args: EveryRow if args.domain is None else None,
+    make_transform=make_transform,
+    source=source,
 )

@@ -18,11 +18,11 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.histogram.auto import AutoRelease
+from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
 
 _PACKAGES = ("apache-beam", "cryptography", "dp-accounting", "fastavro", "numpy", "pyarrow", "scipy")
-Parameters = Mapping[str, str | int | float | bool | None]
 
 
 def versions() -> dict[str, str]:

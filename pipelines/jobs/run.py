@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import gc
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -22,12 +21,14 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import options, progress
+from headcount.pipelines import options, progress, releases
 from headcount.pipelines.jobs import failures, memory, report
 from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
+from headcount.pipelines.sinks.write import WriteOutput
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns
 from headcount.pipelines.storage import bigquery
@@ -40,25 +41,6 @@ _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
 
 _View = TypeVar("_View", bound=PipelineOptions)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What a command computes from the events, and what it promises.
-
-    `transform` takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
-    decision that the job came to, which then goes into the report.
-    `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
-    of the numbers: it is shown with them, and is in the report. `told` is what else the report tells of the rows, as in
-    `report.Telling`; what a decision tells goes before.
-    """
-
-    transform: beam.PTransform
-    guarantee: Guarantee
-    parameters: report.Parameters
-    files: str = "counts"
-    note: str | None = None
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Source:
@@ -127,10 +109,13 @@ def run_job(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
-    make_plan: Callable[[Release, type, int], Plan],
+    make_plan: Callable[[Release, type, int], tuple[Plan, beam.PTransform]],
     source: type[Source] | None = None,
 ) -> Outcome:
     """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
+
+    Its transform takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
+    decision that the job came to, which then goes into the report.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
     another `source` is given.
@@ -141,9 +126,10 @@ def run_job(
         beam_options, runner = pipeline_options(beam_flags)
         if runner is None:
             memory.keep_freed()
-        release = options.make_release(args, runner) if kind.keyed else options.make_keyless(args)
+        release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
-        plan = make_plan(release, source_.item_type, args.shards or shards_for(source_.size, shared=runner is not None))
+        shards = args.shards or shards_for(source_.size, shared=runner is not None)
+        plan, transform = make_plan(release, source_.item_type, shards)
         sink: Any = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
@@ -153,12 +139,12 @@ def run_job(
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             with progress.Progress(sys.stderr):
                 pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
-                result = source_.read(pipeline) | _label(command) >> plan.transform
+                result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
                     command, release.id, plan.parameters, plan.note, args.label, args.period, plan.told
                 )
                 rows, content = _reported(result, plan.guarantee, about)
-                _ = rows | "Output" >> output.WriteOutput(target, content, sink.commit)
+                _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
                 finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
         except BaseException as error:
             signals.ignore()
@@ -257,8 +243,3 @@ def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
 
 def _detached(beam_options: PipelineOptions) -> bool:
     return bool(beam_options.view_as(StandardOptions).no_wait_until_finish)
-
-
-def _label(command: str) -> str:
-    """The label of a command's transform: part of every subkey, so never changed."""
-    return command.title().replace("-", "")

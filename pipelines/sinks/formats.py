@@ -1,6 +1,6 @@
 """Record batches as the bytes of one output file, and its rows again: Parquet, Avro, CSV or JSON lines.
 
-The same rows give the same bytes.
+The same rows give the same bytes. Each format's library is imported with the first file of it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 T = TypeVar("T", pa.RecordBatch, pa.Table)
 
@@ -33,12 +30,16 @@ def encode(batch: pa.RecordBatch, format: str) -> bytes:
 
 
 def _parquet(table: pa.Table) -> bytes:
+    import pyarrow.parquet as pq
+
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
 
 
 def _avro(table: pa.Table) -> bytes:
+    import fastavro
+
     names = plain_names(table.column_names, "[^A-Za-z0-9_]")
     fields, columns = [], []
     for name, field, column in zip(names, table.schema, table.columns, strict=True):
@@ -90,6 +91,8 @@ def plain_names(names: Sequence[str], odd: str) -> list[str]:
 
 
 def _csv(table: pa.Table) -> bytes:
+    import pyarrow.csv
+
     file = io.BytesIO()
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(table.column_names)
@@ -136,8 +139,12 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
 def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
     """The rows of one file; all values of CSV are texts."""
     if format == "parquet":
+        import pyarrow.parquet as pq
+
         yield from pq.read_table(pa.BufferReader(content)).to_pylist()
     elif format == "avro":
+        import fastavro
+
         yield from fastavro.reader(io.BytesIO(content))
     elif format == "csv":
         yield from csv.DictReader(io.StringIO(content.decode(), newline=""))

@@ -26,21 +26,20 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-import apache_beam as beam
 import pyarrow as pa
-import pyarrow.csv
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.keys import Keys
-from headcount.pipelines import progress
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
 from headcount.pipelines.sinks.meanings import key_meanings
 from headcount.pipelines.storage import stores
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 REPORT = "report.json"
 COMPLETE = f"{REPORT} is there"
@@ -111,7 +110,7 @@ class Target:
 
 
 def make_target(
-    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions
+    output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions | None
 ) -> Target:
     """The target of a command line. The modules of other sinks have the same functions as this one."""
     return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
@@ -205,59 +204,18 @@ def listed_files(report: bytes) -> list[str] | None:
     return [name for name in names if isinstance(name, str) and _FILE.fullmatch(name)]
 
 
-@beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
-class WriteOutput(beam.PTransform):
-    """Write batches (k, rows) for every k in 0..files-1, then commit them with the report.
-
-    The input must lie beyond a barrier after the noise, so that every attempt writes the same rows. The report is known
-    now, or is the one element of a collection, where it tells what the job has chosen; what it says of the rows is added at the
-    end.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        report: bytes | beam.PCollection[bytes],
-        commit: Callable[[Any, Iterable[Written], bytes], None] = commit,
-    ) -> None:
-        super().__init__()
-        self._target = target
-        self._report = report
-        self._commit = commit
-
-    def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        report = self._report if isinstance(self._report, bytes) else beam.pvalue.AsSingleton(self._report)
-        return (
-            batches
-            | "Write" >> beam.ParDo(_WriteFile(self._target))  # (0, (k, name, digest, summary))
-            | "Gather" >> beam.GroupByKey()
-            | "Commit" >> beam.ParDo(_Commit(self._target, self._commit), report)
-        )
+def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
+    """Write the rows of file k under a name that is unique to this attempt."""
+    content, written = encoded(target, k, batch)
+    stores.write(stores.join(target.temporary, written.name), content)
+    return written
 
 
-@beam.typehints.with_output_types(tuple[int, tuple[int, str, bytes, str]])
-class _WriteFile(beam.DoFn):
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes, str]]]:
-        progress.stage("writing")
-        k, batch = element
-        content = self._target.content(batch)
-        name = f"{self._target.stem(k)}.{uuid.uuid4().hex}.{self._target.format}"
-        stores.write(stores.join(self._target.temporary, name), content)
-        yield 0, (k, name, _digest(content), summary(batch, [name for name, _ in self._target.keys]))
-
-
-class _Commit(beam.DoFn):
-    def __init__(self, target: Target, commit: Callable[[Any, Iterable[Written], bytes], None]) -> None:
-        self._target = target
-        self._commit = commit
-
-    def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
-        progress.stage("committing")
-        files = self._target.checked(Written(*file) for file in element[1])
-        self._commit(self._target, files, self._target.finished(report, files))
+def encoded(target: Target, k: int, batch: pa.RecordBatch) -> tuple[bytes, Written]:
+    """The bytes of file k, and what is known of it once they are written."""
+    content = target.content(batch)
+    name = f"{target.stem(k)}.{uuid.uuid4().hex}.{target.format}"
+    return content, Written(k, name, _digest(content), summary(batch, [key for key, _ in target.keys]))
 
 
 def _refuse_existing(target: Target) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.columns import parse_columns
 from headcount.mechanisms.keys.domain_files import DomainFile
@@ -12,12 +13,18 @@ from headcount.mechanisms.keys.keys import ITEM
 from headcount.pipelines.storage import stores
 
 
-def domain_of(args: argparse.Namespace) -> DomainFile | None:
-    """The domain of a job, if it has one."""
-    if args.domain is None:
-        return None
+def domain_of(args: argparse.Namespace) -> DomainFile | Domain | None:
+    """The domain of a job, if it has one: in files, or named already, as a call in Python gives it."""
+    if args.domain is None or isinstance(args.domain, Domain):
+        return args.domain
     names = [column.name for column in parse_columns(args.item or ITEM)]
     return domain_file(args.domain, names, args.max_item_bytes)
+
+
+def planned_domain(args: argparse.Namespace) -> Domain | None:
+    """The same for what is planned: of files, only the size."""
+    found = domain_of(args)
+    return found.unnamed() if isinstance(found, DomainFile) else found
 
 
 def domain_file(given: Sequence[str], names: Sequence[str], max_item_bytes: int) -> DomainFile:

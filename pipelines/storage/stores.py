@@ -1,6 +1,7 @@
 """The few file operations of sources and sinks, over local disks and every filesystem that Beam knows.
 
-Local directories are listed with `os`: Beam's own listing walks the whole tree and takes names for patterns.
+Local files are the operating system's business: what stays on this machine needs no Beam, whose own listing walks the whole
+tree and takes names for patterns.
 Object stores have no directories; there a directory is the set of files under its name. Their objects appear whole or
 not at all, when they are closed; a move is a copy and a delete.
 """
@@ -12,21 +13,36 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator
-
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
-from apache_beam.io.filesystems import FileSystems
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.errors import ParameterError
 
+if TYPE_CHECKING:
+    from apache_beam.io.filesystem import FileSystem
+
 _RANGE_BYTES = 1 << 16
+_SCHEME = re.compile("([a-zA-Z][-a-zA-Z0-9+.]*)://")
 
 # The extra that brings a scheme, and the module by which we see that it is installed.
 _EXTRAS = {"gs": ("gcp", "google.cloud.storage"), "s3": ("aws", "boto3"), "hdfs": ("hadoop", "hdfs")}
 
 
+def scheme_of(path: str) -> str | None:
+    """What a path begins with, such as gs; None for one on this machine's disks."""
+    found = _SCHEME.match(path)
+    return None if found is None else found.group(1)
+
+
 def is_local(path: str) -> bool:
     """Whether a path lies on this machine's disks."""
-    return FileSystems.get_scheme(path) is None
+    return scheme_of(path) is None
+
+
+def _beam() -> Any:
+    """Beam's filesystems, for what is not on this machine."""
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
 
 
 def require_extra(path: str, extra: str, module: str) -> None:
@@ -41,7 +57,10 @@ def require_extra(path: str, extra: str, module: str) -> None:
 
 def filesystem(path: str) -> FileSystem:
     """Beam's filesystem of a path that is not local; refuses one that is not known, not installed or not set up."""
-    scheme = FileSystems.get_scheme(path)
+    from apache_beam.io.filesystem import BeamIOError, FileSystem
+
+    filesystems = _beam()  # whose module also tells Beam of them
+    scheme = scheme_of(path)
     if scheme in _EXTRAS:
         require_extra(path, *_EXTRAS[scheme])
     elif all(known.scheme() != scheme for known in FileSystem.get_all_subclasses()):
@@ -49,7 +68,8 @@ def filesystem(path: str) -> FileSystem:
             f"no filesystem is known for {scheme}://, got {path!r}; there are gs://, s3:// and hdfs://"
         )
     try:
-        return FileSystems.get_filesystem(path)
+        found: FileSystem = filesystems.get_filesystem(path)
+        return found
     except (ValueError, BeamIOError) as error:  # a flag of Beam that is missing, such as --hdfs_host
         raise ParameterError(f"{path!r} cannot be reached: {reason(error)}") from None
 
@@ -85,7 +105,7 @@ def names(directory: str) -> list[str]:
     if filesystem(directory).has_dirs() and not exists(directory):
         return []  # where there are directories, to list one that is missing is an error
     prefix = f"{directory}/"
-    found = FileSystems.match([f"{prefix}**"])[0].metadata_list
+    found = _beam().match([f"{prefix}**"])[0].metadata_list
     return sorted(file.path.removeprefix(prefix) for file in found)
 
 
@@ -93,7 +113,7 @@ def is_folder(path: str) -> bool:
     """Whether a path is known for a folder; an object store knows that of its buckets alone."""
     if is_local(path):
         return os.path.isdir(path)
-    if FileSystems.get_scheme(path) != "hdfs":
+    if scheme_of(path) != "hdfs":
         return re.fullmatch(r"[^:]+://[^/]+/?", path) is not None
     found = filesystem(path)
     return _exists_hdfs(path) and found._hdfs_client.status(found._parse_url(path)[1])["type"] == "DIRECTORY"
@@ -107,9 +127,9 @@ def files_below(folder: str, is_hidden: Callable[[str], bool]) -> list[tuple[str
     folder = folder.rstrip("/") or "/"
     if is_local(folder):
         return [*_local_files(folder, is_hidden, set())] if os.path.isdir(folder) else []
-    if FileSystems.get_scheme(folder) == "hdfs":
+    if scheme_of(folder) == "hdfs":
         return [*_hdfs_files(folder, is_hidden)] if is_folder(folder) else []
-    found = [(file.path, file.size_in_bytes) for file in FileSystems.match([f"{folder}/**"])[0].metadata_list]
+    found = [(file.path, file.size_in_bytes) for file in _beam().match([f"{folder}/**"])[0].metadata_list]
     below = len(folder) + 1
     return [
         (path, size)
@@ -130,22 +150,22 @@ def siblings(path: str, infix: str) -> list[str]:
     if filesystem(path).has_dirs():
         if not exists(path.rpartition("/")[0]):
             return []
-        return sorted(entry.path for entry in FileSystems.match([f"{path}{infix}*"])[0].metadata_list)
-    files = FileSystems.match([f"{path}{infix}**"])[0].metadata_list
+        return sorted(entry.path for entry in _beam().match([f"{path}{infix}*"])[0].metadata_list)
+    files = _beam().match([f"{path}{infix}**"])[0].metadata_list
     start = len(path) + len(infix)
     return sorted({file.path[: file.path.index("/", start)] for file in files if "/" in file.path[start:]})
 
 
 def exists(path: str) -> bool:
     """Whether there is a file (locally also: a directory) at this path."""
-    if FileSystems.get_scheme(path) == "hdfs":
-        return _exists_hdfs(path)
-    return bool(FileSystems.exists(path))
+    if is_local(path):
+        return os.path.exists(path)
+    return _exists_hdfs(path) if scheme_of(path) == "hdfs" else bool(_beam().exists(path))
 
 
 def read(path: str) -> bytes:
     """The content of one small file."""
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with open(path, "rb") if is_local(path) else _opened(path) as file:
         return bytes(file.read())
 
 
@@ -154,12 +174,12 @@ def open_ranges(path: str) -> io.BufferedIOBase:
 
     Beam's own buffers fetch 16 MiB at a time; of a Parquet file with many columns that is most of it.
     """
-    if FileSystems.get_scheme(path) == "gs":
+    if scheme_of(path) == "gs":
         from apache_beam.io.gcp import gcsio
 
         client = gcsio.GcsIO(pipeline_options=filesystem(path)._pipeline_options)
         return client.open(path, "rb", read_buffer_size=_RANGE_BYTES)
-    file = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    file = _opened(path)
     if isinstance(file, io.BufferedReader):
         return io.BufferedReader(file.detach(), _RANGE_BYTES)
     return file
@@ -167,10 +187,17 @@ def open_ranges(path: str) -> io.BufferedIOBase:
 
 def write(path: str, content: bytes) -> None:
     """Write one file; local parent directories are made."""
-    if not content and FileSystems.get_scheme(path) == "s3":
+    if is_local(path):
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+        return
+    if not content and scheme_of(path) == "s3":
         _write_empty_s3(path)
         return
-    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    from apache_beam.io.filesystem import CompressionTypes
+
+    with _beam().create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         file.write(content)
 
 
@@ -180,7 +207,7 @@ def make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     else:
         try:
-            FileSystems.mkdirs(path)
+            _beam().mkdirs(path)
         except OSError:
             if not exists(path):
                 raise
@@ -188,14 +215,19 @@ def make_directory(path: str) -> None:
 
 def move(source: str, target: str) -> None:
     """Move one file, replacing the target."""
+    if is_local(source):
+        os.rename(source, target)
+        return
+    from apache_beam.io.filesystem import BeamIOError
+
     try:
-        FileSystems.rename([source], [target])
+        _beam().rename([source], [target])
     except BeamIOError:
         # HDFS alone does not replace. Nowhere else may a target go before the source is in its place.
-        if is_local(source) or not filesystem(source).has_dirs() or not (exists(source) and exists(target)):
+        if not filesystem(source).has_dirs() or not (exists(source) and exists(target)):
             raise
         remove(target)
-        FileSystems.rename([source], [target])
+        _beam().rename([source], [target])
 
 
 def remove(path: str) -> None:
@@ -206,8 +238,10 @@ def remove(path: str) -> None:
         except FileNotFoundError:
             pass
     else:
+        from apache_beam.io.filesystem import BeamIOError
+
         try:
-            FileSystems.delete([path])
+            _beam().delete([path])
         except BeamIOError:
             if exists(path):
                 raise
@@ -221,7 +255,14 @@ def remove_files(directory: str, files: list[str]) -> None:
         if os.path.isdir(directory) and not os.listdir(directory):
             os.rmdir(directory)
     elif filesystem(directory).has_dirs() and exists(directory) and not names(directory):
-        FileSystems.delete([directory])
+        _beam().delete([directory])
+
+
+def _opened(path: str) -> Any:
+    """A file that is not local, as it lies there."""
+    from apache_beam.io.filesystem import CompressionTypes
+
+    return _beam().open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def _local_files(folder: str, is_hidden: Callable[[str], bool], seen: set[str]) -> Iterator[tuple[str, int]]:

@@ -10,7 +10,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
-from headcount.pipelines import options, parser
+from headcount.pipelines import parser, releases
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
 from headcount.pipelines.commands import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
@@ -247,7 +247,7 @@ def test_an_unknown_runner_is_refused():
 
 
 def release(runner, *flags):
-    return options.make_release(parse(*BASE, *flags)[0], runner)
+    return releases.make_release(parse(*BASE, *flags)[0], runner)
 
 
 def test_a_local_run_needs_no_key():

@@ -161,12 +161,11 @@ def test_leftovers_and_other_files(flags):
     FileSystems.set_options(PipelineOptions(flags))
     target = output.Target("hdfs://data/more/out", "r1", files=1, format="jsonl", overwrite=False)
     rows = pa.RecordBatch.from_pydict({"item": pa.array([], pa.string())})
-    [(_, file)] = output._WriteFile(target).process((0, rows))
+    output.write_file(target, 0, rows)
     stores.write("hdfs://data/more/out/counts-00000-of-00003.jsonl", b"of a commit that was killed")
     output.prepare(target)
     assert stores.names("hdfs://data/more") == []
-    [(_, file)] = output._WriteFile(target).process((0, rows))
-    output.commit(target, [output.Written(*file)], b'{"headcount": "0"}')
+    output.commit(target, [output.write_file(target, 0, rows)], b'{"headcount": "0"}')
     assert contents(target.directory) == {"counts-00000-of-00001.jsonl": b"", "report.json": b'{"headcount": "0"}'}
     stores.write("hdfs://data/more/out/thesis.txt", b"x")
     with pytest.raises(ParameterError, match="other files"):

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
 
 from headcount import mechanisms, transforms
 from headcount.transforms.core.coders import RecordBatchCoder
+from tests.face_names import typed_names
 
 
 def test_type_checkers_see_the_same_names():
-    tree = ast.parse(Path(transforms.__file__).read_text())
-    typed = {
-        alias.asname: node.module
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert sorted(typed, key=str) == transforms.__all__
+    typed = typed_names(transforms)
+    assert sorted(typed) == transforms.__all__
     for name, module in typed.items():
         assert getattr(importlib.import_module(module), name) is getattr(transforms, name)
 

@@ -15,7 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.nested import exploded
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Tool
-from headcount.pipelines.commands.shape import models
+from headcount.pipelines.commands.shape import models, wired
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of, place_of
 
@@ -75,7 +75,7 @@ def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:
 def run(args: argparse.Namespace) -> None:
     """Do what was asked for, or only explain what the counters promise."""
     options.require(args, "--epsilon", "--buckets")
-    counts = models.make_counts(args, args.state, args.batch or "")
+    counts = wired.make_counts(args, args.state, args.batch or "")
     if args.explain:
         print(counts.guarantee().words())
         return

@@ -1,29 +1,24 @@
-"""`headcount shape` in the models without trust in whoever counts: of users' messages, and of pan-private counters.
-
-What is read has its noise already: nothing is drawn here but the fresh noise of a counter's output, and no key is needed.
-"""
+"""The models of `headcount shape`: what the flags of each are, and what its mechanism is told."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from typing import Any
 
-import apache_beam as beam
-
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.anonymized import ESTIMATES
-from headcount.mechanisms.shape.estimators import Question
-from headcount.mechanisms.shape.properties import ShapeProperties
+from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
+from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, pan_private_counts
+from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
 from headcount.pipelines import numbers, options
-from headcount.pipelines.jobs.run import Source
-from headcount.pipelines.sources import events
-from headcount.pipelines.sources.columns import columns_of
-from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.pan_private import PanPrivateCounts
-from headcount.transforms.shape_answers import rows_and_answers
-from headcount.transforms.shuffled import MESSAGE, ShuffledReports
 
 MODELS = ("central", "shuffle", "pan-private")
+DISTINCT = "distinct-items"  # the property that is of all that users have
+
+# The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
+# with the noise.
+_ENTROPY = EntropyQuestion(accuracy=0.5)
 
 #: Flags that are for some models alone, as they are called in the parsed arguments.
 _ONLY = {
@@ -117,77 +112,44 @@ def bucket_mode(args: argparse.Namespace) -> str:
     return "l1" if args.mode == "auto" else str(args.mode)
 
 
-def make_reports(
-    args: argparse.Namespace, shards: int | None = None, output_files: int | None = None
-) -> ShuffledReports:
-    """The transform of the shuffle model that the flags ask for."""
-    return ShuffledReports(
-        options.make_budget(args),
-        users=args.users,
-        buckets=args.buckets,
-        salt=args.salt,
-        relation=args.relation,
-        shards=shards,
-        output_files=output_files,
-        reports=getattr(args, "reports", None),
-        mode=bucket_mode(args),  # type: ignore[arg-type]
-        estimate=getattr(args, "estimate", "auto"),
-    )
+def make_shuffled(args: argparse.Namespace) -> Shuffled:
+    """The mechanism of the shuffle model that the flags ask for."""
+    return shuffled(users=args.users, **_shared(args))
 
 
-def make_counts(args: argparse.Namespace, state: str, batch: str = "") -> PanPrivateCounts:
-    """The pan-private counters in the file `state` that the flags ask for."""
-    return PanPrivateCounts(
-        options.make_budget(args),
-        buckets=args.buckets,
-        state=state,
-        batch=batch,
-        salt=args.salt,
-        protect=args.protect or "both",
-        relation=args.relation,
-        mode=bucket_mode(args),  # type: ignore[arg-type]
-        estimate=getattr(args, "estimate", "auto"),
-    )
+def make_counters(args: argparse.Namespace) -> PanPrivateMechanism:
+    """The pan-private counters that the flags ask for."""
+    return pan_private_counts(protect=args.protect or "both", **_shared(args))
 
 
-class Messages(Source):
-    """Files of messages of the shuffle model, with the columns bucket and sign."""
-
-    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
-        self._inputs = inputs.absolute() if remote else inputs
-        self._columns = columns_of(MESSAGE[0], f"{MESSAGE[1]}:int")
-        self._types = events.column_types(self._inputs, self._columns)
-        self.size = self._inputs.decoded(self._types)
-
-    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Record batches of messages."""
-        return pipeline | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
+def _shared(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "buckets": args.buckets,
+        "hashed": args.salt is not None,
+        "mode": bucket_mode(args),
+        "estimate": getattr(args, "estimate", "auto"),
+        "relation": Relation.parse(args.relation),
+    }
 
 
-class Counters(Source):
-    """The file of pan-private counters, which is released: from then on it holds the rows, and gives the same again."""
-
-    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
-        if args.salt is not None and args.samples is None:
-            raise ParameterError("--salt hashes items to buckets: give --samples, about how many events there were")
-        self._counts, self._samples = make_counts(args, args.input[0]), args.samples
-        self._counts.check(self._samples)
-
-    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """The released rows. Their noise is drawn here, and they are stored, before any step of the job has them."""
-        return pipeline | "Released" >> beam.Create([self._counts.release(self._samples)], reshuffle=False)
+def central_parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """What the curator's mechanism and its transform are told alike; but for what is asked, if it is a property."""
+    shared = {"budget": options.make_budget(args), "relation": Relation.parse(args.relation)}
+    if args.property == DISTINCT:
+        return shared | {"max_items": args.max_items}
+    shared |= {"max_items": max_items(args)}
+    if args.property is not None:
+        return shared | {"samples": args.samples}
+    sizes = {"domain_size": args.domain_size, "buckets": args.buckets}
+    return shared | sizes | {"mode": args.mode, "estimate": args.estimate}
 
 
-class OfCounters(beam.PTransform):
-    """The released rows of pan-private counters, and what they answer."""
+def questions(args: argparse.Namespace) -> tuple[Question, ...]:
+    """What a shape is asked."""
+    return _ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage)
 
-    def __init__(
-        self, counts: PanPrivateCounts, questions: Iterable[Question], output_files: int | None = None
-    ) -> None:
-        super().__init__()
-        self.mechanism, self._questions, self._output_files = counts.mechanism, tuple(questions), output_files
-        self.guarantee = ShapeProperties(self.mechanism, self._questions).guarantee
 
-    def expand(self, released: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        return rows_and_answers(released, self.mechanism, self._questions, self._output_files)
+def max_items(args: argparse.Namespace) -> int:
+    """The items of one user that are samples of a shape."""
+    return 1 if args.max_items is None else int(args.max_items)

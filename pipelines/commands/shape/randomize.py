@@ -100,7 +100,7 @@ def write(path: str, bucket: np.ndarray, sign: np.ndarray) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the messages, or only explain what they promise."""
     options.require(args, "--epsilon", "--users", "--buckets")
-    plan = models.make_reports(args).mechanism
+    plan = models.make_shuffled(args)
     if args.explain:
         each = plan.cells / plan.users * plan.messages_per_bucket
         print(plan.guarantee().words(), "", f"a user sends some {each:,.0f} messages of noise", sep="\n")

@@ -5,51 +5,47 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.shape.anonymized import MISPLACED, noise_parameter
-from headcount.mechanisms.shape.auto import MODES
-from headcount.mechanisms.shape.distinct import DistinctItemsMechanism
+from headcount.mechanisms.shape.anonymized import MISPLACED, AnonymizedHistogramMechanism, noise_parameter
+from headcount.mechanisms.shape.answered import AnsweredShape
+from headcount.mechanisms.shape.auto import MODES, shape_histogram
+from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, distinct_items
 from headcount.mechanisms.shape.estimators import (
     MOST_SAMPLES,
     CoverageQuestion,
-    DistinctQuestion,
     EntropyQuestion,
     Question,
+    SupportQuestion,
 )
 from headcount.mechanisms.shape.hashed import HashedHistogram
 from headcount.mechanisms.shape.isotonic import step_kernel
-from headcount.mechanisms.shape.properties import CentralProperty
+from headcount.mechanisms.shape.pan_private import PanPrivateMechanism
+from headcount.mechanisms.shape.properties import CentralProperty, central_property
+from headcount.mechanisms.shape.shuffled import Shuffled
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.commands.shape import models
-from headcount.pipelines.commands.shape.models import Counters, Messages, OfCounters
-from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.run import Plan, Source
-from headcount.transforms.shape import AnonymizedHistogram
-from headcount.transforms.shape_properties import DistinctItems, Entropy, SupportCoverage, SupportSize
-from headcount.transforms.shuffled import ShuffledReports
+from headcount.pipelines.jobs.plan import Plan
 
-_Transform = (
-    AnonymizedHistogram | DistinctItems | Entropy | SupportSize | SupportCoverage | ShuffledReports | OfCounters
-)
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from headcount.pipelines.jobs.run import Source
+
+_Central = AnonymizedHistogramMechanism | HashedHistogram
+_Mechanism = AnsweredShape[_Central | Shuffled | PanPrivateMechanism] | DistinctItemsMechanism | CentralProperty
 
 _BAR = 40
 _TYPICAL_BOUNDS = (1, 8, 64, 512)  # that --explain speaks of
-_DISTINCT = "distinct-items"
-_PROPERTIES = (_DISTINCT, "entropy", "support-size", "support-coverage")
-_SOURCES: dict[str, type[Source]] = {"shuffle": Messages, "pan-private": Counters}
+_PROPERTIES = (models.DISTINCT, "entropy", "support-size", "support-coverage")
 _NOTES = {
     "shuffle": "each user has reported one item, and all numbers are of these reports",
     "pan-private": "all numbers are of events, and not of users: the promise is to each event",
 }
-
-# The bound on what noise costs an entropy is some ten times what it does cost: at the usual 0.1, the estimator would change
-# with the noise.
-_ENTROPY = EntropyQuestion(accuracy=0.5)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -166,7 +162,7 @@ def _check_property(args: argparse.Namespace) -> None:
     given |= {"--estimate": None if args.estimate == "auto" else args.estimate}
     given |= {"--coverage": args.coverage if args.property != "support-coverage" else None}
     given |= {"--most": args.most if args.property != "support-size" else None}
-    given |= {"--samples": args.samples if args.property == _DISTINCT else None}
+    given |= {"--samples": args.samples if args.property == models.DISTINCT else None}
     for flag, value in given.items():
         if value is not None:
             raise ParameterError(f"{flag} {value} says nothing for --property {args.property}: leave it out")
@@ -174,58 +170,34 @@ def _check_property(args: argparse.Namespace) -> None:
         options.require(args, "--most")
 
 
-def make_transform(
-    args: argparse.Namespace, release: Release | None, item_type: type, shards: int | None
-) -> _Transform:
-    """The transform that the flags ask for."""
-    questions = _questions(args)
+def make_mechanism(args: argparse.Namespace, item_type: type) -> _Mechanism:
+    """The mechanism that the flags ask for."""
     if args.model == "shuffle":
-        return models.make_reports(args, shards, args.output_files).with_answers(*questions)
+        return AnsweredShape(models.make_shuffled(args), models.questions(args))
     if args.model == "pan-private":
-        state = args.input[0] if args.input else "counters"  # which --explain does not look for
-        return OfCounters(models.make_counts(args, state), questions, args.output_files)
-    if args.property is not None:
-        return _make_property(args, release, shards)
-    transform = AnonymizedHistogram(
-        options.make_budget(args),
-        domain_size=args.domain_size,
-        buckets=args.buckets,
-        mode=args.mode,
-        max_items=_max_items(args),
-        relation=args.relation,
-        release=release,
-        shards=shards,
-        output_files=args.output_files,
-        estimate=args.estimate,
-    )
-    return transform.with_answers(*questions)
-
-
-def _questions(args: argparse.Namespace) -> tuple[Question, ...]:
-    return _ENTROPY, DistinctQuestion(), CoverageQuestion(args.coverage)
-
-
-def _make_property(args: argparse.Namespace, release: Release | None, shards: int | None) -> _Transform:
-    shared: dict[str, Any] = {"relation": args.relation, "release": release, "shards": shards}
-    shared |= {"output_files": args.output_files}
-    budget = options.make_budget(args)
-    if args.property == _DISTINCT:
-        return DistinctItems(budget, max_items=args.max_items, **shared)
-    shared |= {"samples": args.samples, "max_items": _max_items(args)}
-    if args.property == "entropy":
-        return Entropy(budget, **shared)
+        return AnsweredShape(models.make_counters(args), models.questions(args))
+    given = models.central_parameters(args)
+    if args.property is None:
+        return AnsweredShape(shape_histogram(**given), models.questions(args))
+    if args.property == models.DISTINCT:
+        return distinct_items(**given)
+    asked: Question = EntropyQuestion()
     if args.property == "support-size":
-        return SupportSize(budget, most=args.most, **shared)
-    return SupportCoverage(budget, target=args.coverage, **shared)
+        asked = SupportQuestion(args.most)
+    elif args.property == "support-coverage":
+        asked = CoverageQuestion(args.coverage)
+    return central_property(question=asked, **given)
 
 
-def _max_items(args: argparse.Namespace) -> int:
-    """The items of one user that are samples of a shape."""
-    return 1 if args.max_items is None else int(args.max_items)
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> beam.PTransform:
+    """The same as a transform."""
+    from headcount.pipelines.commands.shape import wired
+
+    return wired.make_transform(args, release, shards)
 
 
-def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) -> Plan:
-    """What the command does to the events, and the public parameters of it."""
+def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
     parameters: dict[str, str | int | float | bool | None] = {
         "model": args.model,
         "domain_size": args.domain_size,
@@ -237,47 +209,44 @@ def make_plan(args: argparse.Namespace, transform: _Transform, item_type: type) 
         own = {"mode": models.bucket_mode(args), "estimate": args.estimate, "salt": args.salt}
         own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
-        return Plan(transform, transform.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
+        return Plan(made.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
     parameters = options.shared_parameters(args) | parameters
-    if isinstance(transform, DistinctItems):
+    if isinstance(made, DistinctItemsMechanism):
         parameters |= {"property": args.property, "max_items": args.max_items}
-        return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property")
-    parameters |= {"max_items": _max_items(args)}
-    note = options.chosen_items(_max_items(args))
-    if isinstance(transform, AnonymizedHistogram):
-        parameters |= {"mode": _mode(transform), "estimate": args.estimate}
-        return Plan(transform, transform.guarantee(), parameters, files="shape", note=note)
+        return Plan(made.guarantee(), parameters, files="property")
+    parameters |= {"max_items": models.max_items(args)}
+    note = options.chosen_items(models.max_items(args))
+    if isinstance(made, AnsweredShape):
+        assert isinstance(made.source, _Central)
+        parameters |= {"mode": _mode(made.source), "estimate": args.estimate}
+        return Plan(made.guarantee(), parameters, files="shape", note=note)
     parameters |= {"property": args.property, "most": args.most}
-    return Plan(transform.with_decision(), transform.guarantee(), parameters, files="property", note=note)
+    return Plan(made.guarantee(), parameters, files="property", note=note)
 
 
-def _mode(transform: AnonymizedHistogram) -> str:
-    plan = transform.mechanism
+def _mode(plan: _Central) -> str:
     return ("l1" if plan.ranks is None else "l2") if isinstance(plan, HashedHistogram) else plan.mode
 
 
-def explain(args: argparse.Namespace, transform: _Transform) -> str:
+def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [transform.guarantee().words(), ""]
-    if isinstance(transform, ShuffledReports):
-        made = transform.mechanism
-        known = _distinct_stddev(float(made.p), made.buckets)
+    lines = [made.guarantee().words(), ""]
+    if isinstance(made, DistinctItemsMechanism):
+        return "\n".join([*lines, *_explained_distinct(made), "no item is named"])
+    if isinstance(made, CentralProperty):
+        return "\n".join([*lines, options.chosen_items(made.max_items), "no item is named"])
+    plan = made.source
+    if isinstance(plan, Shuffled):
+        known = _distinct_stddev(float(plan.p), plan.buckets)
         lines.append(
-            f"every one of {made.cells:,} buckets gets some {made.messages_per_bucket:,.0f} messages of "
+            f"every one of {plan.cells:,} buckets gets some {plan.messages_per_bucket:,.0f} messages of "
             f"noise; the number of distinct items is known to within some {known:,.0f}"
         )
         return "\n".join([*lines, _NOTES["shuffle"], "no item is named"])
-    if isinstance(transform, OfCounters):
-        lines.append(
-            f"every one of {transform.mechanism.cells:,} counters has noise of scale {float(transform.mechanism.scale):,.4g}"
-        )
+    if isinstance(plan, PanPrivateMechanism):
+        lines.append(f"every one of {plan.cells:,} counters has noise of scale {float(plan.scale):,.4g}")
         return "\n".join([*lines, _NOTES["pan-private"], "no item is named"])
-    if isinstance(transform, DistinctItems):
-        return "\n".join([*lines, *_explained_distinct(transform.mechanism), "no item is named"])
-    if not isinstance(transform, AnonymizedHistogram):
-        items = transform.mechanism.max_items if isinstance(transform.mechanism, CentralProperty) else 1
-        return "\n".join([*lines, options.chosen_items(items), "no item is named"])
-    plan, mode = transform.mechanism, _mode(transform)
+    mode = _mode(plan)
     if mode == "central":
         lines.append(
             f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
@@ -290,7 +259,7 @@ def explain(args: argparse.Namespace, transform: _Transform) -> str:
             f"every one of {cells:,} cells gets noise of standard deviation {plan.plan.stddev:,.4g}; the number of distinct "
             f"items is known to within some {_distinct_stddev(noise_parameter(plan.plan), cells):,.0f}"
         )
-    return "\n".join([*lines, options.chosen_items(transform.mechanism.max_items), "no item is named"])
+    return "\n".join([*lines, options.chosen_items(plan.max_items), "no item is named"])
 
 
 def _explained_distinct(plan: DistinctItemsMechanism) -> list[str]:
@@ -328,10 +297,16 @@ def plot(details: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def show(outcome: Outcome) -> None:
-    """Print the shape, if the job was asked for one."""
-    if outcome.report is not None and "shape" in outcome.report["details"]:
-        print(plot(outcome.report["details"]))
+def show(report: Mapping[str, Any], rows: Rows) -> str:
+    """The shape, if the job was asked for one."""
+    return plot(report["details"]) if "shape" in report["details"] else ""
+
+
+def source(args: argparse.Namespace) -> type[Source] | None:
+    """What the job reads, where that is not events."""
+    from headcount.pipelines.commands.shape import wired
+
+    return wired.SOURCES.get(args.model)
 
 
 COMMAND = JobCommand(
@@ -342,9 +317,10 @@ COMMAND = JobCommand(
         "      --epsilon 1 --domain-size 1000000 --output shape/"
     ),
     check=check,
-    make_transform=make_transform,
+    make_mechanism=make_mechanism,
     make_plan=make_plan,
     explain=explain,
-    source=lambda args: _SOURCES.get(args.model),
+    make_transform=make_transform,
+    source=source,
     show=show,
 )

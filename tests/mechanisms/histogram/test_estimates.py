@@ -90,7 +90,7 @@ def test_a_bound_that_leaves_nothing_out_scales_nothing_and_never_down(noise, bo
     rows = exchangeable()
     made = estimates(RICH, domain=ITEMS, bound=bound, noise=noise)
     for number in range(30):
-        released, told = made.estimated(batch_of(rows), make_release(str(number)))
+        released, told = made.run_decided(batch_of(rows), make_release(str(number)))
         count, bounded = column(released, "count"), column(released, "bounded_count")
         assert bounded.min() > 0 and (count >= bounded - 0.5).all()
         news = np.hypot(told.plan.totals.stddev * np.sqrt(told.groups), told.plan.counts.stddev * np.sqrt(8))
@@ -123,7 +123,7 @@ def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
 
 def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
     rows = [(f"u{u}", ITEMS[u % 5], 1) for u in range(2000)]
-    released, told = estimates(Budget(1, 1e-6), noise="laplace").estimated(batch_of(rows), make_release())
+    released, told = estimates(Budget(1, 1e-6), noise="laplace").run_decided(batch_of(rows), make_release())
     assert told.plan.counts is None and told.plan.names.counts_too
     assert column(released, "count") == pytest.approx([400] * 5, abs=60)
     assert (
@@ -137,14 +137,14 @@ def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
 
 def test_columns_and_words(make_release):
     batches = batch_of(exchangeable())
-    released, told = estimates(RICH).estimated(batches, make_release())
+    released, told = estimates(RICH).run_decided(batches, make_release())
     assert released.schema.names == ESTIMATES and released.column("item").to_pylist() == ITEMS
     assert (column(released, "count") == np.rint(column(released, "count"))).all()
     assert (column(released, "low") <= column(released, "count")).all()
     assert set(told.sections()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
     assert set(told.told()) == {"users_needed", "share_left_out", "assumption"}
     assert told.words().startswith("chosen: ")
-    released, told = estimates(RICH, calibrate="none").estimated(batches, make_release())
+    released, told = estimates(RICH, calibrate="none").run_decided(batches, make_release())
     assert released.schema.names == BOUNDED
     assert told.left_out is None and set(told.sections()) == {"chosen"}
 
@@ -181,7 +181,7 @@ def of_cache(budget: Budget, more: tuple[tuple[str, Any], ...]) -> EstimatesMech
 def test_without_delta_a_domain_has_laplace_noise_alone(of, make_release):
     rows = exchangeable()
     made = estimates(Budget(20), domain=ITEMS, of=of)
-    released, told = made.estimated(batch_of(rows), make_release())
+    released, told = made.run_decided(batch_of(rows), make_release())
     assert told.guarantee.delta == 0 and {told.plan.counts.kind, told.plan.totals.kind} == {"laplace"}
     truth = truth_of(rows) / (1 if of == "events" else 4)
     assert column(released, "count") == pytest.approx(truth, rel=0.1)

@@ -121,7 +121,7 @@ def test_what_single_methods_take_is_handed_on(place, flags, expected):
     words = ["--epsilon", "0.1", "--for-epsilon", "0.9", *(flag.format(place / "domain.txt") for flag in flags)]
     args, _ = parser.parse(choose_bound.COMMAND, words)
     choose_bound.check(args)
-    (step,) = choose_bound.make_transform(args, None, str, None).guarantee().mechanisms
+    (step,) = choose_bound.make_mechanism(args, str).guarantee().mechanisms
     assert step.details.items() >= expected.items()
 
 
@@ -140,7 +140,7 @@ def test_a_guess_of_the_users_is_handed_on(place):
         words += ["--noise", "gaussian", "--bound-method", "output-perturbation"]
         args, _ = parser.parse(choose_bound.COMMAND, [*words, *flags])
         choose_bound.check(args)
-        assert choose_bound.make_transform(args, None, str, None).mechanism.choice.users == users
+        assert choose_bound.make_mechanism(args, str).choice.users == users
 
 
 def test_the_bound_alone(place, tmp_path, capsys):

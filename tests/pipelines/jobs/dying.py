@@ -4,6 +4,7 @@ A job runs in a child that is forked after Beam has been imported, so that many 
 before its n-th change to the files under a path, or some seconds after its start.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -43,6 +44,7 @@ def run(words: list[str], under: str, change: int | None, seconds: float | None)
 
 if __name__ == "__main__":
     main.load("histogram")
+    importlib.import_module("headcount.pipelines.jobs.run")  # and Beam with it
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

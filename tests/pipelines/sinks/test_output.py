@@ -51,7 +51,7 @@ def write(target, texts=("zero", "one")):
     """The temporary files of one attempt, as the pipeline writes them."""
     written = []
     for k, text in enumerate(texts):
-        written += [output.Written(*file) for _, file in output._WriteFile(target).process((k, rows_of(text)))]
+        written += [output.write_file(target, k, rows_of(text))]
     return written
 
 

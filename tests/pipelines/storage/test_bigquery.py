@@ -239,7 +239,7 @@ def write(target, texts=("zero", "one")):
     written = []
     for k, text in enumerate(texts):
         rows = pa.RecordBatch.from_pydict({"item": [text], "count": [1.0]})
-        written += [output.Written(*file) for _, file in output._WriteFile(target).process((k, rows))]
+        written += [output.write_file(target, k, rows)]
     return written
 
 

@@ -112,7 +112,7 @@ def write(target, texts):
     written = []
     for k, text in enumerate(texts):
         rows = pa.RecordBatch.from_pydict({"item": pa.array([text] if text else [], pa.string())})
-        written += [output.Written(*file) for _, file in output._WriteFile(target).process((k, rows))]
+        written += [output.write_file(target, k, rows)]
     return written
 
 

@@ -1,0 +1,56 @@
+"""Counts of what users do that give no user away, in one call on a frame.
+
+    import headcount
+
+    counts = headcount.histogram(frame, user="user_id", item="page", epsilon=1, delta=1e-8)
+    print(counts)            # as the command line shows it
+    counts.table             # all rows, as an Arrow table
+    counts.report            # what was promised, and what is what
+    counts.save("out/")      # the files that the command line would write
+
+There is a function for every command that counts events: `histogram`, `total`, `partitions`, `top`, `count_release`, `plume`,
+`sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`. A frame is one of pandas or Polars, an
+Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
+    __path__.append(os.path.dirname(_HERE))  # in a checkout the other rooms lie beside this one
+
+from headcount.mechanisms.lazy import lazy_face  # noqa: E402
+
+if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face.py holds both lists together
+    from headcount.calls.counts import choose_bound as choose_bound
+    from headcount.calls.counts import count_release as count_release
+    from headcount.calls.counts import histogram as histogram
+    from headcount.calls.counts import plume as plume
+    from headcount.calls.counts import total as total
+    from headcount.calls.names import partitions as partitions
+    from headcount.calls.names import top as top
+    from headcount.calls.samples import heavy_hitters as heavy_hitters
+    from headcount.calls.samples import quantiles as quantiles
+    from headcount.calls.samples import sampled as sampled
+    from headcount.calls.shapes import distribution as distribution
+    from headcount.calls.shapes import shape as shape
+    from headcount.mechanisms.errors import HeadcountError as HeadcountError
+    from headcount.mechanisms.errors import InputError as InputError
+    from headcount.mechanisms.errors import ParameterError as ParameterError
+    from headcount.result import Result as Result
+
+# Where the public names live.
+_ROOMS = {
+    "calls.counts": "choose_bound count_release histogram plume total",
+    "calls.names": "partitions top",
+    "calls.samples": "heavy_hitters quantiles sampled",
+    "calls.shapes": "distribution shape",
+    "mechanisms.errors": "HeadcountError InputError ParameterError",
+    "result": "Result",
+}
+
+__all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

@@ -1,0 +1,155 @@
+"""What a call is given, as contributions: a frame of any library, or columns or rows of plain Python."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
+from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.batches.frames import FRAMES, frame_reader, is_frame
+from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.keys.columns import KeyColumn
+from headcount.mechanisms.keys.domain_files import DomainFile
+from headcount.mechanisms.keys.door import asked
+from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.keys.given_domain import GivenDomain
+from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.keys.nested import column_at, found_type
+from headcount.mechanisms.sampled.axis import Axis, leaf_column
+from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines.storage import stores
+
+_GIVE = f"{FRAMES}, a dict of lists, or a list of dicts"
+
+
+class Events(NamedTuple):
+    """Contributions that are yet to be read, and the key columns, where there are some."""
+
+    batches: Iterator[pa.RecordBatch]
+    keys: Keys | None
+
+
+def counted(data: Any, args: argparse.Namespace) -> Events:
+    """Users, items and counts."""
+    door = asked(
+        args.user,
+        args.item,
+        args.count,
+        drop_null=args.drop_null,
+        max_item_bytes=args.max_item_bytes,
+        explode=args.explode,
+        time_zone=args.time_zone,
+    )
+    reader = _reader(data, door.columns)
+    door = door.of_schema(reader.schema)
+    return Events((door.batch(batch, place) for batch, place in _placed(reader)), door.shown)
+
+
+def named_domain(given: Any, keys: Keys | None, max_item_bytes: int) -> Domain:
+    """A public domain by the names of its keys: items, tuples or a frame, or a file, or one for each key column by its name."""
+    if isinstance(given, str | os.PathLike):
+        given = DomainFile(os.fspath(given), max_item_bytes, stores.read)
+    elif isinstance(given, Mapping) and all(isinstance(path, str | os.PathLike) for path in given.values()):
+        given = DomainFile({name: os.fspath(path) for name, path in given.items()}, max_item_bytes, stores.read)
+    return GivenDomain(given).named(keys)
+
+
+def every_row(data: Any, args: argparse.Namespace) -> Events:
+    """Users and counts alone: all rows are of one item."""
+    from headcount.mechanisms.counting.users import (
+        EVERYBODY,  # the first array makes Arrow import pandas, if it is there
+    )
+
+    reader, user = _reader_and_user(data, args)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch, place in _placed(reader):
+            item = pa.repeat(EVERYBODY.names[0], batch.num_rows)
+            yield _contributions(batch, user, item, args, place)
+
+    return Events(batches(), None)
+
+
+def values(data: Any, args: argparse.Namespace, axis: Axis, leaves: Leaves) -> Events:
+    """Users with numbers, dates or times, which become the leaves of a public grid."""
+    reader, user = _reader_and_user(data, args, args.value)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch, place in _placed(reader):
+            value = column_at(batch, args.value)
+            leaf = leaf_column(value, axis, leaves, args.value, args.drop_null, place)
+            yield _contributions(batch, user, leaf, args, dataclasses.replace(place, item=args.value))
+
+    return Events(batches(), None)
+
+
+def _reader_and_user(data: Any, args: argparse.Namespace, *more: str) -> tuple[pa.RecordBatchReader, Field]:
+    """A reader of the user's column, the count's and others, which are all there; and what users are."""
+    names = [name for name in (args.user, *more, args.count) if name is not None]
+    reader = _reader(data, names)
+    found = found_type(reader.schema, args.user)
+    return reader, field_of(KeyColumn(args.user), pa.string() if pa.types.is_null(found) else found, "")
+
+
+def _contributions(
+    batch: pa.RecordBatch, user: Field, item: pa.Array, args: argparse.Namespace, place: Place
+) -> pa.RecordBatch:
+    users = user.values(column_at(batch, args.user), place)
+    count = None if args.count is None else column_at(batch, args.count)
+    place = dataclasses.replace(place, user=args.user, count=args.count or "count")
+    return contribution_batch(users, item, count, drop_null=args.drop_null, place=place)
+
+
+def _placed(reader: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch, Place]]:
+    """Batches with the number of their first row, from 0, as frames count."""
+    first = 0
+    for batch in reader:
+        yield batch, Place(first_row=first)
+        first += batch.num_rows
+
+
+def _reader(data: Any, columns: Collection[str]) -> pa.RecordBatchReader:
+    """The columns of these names, or the objects that hold them, which must be there."""
+    frame = _frame(data)
+    reader = frame_reader(frame, columns)
+    for name in columns:
+        if found_type(reader.schema, name) is None:
+            known = frame_reader(frame.iloc[:0] if hasattr(frame, "iloc") else frame).schema.names
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(f"no column {name!r}; {hint}the columns are {', '.join(map(repr, known))}")
+    return reader
+
+
+def _frame(data: Any) -> Any:
+    """What a call is given as a frame, whatever it is."""
+    if is_frame(data):
+        return data
+    if isinstance(data, Mapping):
+        return _table(data)
+    if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
+        names = dict.fromkeys(name for row in data for name in row)
+        return _table({name: [row.get(name) for row in data] for name in names})
+    if isinstance(data, str | os.PathLike):
+        raise InputError("a path is no frame: read the file first, for instance by pyarrow.parquet.read_table")
+    raise InputError(f"{type(data).__name__} is no frame; give {_GIVE}")
+
+
+def _table(columns: Mapping[str, Any]) -> pa.Table:
+    arrays = {}
+    for name, column in columns.items():
+        try:
+            arrays[name] = pa.array(column)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeEncodeError):
+            raise InputError(f"column {name!r} holds values of several types, or of one that no column has") from None
+    lengths = {len(array) for array in arrays.values()}
+    if len(lengths) > 1:
+        raise InputError("the columns have different lengths")
+    return pa.table(arrays)

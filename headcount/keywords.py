@@ -1,0 +1,106 @@
+"""Flags as keywords: the arguments of a call become those that the command's parser would give, and refusals name keywords."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headcount.mechanisms.checks import wrong
+from headcount.mechanisms.errors import HeadcountError, ParameterError
+from headcount.pipelines.command import Command
+from headcount.pipelines.parser import make_parser
+
+# Flags that no call has: what files and jobs need, and what the schema of a frame or Python itself tells.
+NOT_IN_PYTHON = {
+    "help",
+    "verbose",
+    "explain",
+    "input",
+    "input_format",
+    "delimiter",
+    "output",
+    "format",
+    "overwrite",
+    "output_files",
+    "shards",
+}
+# A model of `shape` other than "central" reads no events.
+NOT_OF_EVENTS = {"model", "users", "reports", "salt", "protect"}
+# What is called otherwise in Python.
+_RENAMED = {"output": "folder"}
+
+_IN_BRACKETS = re.compile(r" \(--[a-z-]+(?:, --[a-z-]+)*\)")  # behind the same as a keyword
+_FLAG = re.compile(r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)\b")
+
+
+def namespace(command: Command, given: Mapping[str, Any]) -> argparse.Namespace:
+    """The parsed arguments that these keywords stand for; None is what the command does without the flag."""
+    parser = make_parser(command)
+    actions = {action.dest: action for action in parser._actions}
+    values = {dest: action.default for dest, action in actions.items() if dest != "help"}
+    for name, value in given.items():
+        if value is not None:
+            values[name] = _read(actions[name], value)
+    for group in parser._mutually_exclusive_groups:
+        both = [action.dest for action in group._group_actions if given.get(action.dest) is not None]
+        if len(both) > 1:
+            raise ParameterError(f"give one of {' and '.join(both)}")
+    return argparse.Namespace(**values)
+
+
+def in_keywords(message: str) -> str:
+    """A message for the command line as one who calls a function reads it."""
+
+    def keyword(found: re.Match[str]) -> str:
+        name = found.group(1).replace("-", "_")
+        return _RENAMED.get(name, name)
+
+    return _FLAG.sub(keyword, _IN_BRACKETS.sub("", message))
+
+
+def spelled(error: HeadcountError) -> HeadcountError:
+    """The same refusal with keywords for flags."""
+    message = in_keywords(str(error))
+    return ParameterError(message, error.parameter) if isinstance(error, ParameterError) else type(error)(message)
+
+
+def _read(action: argparse.Action, value: Any) -> Any:
+    if isinstance(action, argparse._StoreTrueAction):
+        if not isinstance(value, bool):
+            raise wrong(action.dest, "must be True or False", value)
+        return value
+    if action.dest == "domain":
+        return value  # which is named once the key columns are known: see `frames.named_domain`
+    if action.dest == "bound_from" and isinstance(value, Mapping):
+        from headcount.pipelines.commands.bound_options import choice_in
+
+        return choice_in(value)
+    if isinstance(action, argparse._AppendAction):
+        several = isinstance(value, Sequence) and not isinstance(value, str | tuple) or hasattr(value, "tolist")
+        return [_read_one(action, each) for each in (value if several else [value])]
+    return _read_one(action, value)
+
+
+def _read_one(action: argparse.Action, value: Any) -> Any:
+    """One value as the parser reads its text: so limits and choices stand in one place."""
+    if action.type is None and not isinstance(value, str | os.PathLike):
+        raise wrong(action.dest, "must be a text", value)
+    text = (
+        ":".join(map(str, value)) if isinstance(value, tuple) else os.fspath(value) if _is_path(value) else str(value)
+    )
+    found: Any = text
+    if callable(action.type):
+        try:
+            found = action.type(text)
+        except argparse.ArgumentTypeError as error:
+            raise ParameterError(f"{action.dest} {error}", action.dest) from None
+    if action.choices is not None and found not in action.choices:
+        raise wrong(action.dest, f"must be one of {', '.join(map(repr, action.choices))}", value)
+    return found
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, os.PathLike)

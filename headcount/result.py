@@ -1,0 +1,133 @@
+"""What a call gives: the released rows with the report on them, as the command would write and show them."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import os
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from headcount.keywords import in_keywords, spelled
+from headcount.mechanisms.checks import check_whole, wrong
+from headcount.mechanisms.counting.quality import Quality
+from headcount.mechanisms.counting.released import cut
+from headcount.mechanisms.errors import HeadcountError
+from headcount.mechanisms.keys.keys import Keys
+from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.jobs.told import told
+from headcount.pipelines.options import FORMATS, MOST_FILES
+from headcount.pipelines.sinks import output
+
+
+class Released(NamedTuple):
+    """Rows as a mechanism gives them: with names for keys, and before any are left out."""
+
+    rows: pa.RecordBatch
+    keys: Keys | None
+    quality: Quality
+
+    def files(self, number: int) -> list[pa.RecordBatch]:
+        """The rows of each output file, as they go out; what is of no item is in the first."""
+        if "item" in self.rows.schema.names and self.keys is not None:
+            parts = [self.keys.restore(part) for part in cut(self.rows, number)]
+        else:
+            parts = [self.rows, *[self.rows.slice(0, 0)] * (number - 1)]
+        return [self.quality.keep(part) for part in parts] if self.quality.limits else parts
+
+
+class Result:
+    """Released rows, and the report on them. All of it is what the guarantee in the report is about, and may be published.
+
+    Printed, it shows what the command line would: what was decided, and the largest rows. In a notebook it shows itself as a
+    table.
+    """
+
+    def __init__(
+        self, released: Released, about: report.About, plan: Plan, decision: report.Decision | None, show: Any
+    ) -> None:
+        self._released, self._about, self._plan, self._decision, self._show = released, about, plan, decision, show
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows, as an Arrow table."""
+        return pa.Table.from_batches(self._released.files(1)).replace_schema_metadata(None)
+
+    def to_pandas(self) -> Any:
+        """All rows, as a pandas frame; it needs pandas."""
+        return self.table.to_pandas()
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
+        target, (rows,) = self._target("result", "parquet", False, 1), self._released.files(1)
+        _, written = output.encoded(target, 0, rows)
+        found: dict[str, Any] = json.loads(self._finished(target, [written]))
+        return found
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        overwrite: bool = False,
+        output_files: int = 1,
+    ) -> None:
+        """Write the files that the command would write: the rows, and report.json, which is there once all are complete.
+
+        `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
+        anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.
+        """
+        try:
+            if format not in FORMATS:
+                raise wrong("format", f"must be one of {', '.join(map(repr, FORMATS))}", format)
+            check_whole("output_files", output_files, 1, MOST_FILES)
+            target = self._target(os.fspath(folder), format, overwrite, output_files)
+            output.prepare(target)
+            try:
+                parts = enumerate(self._released.files(output_files))
+                written = [output.write_file(target, k, rows) for k, rows in parts]
+                output.commit(target, written, self._finished(target, written))
+            except BaseException:
+                output.abandon(target)
+                raise
+        except HeadcountError as error:
+            raise spelled(error) from None
+
+    def _target(self, folder: str, format: str, overwrite: bool, files: int) -> output.Target:
+        name = self._about.release_id
+        target = output.make_target(folder, name, files, format, overwrite, self._plan.files, None)
+        return target.of_keys(self._released.keys)
+
+    def _finished(self, target: output.Target, written: list[output.Written]) -> bytes:
+        """The content of report.json for these files."""
+        given = {**self._about.parameters, "format": target.format, "output_files": target.files}
+        about = dataclasses.replace(self._about, parameters=given)
+        if self._decision is None:
+            return target.finished(report.make_report(about, self._plan.guarantee), written)
+        return target.finished(report.decided_report(self._decision, about), written)
+
+    def __repr__(self) -> str:
+        shown = told(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())
+        said = [self.report.get("decision"), self._about.note, shown]
+        return in_keywords("\n".join(filter(None, said))) or str(self.table)
+
+    def _repr_html_(self) -> str:
+        names, rows = self.table.column_names, self.report["shown"]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in names)}</tr>" for row in rows)
+        number = self.report["rows"]
+        caption = f"{number:,} rows" if number <= len(rows) else f"{len(rows)} of {number:,} rows"
+        said = [self.report.get("decision"), self._about.note, self.report["promise"]]
+        words = "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in said if each)
+        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return html.escape("" if value is None else f"{value:,}" if isinstance(value, int) else str(value))

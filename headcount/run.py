@@ -1,0 +1,62 @@
+"""One call: the command's own checks, mechanism and report, in this process and without Beam.
+
+Guarantee: that of the command. For the same key, release id, parameters and data, the rows are those of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from headcount import frames
+from headcount.keywords import namespace, spelled
+from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
+from headcount.mechanisms.errors import HeadcountError
+from headcount.mechanisms.mechanism import Deciding
+from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
+from headcount.pipelines import options, releases
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.plan import label_of
+from headcount.pipelines.main import load
+from headcount.result import Released, Result
+
+
+def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
+    """The result of a command on a frame."""
+    command = load(name)
+    assert isinstance(command, JobCommand)
+    try:
+        return _released(command, namespace(command, parameters), data)
+    except HeadcountError as error:
+        raise spelled(error) from None
+
+
+def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
+    command.check(args)
+    release = releases.make_release(args, None, spell=str)
+    if command.name == "quantiles":
+        item_type: type = int
+        mechanism = command.make_mechanism(args, item_type)
+        assert isinstance(mechanism, SearchOverValues | TreeOverValues)
+        events = frames.values(data, args, mechanism.axis, mechanism.leaves)
+    else:
+        events = frames.every_row(data, args) if args.item is None else frames.counted(data, args)
+        item_type = str if events.keys is None else events.keys.item_type
+        if getattr(args, "domain", None) is not None:
+            args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
+        mechanism = command.make_mechanism(args, item_type)
+    plan = command.make_plan(args, mechanism, item_type)
+    words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
+    if words is not None:
+        warnings.warn(words, stacklevel=6)  # where the function was called
+    label, decision = plan.drawn_as or label_of(command.name), None
+    if isinstance(mechanism, Deciding):
+        rows, decision = mechanism.run_decided(events.batches, release, label)
+    else:
+        rows = mechanism.run(events.batches, release, label)
+    quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
+    about = report.About(command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told)
+    return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)

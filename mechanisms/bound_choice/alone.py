@@ -1,0 +1,97 @@
+"""A choice of a bound that is released by itself, for a release that comes later and has a budget of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import only_domain, public_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound
+from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.randomness.keys import Release
+
+
+class ChosenAlone(NamedTuple):
+    """What was chosen, and what choosing it promises."""
+
+    chosen: ChosenBound
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of the report."""
+        return self.chosen.sections()
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceAlone:
+    """The choice as a value: of a bound for the items of a public `domain`, or for those that come from the data."""
+
+    choice: Choice[ChosenBound]
+    domain: Names | None
+    name = "ChooseBound"
+
+    def guarantee(self) -> Guarantee:
+        """What is promised of the choice alone."""
+        budget = self.choice.budget
+        step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
+        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
+
+    def decided(self, chosen: ChosenBound) -> ChosenAlone:
+        """The choice with its guarantee, for a report."""
+        return ChosenAlone(chosen, self.guarantee())
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The choice on contribution batches, as the one row of `chosen_row`."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, ChosenAlone]:
+        """The same, and the choice itself."""
+        if self.domain is not None:
+            batches = [only_domain(batch, self.domain) for batch in batches]
+        chosen = choose_bound(batches, self.choice, release, self.name if label is None else label)
+        return chosen_row(chosen), self.decided(chosen)
+
+
+def chosen_row(chosen: ChosenBound) -> pa.RecordBatch:
+    """A choice as the one row of an output: bound, max_per_item and noise."""
+    return pa.RecordBatch.from_pylist([chosen._asdict()])
+
+
+def choice_alone(
+    budget: Budget,
+    release_budget: Budget,
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    method: str = "auto",
+    objective: str = "error",
+    noise: str = "auto",
+    max_per_item: int | None = None,
+    kappa: float = 2,
+    sparsity: int | None = None,
+    users: int = 100_000,
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> ChoiceAlone:
+    """The choice of a bound for a release of `release_budget`, with items of a public `domain` or of the data."""
+    if domain is None:
+        choice = choose_unknown_domain(budget, release_budget, relation, method, objective, noise, max_per_item, kappa)
+        return ChoiceAlone(choice, None)
+    names = public_domain(domain, item_type)
+    choice = choose_public_domain(
+        budget, release_budget, relation, len(names), noise, method, sparsity, users, max_per_item
+    )
+    return ChoiceAlone(choice, names)

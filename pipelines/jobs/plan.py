@@ -1,0 +1,34 @@
+"""What a command says of its release before it has seen any data, for whoever runs it, on Beam or without."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.accounting.guarantee import Guarantee
+
+Parameters = Mapping[str, str | int | float | bool | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a command says of what it computes, and promises, before it has seen any data.
+
+    `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
+    of the numbers: it is shown with them, and is in the report. `told` is what else the report tells of the rows, as in
+    `report.Telling`; what a decision tells goes before. `drawn_as` is the label of what is drawn, if it is not the command's.
+    """
+
+    guarantee: Guarantee
+    parameters: Parameters
+    files: str = "counts"
+    note: str | None = None
+    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    drawn_as: str | None = None
+
+
+def label_of(command: str) -> str:
+    """The label of a command's transform, and of what it draws: part of every subkey, so never changed."""
+    return command.title().replace("-", "")

@@ -1,0 +1,67 @@
+"""What jobs read of files of events in another way than users, items and counts: all rows as one, or values as leaves."""
+
+from __future__ import annotations
+
+import argparse
+
+import apache_beam as beam
+import pyarrow as pa
+
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.counting.users import all_as_one
+from headcount.mechanisms.keys.columns import KeyColumn
+from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.sampled.axis import Axis
+from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines import options
+from headcount.pipelines.jobs.run import Events
+from headcount.pipelines.sources import events
+from headcount.pipelines.sources.columns import Columns, ValueColumn, place_of
+from headcount.transforms.core.contributions import ContributionBatch
+
+
+class EveryRow(Events):
+    """Files of events of which users and counts are read alone: all rows are of one item."""
+
+    required = ("--input", "--user", "--output")
+
+    def _asked(self, args: argparse.Namespace) -> Columns:
+        return Columns(args.user, count=args.count)
+
+    def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Checked contributions."""
+        args = self._args
+        user = field_of(KeyColumn(args.user), self._types.schema.field(args.user).type, "")
+        return (
+            pipeline
+            | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
+            | "Contributions"
+            >> beam.Map(_every_row, user, args.count, args.drop_null).with_output_types(ContributionBatch)
+        )
+
+
+def _every_row(batch: pa.RecordBatch, user: Field, count: str | None, drop_null: bool) -> pa.RecordBatch:
+    place = place_of(batch, user.name, user.name, count or "count")
+    users = user.values(batch.column(user.name), place)
+    counts = None if count is None else batch.column(count)
+    return contribution_batch(users, all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place)
+
+
+class Values(Events):
+    """Files of events whose items are values, which are read as the numbers of their leaves."""
+
+    required = ("--input", "--user", "--value", "--output")
+    axis: Axis
+    leaves: Leaves
+
+    def __init__(self, args: argparse.Namespace, remote: bool) -> None:
+        super().__init__(options.values_as_items(args), remote)
+
+    def _asked(self, args: argparse.Namespace) -> Columns:
+        values = ValueColumn(args.value, self.axis, self.leaves, args.drop_null)
+        return Columns(args.user, count=args.count, values=values)
+
+    @classmethod
+    def over(cls, axis: Axis, leaves: Leaves) -> type[Values]:
+        """The source for values on this grid."""
+        return type(cls.__name__, (cls,), {"axis": axis, "leaves": leaves})

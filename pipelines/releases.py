@@ -1,0 +1,58 @@
+"""The release that a command line, YAML or a call asks for: where its key lies, and its id."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
+from headcount.pipelines.options import as_flag
+
+KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
+
+
+def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[str], str] = as_flag) -> Release:
+    """The release of `add_release`. The object names where the key lies and never holds it.
+
+    Refusals name several parameters, by how whoever gave them spells them.
+    """
+    source, here = _key_source(args), runner is None
+    if runner is not None:
+        from headcount.transforms.core.release import is_on_this_machine  # whose package needs Beam, as flags do not
+
+        here = is_on_this_machine(runner)
+    secret, file, env = map(spell, ("key_secret", "key_file", "key_env"))
+    if source is None:
+        if args.release_id is not None:
+            raise ParameterError(
+                f"{spell('release_id')} {args.release_id!r} repeats a release, which needs the key of that release: "
+                f"give {secret}, {file} or {env}"
+            )
+        if not here:
+            raise ParameterError(
+                f"the runner {runner} needs a key that its workers can reach: give {secret}, {env} or {file}"
+            )
+        return Release(ephemeral_key())
+    if here:
+        source.fetch()  # a bad key is told now and not by a worker
+    elif isinstance(source, KeyFile):
+        source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
+    return Release(source, args.release_id)
+
+
+def make_keyless(args: argparse.Namespace) -> Release:
+    """The release of a job that draws nothing, since what it reads has its noise already: a name for its output.
+
+    A key that is given is never fetched: the parameters of a template name one for every job.
+    """
+    return Release(ephemeral_key(), args.release_id)
+
+
+def _key_source(args: argparse.Namespace) -> KeySource | None:
+    if args.key_file is not None:
+        return KeyFile(args.key_file)
+    if args.key_env is not None:
+        return KeyEnvironment(args.key_env)
+    return KeySecret(args.key_secret) if args.key_secret is not None else None

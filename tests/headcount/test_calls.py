@@ -1,0 +1,97 @@
+"""A call releases what the command does: for every job on events the same rows and the same report, without a pipeline.
+
+The digests are those that the commands themselves are held to (tests/golden), so that equality is with what they release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import pyarrow.csv
+import pytest
+
+import headcount
+from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
+from headcount.pipelines import parser
+from headcount.pipelines.main import load, main
+from tests.golden import events
+from tests.runners.jobs import JOBS, column
+
+OF_EVENTS = [job for job, words in JOBS.items() if not {"shuffle", "pan-private"} & {*words.split()}]
+DIGESTS = json.loads(events.DIGESTS.read_text())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("calls")
+    events.write(directory)
+    return directory
+
+
+def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Namespace]:
+    """The result of the call that a command line stands for, and the arguments of that."""
+    name, *own = JOBS[job].format(domain=data / "domain.txt").split()
+    command = load(name)
+    args, _ = parser.parse(command, ["--user", "user", *column(name, own), *own])
+    defaults, _ = parser.parse(command, [])
+    given = {
+        name: value
+        for name, value in vars(args).items()
+        if value != getattr(defaults, name) and name not in NOT_IN_PYTHON | ({"model"} & NOT_OF_EVENTS)
+    }
+    release = {"key_file": data / "key", "release_id": events.RELEASE_ID}
+    return getattr(headcount, name.replace("-", "_"))(events.events(), **given, **release, **more), args
+
+
+@pytest.mark.parametrize("job", OF_EVENTS)
+def test_a_call_releases_what_the_command_does(job, data, tmp_path):
+    result, args = called(job, data)
+    result.save(tmp_path / "out", format="csv", output_files=args.output_files)
+    files = sorted((tmp_path / "out").glob("*.csv"))
+    rows = [[path.name, pyarrow.csv.read_csv(path).to_pylist()] for path in files]
+    report = json.loads((tmp_path / "out" / "report.json").read_text().replace(str(data), "DATA"))
+    assert events.digest(rows, report) == DIGESTS[f"command: {job}"]
+
+
+def test_there_is_a_job_for_every_function():
+    names = {JOBS[job].split()[0].replace("-", "_") for job in OF_EVENTS}
+    assert names == {name for name in headcount.__all__ if name.islower()}
+
+
+@pytest.mark.parametrize("job", ["estimates", "only good rows", "quantiles"])
+def test_every_byte_is_that_of_the_command(job, data, tmp_path, capsys):
+    """One of each way in, and one with rows left out; the commands run on Beam."""
+    name, *own = JOBS[job].split()
+    source = ["--input", str(data / "events.parquet"), "--user", "user", *column(name, own)]
+    release = ["--key-file", str(data / "key"), "--release-id", events.RELEASE_ID]
+    assert main([name, *source, *own, *release, "--output", str(tmp_path / "command")]) == 0
+    said = capsys.readouterr().out
+    result, _ = called(job, data)
+    result.save(tmp_path / "call")
+    there, here = (
+        {path.name: path.read_bytes() for path in (tmp_path / each).iterdir()} for each in ("command", "call")
+    )
+    assert here == there and len(there) == 2
+    assert result.report == json.loads(there["report.json"])
+    assert all(line in said for line in repr(result).splitlines())
+
+
+def test_the_bound_of_a_choice_goes_into_a_histogram(data):
+    shared = {"user": "user", "item": "item", "key_file": data / "key"}
+    chosen = headcount.choose_bound(events.events(), epsilon=0.1, for_epsilon=0.9, for_delta=1e-6, **shared)
+    (row,) = chosen.table.to_pylist()
+    budget = {"epsilon": 0.9, "delta": 1e-6}
+    result = headcount.histogram(events.events(), method="one-stage", bound_from=chosen.report, **budget, **shared)
+    parameters = result.report["details"]["parameters"]
+    assert (parameters["bound"], parameters["bound_from"]) == (row["bound"], chosen.report["release_id"])
+    with pytest.raises(headcount.ParameterError, match="bound_from must be a report of choose-bound"):
+        headcount.histogram(events.events(), method="one-stage", bound_from=result.report, **budget, **shared)
+
+
+def test_a_domain_is_its_items_or_their_file(data):
+    items = (data / "domain.txt").read_text().split()
+    shared = {"user": "user", "item": "item", "epsilon": 1, "key_file": data / "key", "release_id": "r"}
+    results = [headcount.histogram(events.events(), domain=each, **shared) for each in (items, data / "domain.txt")]
+    assert results[0].table == results[1].table and results[0].table.num_rows == len(items)
