@@ -15,15 +15,14 @@ from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.batches.frames import FRAMES, frame_reader, is_frame
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.columns import KeyColumn
 from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.door import asked
-from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.keys.door import asked, user_keys
 from headcount.mechanisms.keys.given_domain import GivenDomain
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, found_type
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines.protection import window
 from headcount.pipelines.storage import stores
 
 _GIVE = f"{FRAMES}, a dict of lists, or a list of dicts"
@@ -46,6 +45,8 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
         max_item_bytes=args.max_item_bytes,
         explode=args.explode,
         time_zone=args.time_zone,
+        protect=args.protect,
+        time=args.time,
     )
     reader = _reader(data, door.columns)
     door = door.of_schema(reader.schema)
@@ -67,44 +68,48 @@ def every_row(data: Any, args: argparse.Namespace) -> Events:
         EVERYBODY,  # the first array makes Arrow import pandas, if it is there
     )
 
-    reader, user = _reader_and_user(data, args)
+    reader, users = _reader_and_users(data, args)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch, place in _placed(reader):
             item = pa.repeat(EVERYBODY.names[0], batch.num_rows)
-            yield _contributions(batch, user, item, args, place)
+            yield _contributions(batch, users, item, args, place)
 
     return Events(batches(), None)
 
 
 def values(data: Any, args: argparse.Namespace, axis: Axis, leaves: Leaves) -> Events:
     """Users with numbers, dates or times, which become the leaves of a public grid."""
-    reader, user = _reader_and_user(data, args, args.value)
+    reader, users = _reader_and_users(data, args, args.value)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch, place in _placed(reader):
             value = column_at(batch, args.value)
             leaf = leaf_column(value, axis, leaves, args.value, args.drop_null, place)
-            yield _contributions(batch, user, leaf, args, dataclasses.replace(place, item=args.value))
+            yield _contributions(batch, users, leaf, args, dataclasses.replace(place, item=args.value))
 
     return Events(batches(), None)
 
 
-def _reader_and_user(data: Any, args: argparse.Namespace, *more: str) -> tuple[pa.RecordBatchReader, Field]:
-    """A reader of the user's column, the count's and others, which are all there; and what users are."""
-    names = [name for name in (args.user, *more, args.count) if name is not None]
-    reader = _reader(data, names)
-    found = found_type(reader.schema, args.user)
-    return reader, field_of(KeyColumn(args.user), pa.string() if pa.types.is_null(found) else found, "")
+def _reader_and_users(data: Any, args: argparse.Namespace, *more: str) -> tuple[pa.RecordBatchReader, Keys]:
+    """A reader of the user's column, the count's and others, which are all there; and who is protected."""
+    column = window(args)
+    names = [args.user, *more, *([] if column is None else [column.source]), args.count]
+    reader = _reader(data, [name for name in names if name is not None])
+    found = {name: found_type(reader.schema, name) for name in names[:-1]}
+    known = {name: pa.string() if type_ is None or pa.types.is_null(type_) else type_ for name, type_ in found.items()}
+    users = user_keys(args.user, column, known, args.time_zone)
+    assert users is not None
+    return reader, users
 
 
 def _contributions(
-    batch: pa.RecordBatch, user: Field, item: pa.Array, args: argparse.Namespace, place: Place
+    batch: pa.RecordBatch, users: Keys, item: pa.Array, args: argparse.Namespace, place: Place
 ) -> pa.RecordBatch:
-    users = user.values(column_at(batch, args.user), place)
-    count = None if args.count is None else column_at(batch, args.count)
     place = dataclasses.replace(place, user=args.user, count=args.count or "count")
-    return contribution_batch(users, item, count, drop_null=args.drop_null, place=place)
+    names = users.encode({name: column_at(batch, name) for name in users.sources}, place)
+    count = None if args.count is None else column_at(batch, args.count)
+    return contribution_batch(names, item, count, drop_null=args.drop_null, place=place)
 
 
 def _placed(reader: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch, Place]]:

@@ -28,7 +28,7 @@ NOT_IN_PYTHON = {
     "shards",
 }
 # A model of `shape` other than "central" reads no events.
-NOT_OF_EVENTS = {"model", "users", "reports", "salt", "protect"}
+NOT_OF_EVENTS = {"model", "users", "reports", "salt", "may_be_seen"}
 # What is called otherwise in Python.
 _RENAMED = {"output": "folder"}
 

@@ -21,6 +21,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.plan import label_of
 from headcount.pipelines.main import load
+from headcount.pipelines.protection import protection
 from headcount.result import Released, Result
 
 
@@ -58,5 +59,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     else:
         rows = mechanism.run(events.batches, release, label)
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
-    about = report.About(command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told)
+    about = report.About(
+        command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told, protection(args)
+    )
     return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)

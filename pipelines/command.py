@@ -167,10 +167,15 @@ class JobCommand(Command, Generic[M]):
 
     def explained(self, args: argparse.Namespace) -> str:
         """The promise in words, before anything is read."""
-        from headcount.pipelines import options
+        from headcount.pipelines import options, protection
 
         self.check(args)
-        return self.explain(args, self.make_mechanism(args, options.item_type(args)))
+        protection.window(args)  # refuses what does not go together
+        made = self.make_mechanism(args, options.item_type(args))
+        promise, who = made.guarantee(), protection.protection(args)
+        # The promise begins with whom it is made to, whatever else a command says of it.
+        told = self.explain(args, made).replace(promise.total_words(), who.of(promise).total_words())
+        return "\n\n".join(filter(None, (told, who.words(promise))))
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""

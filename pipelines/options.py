@@ -14,6 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.numbers import number, whole_number
+from headcount.pipelines.protection import add_protection, window
 
 if TYPE_CHECKING:
     from headcount.pipelines.sources.columns import Columns
@@ -66,6 +67,8 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         group.add_argument("--value", metavar="COLUMN", help="the column of the values: numbers, dates or times")
     else:
         add_item(group)
+    add_time_zone(group)
+    add_protection(group)
     group.add_argument("--count", metavar="COLUMN", help="how often a row counts, 10^9 times at most (default: once)")
     held = "a value" if values else "an item"
     group.add_argument("--drop-null", action="store_true", help=f"drop rows without a user, {held} or a count")
@@ -80,6 +83,13 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
     )
 
 
+def add_time_zone(group: argparse._ArgumentGroup) -> None:
+    """Where days begin."""
+    group.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="where COLUMN:day and the like begin (default: %(default)s)"
+    )
+
+
 def add_item(group: argparse._ArgumentGroup) -> None:
     """What is counted: one column or several, and what is made of their values."""
     group.add_argument(
@@ -90,9 +100,6 @@ def add_item(group: argparse._ArgumentGroup) -> None:
         "is for times, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
     )
     group.add_argument(
-        "--time-zone", default="UTC", metavar="ZONE", help="where COLUMN:day and the like begin (default: %(default)s)"
-    )
-    group.add_argument(
         "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each of the list"
     )
 
@@ -101,7 +108,7 @@ def columns(args: argparse.Namespace) -> Columns:
     """The columns that the flags of `add_input` name."""
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
-    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone)
+    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args))
 
 
 def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
@@ -257,6 +264,9 @@ def shared_parameters(args: argparse.Namespace) -> dict[str, Any]:
         "count": args.count,
         "explode": args.explode,
         "time_zone": args.time_zone if args.time_zone != "UTC" else None,
+        "protect": args.protect if args.protect != "user" else None,
+        "time": args.time,
+        "windows": args.windows,
         "drop_null": args.drop_null,
         "max_item_bytes": args.max_item_bytes,
         "epsilon": args.epsilon,
@@ -290,7 +300,7 @@ def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
     from headcount.mechanisms.keys.columns import KeyColumn
 
     item = None if args.value is None else [KeyColumn(args.value).spec]
-    as_items = {"item": item, "explode": None, "time_zone": "UTC", "max_item_bytes": 4096}
+    as_items = {"item": item, "explode": None, "max_item_bytes": 4096}
     return argparse.Namespace(**vars(args) | as_items)
 
 

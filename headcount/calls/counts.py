@@ -42,6 +42,9 @@ def histogram(
     drop_null: bool = False,
     max_item_bytes: int = 4096,
     time_zone: str = "UTC",
+    protect: str = "user",
+    time: str | None = None,
+    windows: int | None = None,
     explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
@@ -81,6 +84,10 @@ def histogram(
         drop_null: drop rows without a user, an item or a count, in place of refusing them (default: False).
         max_item_bytes: rows with a longer item are dropped (default: 4096).
         time_zone: where days and the like begin (default: "UTC").
+        protect: who is promised something: a "user" with all that it did (default), or weaker, a "user-day", "user-week" or
+            "user-month", by the times of the column `time`.
+        time: when a row was, for such windows (default: None).
+        windows: say what a user is promised in total who is there in so many windows (default: None, a usual number).
         explode: a column of `item` that holds lists: a row counts for each of the list (default: None).
         label, period: what this is, and the time it is of, in your words, for the report (default: None).
         key_file, key_env, key_secret: where the key lies (see `headcount key`): a file, an environment variable, or Secret
@@ -115,6 +122,9 @@ def total(
     drop_null: bool = False,
     max_item_bytes: int = 4096,
     time_zone: str = "UTC",
+    protect: str = "user",
+    time: str | None = None,
+    windows: int | None = None,
     explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
@@ -171,6 +181,9 @@ def count_release(
     drop_null: bool = False,
     max_item_bytes: int = 4096,
     time_zone: str = "UTC",
+    protect: str = "user",
+    time: str | None = None,
+    windows: int | None = None,
     explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
@@ -220,6 +233,9 @@ def plume(
     drop_null: bool = False,
     max_item_bytes: int = 4096,
     time_zone: str = "UTC",
+    protect: str = "user",
+    time: str | None = None,
+    windows: int | None = None,
     explode: str | None = None,
     label: str | None = None,
     period: str | None = None,
@@ -270,6 +286,9 @@ def choose_bound(
     drop_null: bool = False,
     max_item_bytes: int = 4096,
     time_zone: str = "UTC",
+    protect: str = "user",
+    time: str | None = None,
+    windows: int | None = None,
     explode: str | None = None,
     label: str | None = None,
     period: str | None = None,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from headcount.mechanisms.accounting.windows import USER, window_of
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
@@ -26,6 +27,9 @@ _STRING = pa.string()
 class Door:
     """Which columns hold users, keys and counts, what is made of them, and, once they are known, of what types they are.
 
+    With a `window`, the unit of time of a column, who is protected is a user in one window. Its name is that of both, and it is
+    a user of its own for all that follows.
+
     `users` and `keys` are None where types are not known: such columns must hold strings or integers.
     """
 
@@ -36,6 +40,7 @@ class Door:
     max_item_bytes: int = MAX_ITEM_BYTES
     explode: str | None = None
     time_zone: str = UTC
+    window: KeyColumn | None = None
     users: Keys | None = None
     keys: Keys | None = None
 
@@ -43,6 +48,8 @@ class Door:
         named = [name for name in (self.user, *self.sources, self.count) if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(f"user, item and count must be different columns, got {', '.join(map(repr, named))}")
+        if self.window is not None and self.window.source in (self.user, self.count):
+            raise ParameterError("time must be another column than those of the users and the counts", "time")
         if isinstance(self.max_item_bytes, bool) or not isinstance(self.max_item_bytes, int) or self.max_item_bytes < 1:
             raise ParameterError(
                 f"max_item_bytes must be a positive integer, got {self.max_item_bytes!r}", "max_item_bytes"
@@ -59,8 +66,10 @@ class Door:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read."""
-        return (self.user, *self.sources, *(() if self.count is None else (self.count,)))
+        """All columns that are read, each once."""
+        window = None if self.window is None else self.window.source
+        given = (self.user, *self.sources, self.count, window)
+        return tuple(dict.fromkeys(name for name in given if name is not None))
 
     @property
     def is_plain(self) -> bool:
@@ -86,7 +95,7 @@ class Door:
         types = {path: type_ for path, type_ in found.items() if not pa.types.is_null(type_)}
         if self.count in types and not pa.types.is_integer(types[self.count]):
             raise InputError(f"{where}column {self.count!r} is {types[self.count]}; counts are whole numbers")
-        users = Keys((_user_field(self.user, types[self.user], where),)) if self.user in types else None
+        users = user_keys(self.user, self.window, types, self.time_zone, where)
         if self.explode in types:
             types[self.explode] = element_type(types[self.explode], self.explode)
         known = not self.is_plain or self.sources[0] in types
@@ -115,6 +124,8 @@ class Door:
         place = dataclasses.replace(
             place, user=self.user, item=(absent or [", ".join(self.sources)])[0], count=self.count or "count"
         )
+        if self.window is not None and not columns[self.user].null_count:
+            place = dataclasses.replace(place, user=self.window.source)  # a row without a unit has a user, but no time
         user = _names(self.users, (self.user,), columns, place)
         item = _names(self.keys, self.sources, columns, place)
         count = None if self.count is None else columns[self.count]
@@ -142,9 +153,36 @@ def asked(
     max_item_bytes: int = MAX_ITEM_BYTES,
     explode: str | None = None,
     time_zone: str = UTC,
+    protect: str = USER,
+    time: str | None = None,
 ) -> Door:
     """The door that these words ask for, with no types known yet."""
-    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, check_zone(time_zone))
+    window = window_column(protect, time)
+    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, check_zone(time_zone), window)
+
+
+def window_column(protect: str, time: str | None) -> KeyColumn | None:
+    """The column that tells the window of a row, and its unit; None where a user's whole data is protected."""
+    unit = window_of(protect)
+    if unit is None:
+        if time is not None:
+            raise ParameterError(
+                f"time says when a row was, for protect = user-day and the like, got {protect!r}", "time"
+            )
+        return None
+    if time is None:
+        raise ParameterError(f"protect = {protect!r} needs the column that says when a row was: give time", "time")
+    return KeyColumn(time, unit)
+
+
+def user_keys(
+    user: str, window: KeyColumn | None, types: Mapping[str, pa.DataType], zone: str = UTC, where: str = ""
+) -> Keys | None:
+    """Who is protected, as the name of a user, or of a user and a window; None for a user of whom no type is known."""
+    if window is None:
+        return Keys((_user_field(user, types[user], where),)) if user in types else None
+    found = _user_field(user, types.get(user, _STRING), where)
+    return Keys((found, field_of(window, types.get(window.source, _STRING), where, zone)))
 
 
 def _user_field(user: str, found: pa.DataType, where: str) -> Field:

@@ -64,7 +64,8 @@ def sample_name(args: argparse.Namespace) -> str:
     What is read off the sample is no part of it, nor is the command: jobs that ask for other things read the same one.
     """
     made = [] if args.explode is None and args.time_zone == "UTC" else [args.explode, args.time_zone]
-    return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made])
+    windows = [] if args.protect == "user" else [args.protect, args.time]
+    return json.dumps([args.user, options.one_or_all(args.item), args.count, args.max_item_bytes, *made, *windows])
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> Mechanism:

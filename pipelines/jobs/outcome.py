@@ -31,8 +31,8 @@ class Outcome:
         """What was decided, what must be known of the numbers, and where they are."""
         if self.report is None:
             return f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
-        said = self.report.get("decision"), self.note, f"wrote {self.output} (release {self.release_id})"
-        return "\n".join(filter(None, said))
+        wrote = f"wrote {self.output} (release {self.release_id})"
+        return "\n".join(filter(None, (self.report.get("decision"), self.report.get("protected"), self.note, wrote)))
 
     def told(self) -> str:
         """How many rows came out, the largest of them, and what is missing; of a job that has ended."""

@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.counting.users import all_as_one
-from headcount.mechanisms.keys.columns import KeyColumn
-from headcount.mechanisms.keys.fields import Field, field_of
+from headcount.mechanisms.keys.door import user_keys
+from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines import options
 from headcount.pipelines.jobs.run import Events
+from headcount.pipelines.protection import window
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns, ValueColumn, place_of
 from headcount.transforms.core.contributions import ContributionBatch
@@ -26,25 +27,28 @@ class EveryRow(Events):
     required = ("--input", "--user", "--output")
 
     def _asked(self, args: argparse.Namespace) -> Columns:
-        return Columns(args.user, count=args.count)
+        return Columns(args.user, count=args.count, zone=args.time_zone, window=window(args))
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
         args = self._args
-        user = field_of(KeyColumn(args.user), self._types.schema.field(args.user).type, "")
+        schema = self._types.schema
+        found = dict(zip(schema.names, schema.types, strict=True))
+        users = user_keys(args.user, self._columns.window, found, args.time_zone)
         return (
             pipeline
             | "Read" >> events.ReadEvents(self._inputs, self._columns, self._types)
             | "Contributions"
-            >> beam.Map(_every_row, user, args.count, args.drop_null).with_output_types(ContributionBatch)
+            >> beam.Map(_every_row, users, args.count, args.drop_null).with_output_types(ContributionBatch)
         )
 
 
-def _every_row(batch: pa.RecordBatch, user: Field, count: str | None, drop_null: bool) -> pa.RecordBatch:
-    place = place_of(batch, user.name, user.name, count or "count")
-    users = user.values(batch.column(user.name), place)
+def _every_row(batch: pa.RecordBatch, users: Keys, count: str | None, drop_null: bool) -> pa.RecordBatch:
+    user = users.fields[0].name
+    place = place_of(batch, user, user, count or "count")
+    names = users.encode({name: batch.column(name) for name in users.sources}, place)
     counts = None if count is None else batch.column(count)
-    return contribution_batch(users, all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place)
+    return contribution_batch(names, all_as_one(batch).column("item"), counts, drop_null=drop_null, place=place)
 
 
 class Values(Events):
@@ -59,7 +63,7 @@ class Values(Events):
 
     def _asked(self, args: argparse.Namespace) -> Columns:
         values = ValueColumn(args.value, self.axis, self.leaves, args.drop_null)
-        return Columns(args.user, count=args.count, values=values)
+        return Columns(args.user, count=args.count, zone=args.time_zone, values=values, window=window(args))
 
     @classmethod
     def over(cls, axis: Axis, leaves: Leaves) -> type[Values]:

@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.histogram.auto import AutoRelease
 from headcount.pipelines.jobs.plan import Parameters
+from headcount.pipelines.protection import Protection
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
 
@@ -64,6 +65,7 @@ class About:
     label: str | None = None
     period: str | None = None
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    protection: Protection = Protection()
 
 
 def decided_report(decision: Decision, about: About) -> bytes:
@@ -73,6 +75,7 @@ def decided_report(decision: Decision, about: About) -> bytes:
 
 def make_report(about: About, guarantee: Guarantee, decision: Decision | None = None) -> bytes:
     """The content of report.json, before there are rows; what is None was not given and is left out."""
+    protected, guarantee = about.protection.words(guarantee), about.protection.of(guarantee)
     content: dict[str, Any] = {
         REPORT_MARK: metadata.version("headcount"),
         "label": about.label,
@@ -80,6 +83,7 @@ def make_report(about: About, guarantee: Guarantee, decision: Decision | None = 
         "command": about.command,
         "release_id": about.release_id,
         "promise": guarantee.total_words(),
+        "protected": protected,
         "decision": None if decision is None else decision.words(),
         "note": about.note,
         **about.told,

@@ -26,6 +26,7 @@ from headcount.pipelines.jobs import failures, memory, report
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.write import WriteOutput
@@ -100,6 +101,8 @@ class Events(Source):
                 max_item_bytes=args.max_item_bytes,
                 explode=args.explode,
                 time_zone=args.time_zone,
+                protect=args.protect,
+                time=args.time,
                 schema=self._types.schema,
             )
         )
@@ -141,7 +144,14 @@ def run_job(
                 pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
                 result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
-                    command, release.id, plan.parameters, plan.note, args.label, args.period, plan.told
+                    command,
+                    release.id,
+                    plan.parameters,
+                    plan.note,
+                    args.label,
+                    args.period,
+                    plan.told,
+                    protection(args),
                 )
                 rows, content = _reported(result, plan.guarantee, about)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)

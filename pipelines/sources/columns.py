@@ -48,6 +48,7 @@ class Columns:
 
     A job that needs no users, no keys or no counts leaves them out; `values` are in place of keys. A row counts for each
     element of the list in its column `explode`, which must be one of the keys'. `zone` is the time zone of the keys' units.
+    `window` is the column of the times by which users are protected, if they are by windows.
     """
 
     user: str | None
@@ -56,6 +57,7 @@ class Columns:
     explode: str | None = None
     zone: str = UTC
     values: ValueColumn | None = None
+    window: KeyColumn | None = None
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -65,16 +67,22 @@ class Columns:
         named = [name for name in given if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(f"user, item and count must be different columns, got {', '.join(named)}")
+        if self.window is not None and self.values is not None and self.window.source == self.values.name:
+            raise ParameterError("--time must be another column than that of the values", "time")
         if self.explode is not None and self.explode not in self.held:
             raise ParameterError(f"--explode {self.explode} must be one of the columns of --item", "explode")
         check_zone(self.zone)
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The columns of the keys, or of the values, each once."""
-        if self.values is not None:
-            return (self.values.name,)
-        return tuple(dict.fromkeys(key.source for key in self.keys))
+        """The columns of the keys, or of the values, and of windows, each once."""
+        values = () if self.values is None else (self.values.name,)
+        return tuple(dict.fromkeys((*values, *(key.source for key in self.made))))
+
+    @property
+    def made(self) -> tuple[KeyColumn, ...]:
+        """What is made of columns: the keys, and windows."""
+        return self.keys if self.window is None else (*self.keys, self.window)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,9 +101,10 @@ def columns_of(
     count: str | None = None,
     explode: str | None = None,
     zone: str = UTC,
+    window: KeyColumn | None = None,
 ) -> Columns:
     """The columns that texts ask for, as in `mechanisms.keys.columns`."""
-    return Columns(user, () if item is None else parse_columns(item), count, explode, zone)
+    return Columns(user, () if item is None else parse_columns(item), count, explode, zone, window=window)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +150,8 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
         types[columns.values.name] = pa.int64()  # once they are leaves
     elif columns.keys:
         _keys(path, columns, types)
+    if columns.window is not None:
+        field_of(columns.window, types[columns.window.source], f"{path}: ", columns.zone)
     if columns.count is not None and not pa.types.is_integer(types[columns.count]):
         raise InputError(f"{path}: column {columns.count!r} is {_word(types[columns.count])}; counts must be integers")
     return ColumnTypes(pa.schema(list(types.items())), path, decoded)
@@ -172,7 +183,7 @@ def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: C
     """Refuses a file whose columns have other types than those of the file that was looked at first."""
     for name in columns.names:
         here, there = (each.schema.field(name).type for each in (found, expected))
-        asked = [key for key in columns.keys if key.source == name]
+        asked = [key for key in columns.made if key.source == name]
         made = bool(asked) and all(key.unit or key.edges for key in asked)
         if not _agree(_plain(here), _plain(there), exact=not made):
             raise InputError(

@@ -82,8 +82,8 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
     """The types that the columns must have."""
     kinds = {} if columns.user is None else {columns.user: user}
     for name in columns.held:
-        asked = [key for key in columns.keys if key.source == name]
-        if columns.values is not None:
+        asked = [key for key in columns.made if key.source == name]
+        if columns.values is not None and name == columns.values.name:
             kind = pa.float64() if columns.values.axis.kind == "number" else pa.string()
         elif any(key.unit == INT for key in asked):
             kind = pa.int64()
@@ -258,7 +258,7 @@ def _hint(columns: Columns, name: str) -> str:
     """Why a column of keys, values or counts must hold what it does."""
     if name == columns.count:
         return ", as counts are"
-    if columns.values is not None:
+    if columns.values is not None and name == columns.values.name:
         return ", as --lo and --hi are"
     return f": ask for texts as {name}, for whole numbers as {name}:int, for numbers in bins as {name}:0,18,30,65"
 

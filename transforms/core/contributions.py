@@ -14,6 +14,7 @@ from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.typehints import typehints
 from apache_beam.utils.windowed_value import WindowedValue
 
+from headcount.mechanisms.accounting.windows import USER
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
@@ -95,6 +96,10 @@ class Contributions(beam.PTransform):
         max_item_bytes: rows with a longer key are dropped (default: 4096).
         explode: a key column of lists, each element of which makes a row (default: None).
         time_zone: of hours, days, weeks, months and years (default: "UTC").
+        protect: who is promised something: a "user" with all that it did (default), or a "user-day", "user-week" or
+            "user-month", which is weaker: a user's bound is then one of each window, and what a transform promises to each user
+            it promises to each such unit (`transform.guarantee().per("user-day")`).
+        time: the column of times or dates that windows come from; never the clock (default: None).
         schema: an Arrow schema with the columns that are named (default: None).
     """
 
@@ -108,6 +113,8 @@ class Contributions(beam.PTransform):
         max_item_bytes: int = MAX_ITEM_BYTES,
         explode: str | None = None,
         time_zone: str = "UTC",
+        protect: str = USER,
+        time: str | None = None,
         schema: pa.Schema | None = None,
     ) -> None:
         super().__init__()
@@ -119,6 +126,8 @@ class Contributions(beam.PTransform):
             max_item_bytes=max_item_bytes,
             explode=explode,
             time_zone=time_zone,
+            protect=protect,
+            time=time,
         )
         self._known = schema is not None
         if schema is not None:

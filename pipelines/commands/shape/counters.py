@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--input", action="append", metavar="GLOB", help="files of events; may be repeated")
     options.add_kind_of_files(group)
     options.add_item(group)
+    options.add_time_zone(group)
     group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
     group.add_argument("--drop-null", action="store_true", help="drop rows without an item or a count")
     group.add_argument(
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = options.add_budget(parser)
     models.add_protocol(group)
-    models.add_protect(group)
+    models.add_may_be_seen(group)
 
 
 def events(args: argparse.Namespace) -> Iterator[pa.RecordBatch]:

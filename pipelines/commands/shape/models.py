@@ -25,7 +25,7 @@ _ONLY = {
     **dict.fromkeys(("domain_size", "property", "most", "user", "item", "count", "explode"), ("central",)),
     **dict.fromkeys(("users", "reports"), ("shuffle",)),
     "salt": ("shuffle", "pan-private"),
-    "protect": ("pan-private",),
+    "may_be_seen": ("pan-private",),
     "samples": ("central", "pan-private"),
 }
 
@@ -66,10 +66,10 @@ def add_users(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_protect(group: argparse._ArgumentGroup) -> None:
+def add_may_be_seen(group: argparse._ArgumentGroup) -> None:
     """What may be seen of pan-private counters."""
     group.add_argument(
-        "--protect",
+        "--may-be-seen",
         choices=("both", "either"),
         help="of pan-private counters: their file may be seen once and the result besides, or one of the two (default: both)",
     )
@@ -119,7 +119,7 @@ def make_shuffled(args: argparse.Namespace) -> Shuffled:
 
 def make_counters(args: argparse.Namespace) -> PanPrivateMechanism:
     """The pan-private counters that the flags ask for."""
-    return pan_private_counts(protect=args.protect or "both", **_shared(args))
+    return pan_private_counts(protect=args.may_be_seen or "both", **_shared(args))
 
 
 def _shared(args: argparse.Namespace) -> dict[str, Any]:

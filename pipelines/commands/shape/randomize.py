@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart: each has one row")
     options.add_item(group)
+    options.add_time_zone(group)
     group = options.add_budget(parser)
     models.add_users(group)
     models.add_protocol(group)

@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="in the other two models: the public text by which items were hashed to the buckets",
     )
-    models.add_protect(group)
+    models.add_may_be_seen(group)
     options.add_output(parser)
     options.add_release(parser)
 
@@ -207,7 +207,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     }
     if args.model != "central":
         own = {"mode": models.bucket_mode(args), "estimate": args.estimate, "salt": args.salt}
-        own |= {"users": args.users, "reports": args.reports, "protect": args.protect}
+        own |= {"users": args.users, "reports": args.reports, "may_be_seen": args.may_be_seen}
         shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
         return Plan(made.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
     parameters = options.shared_parameters(args) | parameters
