@@ -114,7 +114,9 @@ class ChooseRow(beam.PTransform):
     def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
         chosen = contributions | "ChooseBound" >> self._choose
         rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
-        decision = chosen | "WithGuarantee" >> beam.Map(self.mechanism.decided).with_output_types(ChosenAlone)
+        decision = chosen | "WithGuarantee" >> beam.Map(ChosenAlone, self.mechanism.guarantee()).with_output_types(
+            ChosenAlone
+        )
         return CountsAndDecision(rows, decision)
 
 

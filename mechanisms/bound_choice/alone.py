@@ -11,8 +11,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.domain import only_domain, public_domain
-from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound
 from headcount.mechanisms.choice.run import choose_bound
@@ -39,7 +38,7 @@ class ChoiceAlone:
     """The choice as a value: of a bound for the items of a public `domain`, or for those that come from the data."""
 
     choice: Choice[ChosenBound]
-    domain: Names | None
+    domain: Domain | None
     name = "ChooseBound"
 
     def guarantee(self) -> Guarantee:

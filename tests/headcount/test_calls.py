@@ -41,6 +41,8 @@ def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Name
         for name, value in vars(args).items()
         if value != getattr(defaults, name) and name not in NOT_IN_PYTHON | ({"model"} & NOT_OF_EVENTS)
     }
+    if "domain" in given:  # a list would be the items themselves
+        (given["domain"],) = given["domain"]
     release = {"key_file": data / "key", "release_id": events.RELEASE_ID}
     return getattr(headcount, name.replace("-", "_"))(events.events(), **given, **release, **more), args
 
