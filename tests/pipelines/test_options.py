@@ -56,7 +56,7 @@ def test_every_flag():
     assert beam_flags == []
     assert vars(args) == {
         **{"input": ["a*.parquet", "b.csv"], "user": "u", "item": ["i", "t:day"], "count": "n"},
-        **{"time_zone": "Europe/Berlin", "explode": "tags"},
+        **{"time_zone": "Europe/Berlin", "explode": "tags", "protect": "user", "time": None, "windows": None},
         **{"epsilon": 1.0, "delta": 1e-8, "relation": "replace", "noise": "gaussian"},
         **{"bound": 10, "max_per_item": 2, "domain": ["d.txt"], "output": "out", "format": "avro"},
         **{"overwrite": True, "output_files": 3, "key_env": "KEY", "key_file": None, "release_id": "r"},
