@@ -139,7 +139,7 @@ def test_a_file_that_is_nearly_there(tmp_path):
     ("name", "said", "content"),
     [
         ("part-00000", "csv", b"user,item\nu,i\n"),
-        ("events.txt.gz", "csv", gzip.compress(b"user,item\nu,i\n")),
+        ("events.txt.gz", "csv", gzip.compress(b"user,item\nu,i\n", mtime=0)),
         ("events.csv", "jsonl", b'{"user": "u", "item": "i"}\n'),
         ("events.json.parquet", "jsonl", b'{"user": "u", "item": "i"}\n'),
     ],

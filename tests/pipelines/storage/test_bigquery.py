@@ -18,7 +18,7 @@ from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks import write as sink_write
+from headcount.pipelines.sinks.write import _WriteFile
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of, place_of
@@ -178,7 +178,7 @@ def test_key_columns_of_all_types_in_a_table(warehouse):
         "count": pa.array([1.0]),
     }
     found = target(files=1)
-    ((_, written),) = sink_write._WriteFile(found).process((0, pa.RecordBatch.from_pydict(columns)))
+    ((_, written),) = _WriteFile(found).process((0, pa.RecordBatch.from_pydict(columns)))
     sink_bigquery.commit(found, [output.Written(*written)], REPORT.encode())
     (row,) = warehouse.rows["counts"].to_pylist()
     assert row == {
