@@ -177,8 +177,7 @@ def test_key_columns_of_all_types_in_a_table(warehouse):
         "clock": pa.array([datetime.time(13)], pa.time32("s")),
         "count": pa.array([1.0]),
     }
-    found = target(files=1)
-    ((_, written),) = _WriteFile(found).process((0, pa.RecordBatch.from_pydict(columns)))
+    ((_, written),) = _WriteFile(found := target(files=1)).process((0, pa.RecordBatch.from_pydict(columns)))
     sink_bigquery.commit(found, [output.Written(*written)], REPORT.encode())
     (row,) = warehouse.rows["counts"].to_pylist()
     assert row == {
