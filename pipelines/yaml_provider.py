@@ -32,6 +32,7 @@ from headcount.pipelines import numbers, options, releases, yaml_parts
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
+from headcount.pipelines.protection import Protection
 from headcount.pipelines.storage import stores
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
@@ -73,7 +74,7 @@ class Step(beam.PTransform):
         if "rho" in given and "epsilon" in given:
             raise ParameterError(f"give epsilon or rho, got {given['epsilon']!r} and {given['rho']!r}")
         _check_missing(given, own)
-        _check_texts(given, ["user", "count", "value", "explode", "time_zone", *release])
+        _check_texts(given, ["user", "count", "value", "explode", "time_zone", "protect", "time", *release])
         item = given.get("item", "item")
         if not isinstance(item, str | list) or (
             isinstance(item, list) and not all(isinstance(each, str) for each in item)
@@ -90,7 +91,8 @@ class Step(beam.PTransform):
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
         self._release = _release(_those(given, release))
-        self._guarantee: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
+        promise: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
+        self._guarantee = Protection(given.get("protect", "user")).of(promise)
 
     def default_label(self) -> str:
         return self._transform.__name__

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
-_ROWS = {"quantile": "quantile", "low": "range"}
+_ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 _SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
@@ -25,7 +25,7 @@ def told(report: Mapping[str, Any]) -> str:
     number, shown = report["rows"], report["shown"]
     lines = []
     if number == 0:
-        lines += nothing(report)
+        lines += nothing(report, unit)
     elif number > len(shown):
         largest = any(name in columns for name in _SIZES)
         lines.append(
@@ -40,17 +40,20 @@ def told(report: Mapping[str, Any]) -> str:
         lines.append(
             f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
         )
-    if "bounded_count" in columns and "count" not in columns and number:
+    limited = [row for row in shown if row.get("of") != "users"]  # each of whom counts, once
+    if "bounded_count" in columns and "count" not in columns and limited:
         lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
     if "assumption" in report and number:
         lines.append(report["assumption"])
     return "\n".join(lines).rstrip("\n")
 
 
-def nothing(report: Mapping[str, Any]) -> list[str]:
+def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     """What to do where nothing came out."""
     if any(part["rows"] for part in report.get("left_out", [])):
         return ["no row came out: all were left out"]
+    if unit != "item":
+        return [f"no {unit} came out: there are too few users for it at this epsilon and delta"]
     details = report.get("details", {})
     parameters = details.get("parameters", {})
     lines = ["no item came out: none has enough users"]

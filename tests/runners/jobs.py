@@ -28,6 +28,7 @@ JOBS = {
     "a bound chosen for many items": f"{_ONE_STAGE} --delta 1e-6 --objective items --relation replace",
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
     "events by country and day": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:day --time-zone Asia/Tokyo",
+    "protected by day": "histogram --of users --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
