@@ -34,11 +34,11 @@ def log(tmp_path_factory):
     return folder
 
 
-def counted(run, log, out, *flags, file="log.parquet"):
+def counted(run, log, out, *flags, file="log.parquet", promise=EXACT):
     """The one row that a command gives, its report, and what it said."""
     command, *more = flags
     status, said, _ = run(
-        command, "--input", log / file, "--user", "who", *EXACT, *more, "--key-file", log / "key", "--output", out
+        command, "--input", log / file, "--user", "who", *promise, *more, "--key-file", log / "key", "--output", out
     )
     assert status == 0
     (rows,) = (pq.read_table(path).to_pylist() for path in out.glob("*.parquet"))
@@ -71,11 +71,13 @@ def test_a_window_of_two_weeks_and_a_zone(run, log, tmp_path):
 
 
 def test_users_in_total_and_quantiles_take_windows_too(run, log, tmp_path):
-    rows, report, said = counted(run, log, tmp_path / "total", "total", "--of", "users", *BY_DAY, "--epsilon", "50")
+    rows, report, said = counted(
+        run, log, tmp_path / "total", "total", "--of", "users", *BY_DAY, promise=["--epsilon", "50"]
+    )
     assert rows[0]["bounded_count"] == USERS * DAYS and "once for each day" in report["protected"]
     assert "1 total came out:" in said and "far above" not in said
-    values = ["quantiles", "--value", "age", "--lo", "0", "--hi", "100", "--quantile", "0.5", *BY_DAY, "--epsilon", "2"]
-    _, report, _ = counted(run, log, tmp_path / "ages", *values)
+    values = ["quantiles", "--value", "age", "--lo", "0", "--hi", "100", "--quantile", "0.5", *BY_DAY]
+    _, report, _ = counted(run, log, tmp_path / "ages", *values, promise=["--epsilon", "2", "--delta", "1e-6"])
     assert report["promise"].startswith("User-day-level")
 
 
