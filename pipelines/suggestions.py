@@ -19,8 +19,9 @@ def nearest(word: str, known: Iterable[str], close: float = _CLOSE) -> list[str]
         return begun[:_MOST]
     import difflib  # which only a refusal needs
 
-    found = difflib.get_close_matches(start, plain.values(), n=1, cutoff=close)
-    return [name for name in plain if plain[name] in found][:1]
+    found = difflib.get_close_matches(start, plain.values(), n=_MOST, cutoff=close)
+    found.sort(key=lambda each: each[:1] != start[:1])  # the first letter is rarely wrong: itme is item, not time
+    return [name for name in plain if plain[name] in found[:1]][:1]
 
 
 def did_you_mean(words: Iterable[str]) -> str:

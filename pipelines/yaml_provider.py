@@ -7,7 +7,6 @@ steps of a pipeline file promise.
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import json
 import re
@@ -34,6 +33,7 @@ from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.protection import Protection
 from headcount.pipelines.storage import stores
+from headcount.pipelines.suggestions import did_you_mean, nearest
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
 from headcount.transforms.quantiles import QuantilesAndRanges
@@ -191,8 +191,7 @@ def _refuse_unknown(name: str, given: Collection[str], known: Sequence[str]) -> 
     """Refuses a parameter that is not known, with the one that it is near to."""
     for parameter in given:
         if parameter not in known:
-            near = difflib.get_close_matches(str(parameter), known, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(known)}"
+            hint = did_you_mean(nearest(str(parameter), known, 0.75)) or f"it takes {', '.join(known)}"
             raise ParameterError(f"unknown parameter {parameter!r} of {name}; {hint}")
 
 

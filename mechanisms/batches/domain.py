@@ -165,6 +165,12 @@ class UnnamedDomain(Domain):
     def __len__(self) -> int:
         return self._size
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"size": self._size}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._size = state["size"]
+
     @property
     def held(self) -> _Held:
         """None: whoever plans with it must put another in its place."""

@@ -39,7 +39,7 @@ class KeyColumn:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            raise ParameterError(f"a column must be named by a string that is not empty, got {self.source!r}")
+            raise ParameterError(f"the name of a column is a text that is not empty, got {self.source!r}")
         if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise ParameterError(f"the bins of column {self.source!r} must begin at ascending numbers")
         if len(self.edges) > _MOST_EDGES:

@@ -110,7 +110,10 @@ class Door:
         """The columns that are read, by their paths."""
         for path in self.columns:
             if found_type(data.schema, path) is None:
-                raise place.error(path, f"is missing; the columns are {', '.join(map(repr, data.schema.names))}")
+                # Of a frame, only the columns that are asked for have come here.
+                asked_for = {each.split(".")[0] for each in self.columns}.issuperset(data.schema.names)
+                words = "of those asked for there are" if asked_for else "the columns are"
+                raise place.error(path, f"is missing; {words} {', '.join(map(repr, data.schema.names)) or 'none'}")
         return {path: column_at(data, path) for path in self.columns}
 
     def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:

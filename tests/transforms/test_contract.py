@@ -113,7 +113,8 @@ OF_SHAPE = (
 TABLE = [
     Line(Contributions, "_door", {},
          {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9,
-          "explode": "item", "time_zone": "Europe/Berlin", "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})}),
+          "explode": "item", "time_zone": "Europe/Berlin", "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},
+         (({"protect": "user-day", "time": "at"}, {"protect": "user-week", "time": "seen"}),)),
     Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
     Line(LimitItems, "_steps", KEY | {"items": 3}, OTHER | {"items": 4}),

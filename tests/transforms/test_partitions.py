@@ -72,7 +72,7 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     several = decided[3]
     whole, choice, bounding, noise = several.guarantee.mechanisms
     assert several.chosen.strategy == "sips" and "3 rounds" in bounding.words()
-    assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (8, 1e-4, 0.4, 0)
+    assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (8, 1e-4, 0.32, 0)
     assert 7.5 < noise.epsilon < 8 and noise.delta == 1e-4
     assert several.words() == f"chosen: sips with at most {several.chosen.max_items} items of each user"
     assert several.sections() == {"chosen": several.chosen._asdict()}
