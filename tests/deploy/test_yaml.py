@@ -113,7 +113,7 @@ def test_the_providers_file_lists_every_factory():
     [
         ({"itme": "query"}, "unknown parameter 'itme' of Histogram; did you mean item\\?"),
         ({"key": "ab" * 32}, "unknown parameter 'key' of Histogram; did you mean key_env, key_file or key_secret"),
-        ({"secret": "ab" * 32}, "unknown parameter 'secret' of Histogram; it takes user, item, .* release_id"),
+        ({"zzz": "ab" * 32}, "unknown parameter 'zzz' of Histogram; it takes user, item, .* release_id"),
         ({"output_files": 2}, "unknown parameter 'output_files'"),
         ({"epsilon": None}, "missing epsilon"),
         ({"epsilon": "one"}, "epsilon must be a number, got 'one'"),
