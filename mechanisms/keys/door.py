@@ -67,9 +67,12 @@ class Door:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that are read, each once."""
-        window = None if self.window is None else self.window.source
-        given = (self.user, *self.sources, self.count, window)
-        return tuple(dict.fromkeys(name for name in given if name is not None))
+        return tuple(name for name in (self.user, *self.sources, self.count, self.time) if name is not None)
+
+    @property
+    def time(self) -> str | None:
+        """The column of windows, where that is a column of its own."""
+        return None if self.window is None or self.window.source in self.sources else self.window.source
 
     @property
     def is_plain(self) -> bool:

@@ -56,7 +56,7 @@ def _finished(rows: list[Any]) -> Any:
         ([("a", "x"), ("b", "y", 2)], "some rows have a count"),
         ([("a", "x", 2), ("b", "y")], "some rows have a count"),
         (["secret text"], "elements of type str are no rows"),
-        ([pa.table({"user": ["a"]})], "column 'item': is missing; the columns are 'user'"),
+        ([pa.table({"user": ["a"]})], "column 'item': is missing; of those asked for there are 'user'"),
         ([("a", "x"), (2, "y")], "found int and str"),
         ([("a", "x", 1.0)], "column 'count': must hold integers, since these are counts; found float"),
         ([("a", "x", "1")], "column 'count': must hold integers, since these are counts; found str"),

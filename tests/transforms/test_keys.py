@@ -349,3 +349,30 @@ def test_frames_of_a_create_stay_out_of_the_graph_and_what_the_caller_made_stays
     there | beam.Create([rows]) | Contributions()
     assert len(there.to_runner_api().SerializeToString()) > 200_000, "other processes need the rows themselves"
     assert create.values == (rows,)
+
+
+def test_rows_of_every_kind_are_protected_by_windows(collect):
+    """At a bound of 1, a user counts once in each of its two days; with all that it did, once."""
+    day = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
+    rows = [
+        {"user": f"u{user}", "item": "x", "at": day + datetime.timedelta(days=d)}
+        for user in range(50)
+        for d in range(2)
+        for _ in range(3)
+    ]
+    exact = {"method": "one-stage", "bound": 1, "noise": "laplace"}
+
+    def counted(made, **given):
+        (row,) = collect(
+            lambda pipeline: (
+                pipeline | beam.Create(made) | Contributions(**given) | Histogram(Budget(1e6, 1e-9), **exact)
+            )
+        )
+        return row.bounded_count
+
+    windows = {"protect": "user-day", "time": "at"}
+    assert counted(rows, **windows) == 100 and counted(rows) == 50
+    assert counted([pa.Table.from_pylist(rows)], **windows) == 100
+    assert counted([beam.Row(**row) for row in rows], **windows) == 100
+    with pytest.raises(InputError, match="tuples of user and item have no 'at'"):
+        beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", "x")]) | Contributions(**windows)

@@ -23,7 +23,7 @@ from headcount.mechanisms.keys.door import Door, asked
 from headcount.mechanisms.keys.keys import Keys
 from headcount.transforms.core.coders import RecordBatchCoder
 from headcount.transforms.keyed.created import keep_here
-from headcount.transforms.keyed.elements import ROWS, door_for, key_parts
+from headcount.transforms.keyed.elements import ROWS, door_for, key_parts, no_time
 from headcount.transforms.keyed.values import array_of
 
 _ROWS = 1 << 16  # rows that are put together into one batch
@@ -162,6 +162,7 @@ class _ToBatches(beam.DoFn):
         self._users: list[Any] = []
         self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
+        self._times: list[Any] = []
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
@@ -190,7 +191,10 @@ class _ToBatches(beam.DoFn):
                 if len(count) > 1:
                     raise ValueError
                 keys = self._parts(key)
+                if door.time is not None:
+                    raise no_time(door.time)
             else:
+                self._times += [] if door.time is None else [_at(row, door.time)]
                 user, keys = _at(row, door.user), tuple([_at(row, source) for source in door.sources])
                 if door.count is not None:
                     count = [row.get(door.count) if kind == "dict" else _at(row, door.count)]
@@ -225,6 +229,8 @@ class _ToBatches(beam.DoFn):
         columns = {door.user: array_of(self._users, door.users, door.user, place)}
         for k, source in enumerate(door.sources):
             columns[source] = self._key_column([key[k] for key in self._keys], source, place)
+        if door.time is not None:
+            columns[door.time] = array_of(self._times, door.users, door.time, place)
         if self._counts:
             door = dataclasses.replace(door, count=door.count or place.count)
             columns[place.count] = array_of(self._counts, None, place.count, place, counts=True)
