@@ -97,3 +97,27 @@ def test_a_domain_is_its_items_or_their_file(data):
     shared = {"user": "user", "item": "item", "epsilon": 1, "key_file": data / "key", "release_id": "r"}
     results = [headcount.histogram(events.events(), domain=each, **shared) for each in (items, data / "domain.txt")]
     assert results[0].table == results[1].table and results[0].table.num_rows == len(items)
+
+
+def test_a_domain_of_several_columns_is_a_file_lists_tuples_or_a_frame(tmp_path):
+    (tmp_path / "countries.txt").write_text("de\nat\n")
+    (tmp_path / "pages.txt").write_text("/\n/a\n")
+    (tmp_path / "keys.csv").write_text("page,country\n/,de\n/a,de\n/,at\n/a,at\n")
+    pairs = [(country, page) for country in ("de", "at") for page in ("/", "/a")]
+    frame = {"user": [f"u{k}" for k in range(400)], "country": ["de", "at"] * 200, "page": ["/", "/a"] * 200}
+    (tmp_path / "key").write_text(events.KEY)
+    (tmp_path / "key").chmod(0o600)
+    given = {"user": "user", "item": ["country", "page"], "epsilon": 5, "key_file": tmp_path / "key", "release_id": "d"}
+    results = [
+        headcount.histogram(frame, domain=domain, **given).table
+        for domain in (
+            pairs,
+            tmp_path / "keys.csv",
+            {"country": tmp_path / "countries.txt", "page": tmp_path / "pages.txt"},
+            pyarrow.table({"page": [page for _, page in pairs], "country": [country for country, _ in pairs]}),
+        )
+    ]
+    assert all(each.equals(results[0]) for each in results)  # the same names: so the same noise
+    assert results[0].select(["country", "page"]).to_pylist() == [
+        {"country": country, "page": page} for country, page in sorted(pairs)
+    ]
