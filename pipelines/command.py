@@ -86,6 +86,14 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
+    "show": Listed(
+        "headcount.pipelines.commands.outputs.show",
+        "Print a complete output again: what its job said, its rows, its promise.",
+    ),
+    "verify": Listed(
+        "headcount.pipelines.commands.outputs.verify",
+        "Check that the files of an output are there and unchanged since its report was written.",
+    ),
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
@@ -159,11 +167,13 @@ class JobCommand(Command, Generic[M]):
         if args.explain:
             print(self.explained(args))
             return
-        outcome = self.job(args, beam_flags)
+        say(self.shown(self.job(args, beam_flags)))
+
+    def shown(self, outcome: Outcome) -> str:
+        """What is said of the rows of a job that has ended; nothing of one that is only submitted."""
         if self.show is None:
-            say(outcome.told())
-        elif outcome.report is not None and outcome.files:
-            say(self.show(outcome.report, outcome.rows()))
+            return outcome.told()
+        return self.show(outcome.report, outcome.rows()) if outcome.report is not None and outcome.files else ""
 
     def explained(self, args: argparse.Namespace) -> str:
         """The promise in words, before anything is read."""

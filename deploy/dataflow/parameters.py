@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import releases
-from headcount.pipelines.command import Command
+from headcount.pipelines.command import Command, JobCommand
 from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.parser import make_parser, parse
 
@@ -36,7 +36,7 @@ _WORD = re.compile(r"--([A-Za-z_]+)(?:=(.*))?", re.DOTALL)
 
 def beam_commands() -> list[Command]:
     """The subcommands that run as a job of Beam."""
-    return [command for command in map(load, COMMANDS) if command.takes_beam_flags]
+    return [command for command in map(load, COMMANDS) if isinstance(command, JobCommand)]
 
 
 def flags(command: Command) -> dict[str, argparse.Action]:

@@ -184,7 +184,8 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
 
 def show(report: Mapping[str, Any], rows: Rows) -> str:
     """The plot of what was learnt."""
-    return plot([(str(row["item"]), float(row["probability"]), float(row["error"])) for row in rows])
+    named = [(", ".join(str(row[key]) for key in report["keys"]), row) for row in rows]
+    return plot([(name, float(row["probability"]), float(row["error"])) for name, row in named])
 
 
 COMMAND = JobCommand(

@@ -31,8 +31,12 @@ class Outcome:
         """What was decided, what must be known of the numbers, and where they are."""
         if self.report is None:
             return f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
-        wrote = f"wrote {self.output} (release {self.release_id})"
-        return "\n".join(filter(None, (self.report.get("decision"), self.report.get("protected"), self.note, wrote)))
+        return "\n".join(filter(None, (self.said(), f"wrote {self.output} (release {self.release_id})")))
+
+    def said(self) -> str:
+        """What was decided, and what must be known of the numbers; of a job that has ended."""
+        report = self.report or {}
+        return "\n".join(filter(None, (report.get("decision"), report.get("protected"), self.note)))
 
     def told(self) -> str:
         """How many rows came out, the largest of them, and what is missing; of a job that has ended."""

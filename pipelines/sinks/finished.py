@@ -7,9 +7,11 @@ for every attempt.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +41,7 @@ def summary(batch: pa.RecordBatch, keys: Sequence[str] = ()) -> str:
         # Rows are sorted by their keys, and so are those of one rank.
         ranked = pa.record_batch({by[0]: batch.column(by[0]), "row": np.arange(batch.num_rows)})
         shown = batch.take(pc.select_k_unstable(ranked, SHOWN, [by, ("row", "ascending")]))
-    rows = [{name: _shown(value) for name, value in row.items()} for row in times_as_text(shown).to_pylist()]
+    rows = [_shown(row) for row in times_as_text(shown).to_pylist()]
     return json.dumps({"columns": names, "rows": batch.num_rows, "left_out": left_out(batch), "shown": rows})
 
 
@@ -65,7 +67,7 @@ def finished(
     held = [name for name, _ in keys if name in columns]
     if held:
         content["keys"] = held
-    shown = _merged(columns, held, [part["shown"] for part in parts])
+    shown = largest(itertools.chain(*(part["shown"] for part in parts)), columns, held, SHOWN)
     content |= {"columns": meanings(columns, dict(keys)), "shown": shown}
     content["files"] = [
         {"name": name, "rows": part["rows"], "sha256": digest.hex()}
@@ -74,6 +76,18 @@ def finished(
     if details is not None:
         content["details"] = details
     return to_json(content)
+
+
+def largest(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], keys: Sequence[str], number: int
+) -> list[dict[str, Any]]:
+    """So many of the rows as a report shows them: the largest, those of one rank in the order of their keys; or the first."""
+    by = _ranked_by(columns, keys)
+    if by is None:
+        return [_shown(row) for row in itertools.islice(rows, number)]
+    name, sign = by[0], 1 if by[1] == "ascending" else -1
+    found = heapq.nsmallest(number, rows, key=lambda row: (sign * row[name], *(row[key] for key in keys)))
+    return [_shown(row) for row in found]
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:
@@ -87,17 +101,11 @@ def _ranked_by(columns: Sequence[str], keys: Sequence[str]) -> tuple[str, str] |
     return next((by for by in _RANKED if by[0] in columns), None)
 
 
-def _merged(
-    columns: Sequence[str], keys: Sequence[str], shown: Sequence[Sequence[dict[str, Any]]]
-) -> list[dict[str, Any]]:
-    rows, by = [row for part in shown for row in part], _ranked_by(columns, keys)
-    if by is not None:
-        sign = 1 if by[1] == "ascending" else -1
-        rows.sort(key=lambda row: (sign * row[by[0]], *(row[key] for key in keys)))
-    return rows[:SHOWN]
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _shown_value(value) for name, value in row.items()}
 
 
-def _shown(value: Any) -> Any:
+def _shown_value(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST:
         return f"{value[: _LONGEST - 1]}…"
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,12 +6,15 @@ The same rows give the same bytes. Each format's library is imported with the fi
 from __future__ import annotations
 
 import csv
+import datetime
+import decimal
 import hashlib
 import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -137,19 +140,38 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
 
 
 def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
-    """The rows of one file; all values of CSV are texts."""
+    """The rows of one file by the names of their columns, with texts for dates and times; all values of CSV are texts."""
     if format == "parquet":
         import pyarrow.parquet as pq
 
-        yield from pq.read_table(pa.BufferReader(content)).to_pylist()
+        yield from times_as_text(_seconds(pq.read_table(pa.BufferReader(content)))).to_pylist()
     elif format == "avro":
         import fastavro
 
-        yield from fastavro.reader(io.BytesIO(content))
+        rows = fastavro.reader(io.BytesIO(content))
+        fields = cast(dict[str, Any], rows.writer_schema)["fields"]
+        names = {field["name"]: field.get("doc", field["name"]) for field in fields}
+        yield from ({names[name]: _plain(value) for name, value in cast(dict[str, Any], row).items()} for row in rows)
     elif format == "csv":
         yield from csv.DictReader(io.StringIO(content.decode(), newline=""))
     else:
         yield from (json.loads(line) for line in content.decode().split("\n") if line)
+
+
+def _seconds(table: pa.Table) -> pa.Table:
+    """Columns of whole seconds as such: Parquet has no seconds, and holds them as milliseconds."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ms":
+            with suppress(pa.ArrowInvalid):  # there are parts of seconds
+                table = table.set_column(at, field.name, table.column(at).cast(pa.timestamp("s", field.type.tz)))
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """A value of Avro's logical types as a text or a whole number."""
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat().replace("+00:00", "Z")
+    return int(value) if isinstance(value, decimal.Decimal) else value
 
 
 _ENCODERS = {"parquet": _parquet, "avro": _avro, "csv": _csv, "jsonl": _jsonl}

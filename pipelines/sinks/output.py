@@ -46,7 +46,7 @@ COMPLETE = f"{REPORT} is there"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 _LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
-_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
+DATA_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
 _ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
 
 
@@ -200,8 +200,9 @@ def listed_files(report: bytes) -> list[str] | None:
         return None
     if not isinstance(content, Mapping) or REPORT_MARK not in content:
         return None
-    names = [file.get("name") for file in content.get("files", ()) if isinstance(file, Mapping)]
-    return [name for name in names if isinstance(name, str) and _FILE.fullmatch(name)]
+    files = content.get("files")
+    names = [file.get("name") for file in (files if isinstance(files, list) else ()) if isinstance(file, Mapping)]
+    return [name for name in names if isinstance(name, str) and DATA_FILE.fullmatch(name)]
 
 
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:

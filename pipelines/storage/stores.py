@@ -80,16 +80,16 @@ def reason(error: BaseException) -> str:
     return " ".join(words.split())[:300]
 
 
-def normal(path: str) -> str:
-    """The one spelling of the output directory: absolute if local, without a slash at the end."""
+def normal(path: str, given: str = "--output") -> str:
+    """The one spelling of the output directory, given by this name: absolute if local, without a slash at the end."""
     if is_local(path):
         return os.path.abspath(path)
     filesystem(path)
     if re.search(r"[*?\[\]]", path):
-        raise ParameterError(f"--output must be a plain path without wildcards, got {path!r}")
+        raise ParameterError(f"{given} must be a plain path without wildcards, got {path!r}")
     directory = path.rstrip("/")
     if not re.fullmatch(r"[^:]+://[^/]+/.+", directory):
-        raise ParameterError(f"--output must name a directory, such as {directory}/out, got {path!r}")
+        raise ParameterError(f"{given} must name a directory, such as {directory}/out, got {path!r}")
     return directory
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import headcount
 from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
@@ -21,7 +22,7 @@ FUNCTIONS = [name for name in headcount.__all__ if name.islower()]
 
 
 def test_every_command_on_events_is_a_function():
-    jobs = {name for name in COMMANDS if load(name).takes_beam_flags}
+    jobs = {name for name in COMMANDS if isinstance(load(name), JobCommand)}
     assert {name.replace("-", "_") for name in jobs} == set(FUNCTIONS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.main import COMMANDS, load
 
 _ONE_STAGE = "histogram --method one-stage --epsilon 1"
@@ -94,5 +95,5 @@ def column(command: str, own: list[str]) -> list[str]:
 
 
 def without_a_job() -> set[str]:
-    """The subcommands that take Beam's flags and have no line in JOBS; there must be none."""
-    return {name for name in COMMANDS if load(name).takes_beam_flags} - {job.split()[0] for job in JOBS.values()}
+    """The subcommands that run a job and have no line in JOBS; there must be none."""
+    return {name for name in COMMANDS if isinstance(load(name), JobCommand)} - {job.split()[0] for job in JOBS.values()}

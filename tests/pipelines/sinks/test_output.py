@@ -312,3 +312,28 @@ def test_names_of_a_directory(tmp_path, monkeypatch):
     assert stores.normal("out/") == str(tmp_path / "out")
     with pytest.raises(ParameterError, match="no filesystem is known for nosuch://"):
         stores.normal("nosuch://bucket/out")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_are_read_again_by_their_names_and_with_texts_for_times(format):
+    """Names that Avro has not, seconds that Parquet has not, and whole numbers that are decimals in Avro."""
+    zone = datetime.UTC
+    columns = {
+        "a.b": pa.array(["x", 'y "z"']),
+        "day": pa.array([DAY, DAY]),
+        "hour": pa.array([MOMENT.replace(tzinfo=zone)] * 2, pa.timestamp("s", "UTC")),
+        "big": pa.array([2**64 - 1, 0], pa.uint64()),
+        "count": pa.array([1.5, 2.0]),
+    }
+    times = {"day": "2026-11-01", "hour": "2026-11-01T13:45:07Z"}
+    rows = [
+        {"a.b": "x", **times, "big": 2**64 - 1, "count": 1.5},
+        {"a.b": 'y "z"', **times, "big": 0, "count": 2.0},
+    ]
+    if format == "csv":
+        rows = [{**row, "big": str(row["big"]), "count": text} for row, text in zip(rows, ("1.5", "2"), strict=True)]
+    content = formats.encode(pa.RecordBatch.from_pydict(columns), format)
+    assert [dict(row) for row in formats.decode(content, format)] == rows
+    fine = pa.RecordBatch.from_pydict({"t": pa.array([1, 1000], pa.timestamp("ms"))})
+    first = next(iter(formats.decode(formats.encode(fine, format), format)))["t"]
+    assert first.startswith("1970-01-01T00:00:00.001")

@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners.worker import sdk_worker_main
 from google.protobuf import json_format
 
+import headcount
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.jobs.run import _local_runner as local_runner
 from headcount.pipelines.main import main
@@ -25,6 +26,7 @@ from headcount.pipelines.sources import matching, parquet
 from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
+from tests.pipelines.refusals import refused
 from tests.pipelines.stores import BUCKET, gcs_server, s3_server
 
 SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
@@ -102,6 +104,21 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(store, bucket, key, tmp_p
         assert len(contents(there)) == 3
         assert contents(there) == contents(here)
         assert stores.siblings(there, ".tmp-") == []
+
+
+def test_an_output_is_shown_and_verified(store, bucket, run):
+    """Flags of Beam lead there, as they led the job."""
+    out = f"{bucket}/out"
+    made = headcount.histogram(events(0), user="user", item="item", epsilon=1, delta=1e-6)
+    made.save(out, output_files=2)
+    assert run("verify", f"{out}/", *store[1])[1].startswith("complete and unchanged: 2 files, ")
+    status, text, _ = run("show", out, "--rows", "1", *store[1])
+    assert status == 0 and f"in {out}\n" in text and made.report["promise"] in text
+    stores.write(f"{out}/counts-00001-of-00002.parquet", b"another")
+    refused(run("verify", out, *store[1]), "changed: ", f"{out}/counts-00001-of-00002.parquet")
+    refused(run("show", f"{bucket}/none", *store[1]), "no complete output")
+    refused(run("verify", store[0], *store[1]), "OUT must name a directory")
+    refused(run("verify", f"{store[0]}-missing/out", *store[1]), f"{store[0]}-missing/out")
 
 
 def target(bucket, **changes):

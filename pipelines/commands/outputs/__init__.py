@@ -1,0 +1,1 @@
+"""The subcommands that look at a complete output again. Private."""

@@ -1,0 +1,177 @@
+"""`headcount show` and `headcount verify`: an output again, as its job told it, and whether it is still the same."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headcount
+from headcount.pipelines.commands.outputs.complete import read_complete
+from headcount.pipelines.commands.outputs.show import words
+from headcount.pipelines.commands.shape.release import plot
+from headcount.pipelines.options import FORMATS
+from headcount.pipelines.sinks.finished import SHOWN
+from tests.fixed_key import write_fixed_key
+from tests.pipelines.refusals import refused
+
+HOURS = [datetime.datetime(2026, 11, 1, hour, tzinfo=datetime.UTC) for hour in range(24)]
+EVENTS = {
+    "user": [f"u{k % 500}" for k in range(4000)],
+    "the.page": [f"p{k % 30}" for k in range(4000)],  # a name that Avro has not
+    "code": [k % 12 for k in range(4000)],
+    "new": [k % 60 < 30 for k in range(4000)],
+    "at": [HOURS[k % 24] for k in range(4000)],
+}
+GIVEN = {"user": "user", "epsilon": 5, "delta": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    """120 items of some 33 events each; nearly all of them come out."""
+    key, item = tmp_path_factory.mktemp("key") / "key", ["the.page", "code", "new", "at:hour"]
+    write_fixed_key(key)
+    release = {"key_file": key, "release_id": "r1"}
+    return headcount.histogram(EVENTS, item=item, **GIVEN, **release, label="visits", period="2030-01")
+
+
+@pytest.fixture
+def out(result, tmp_path):
+    """An output of two files."""
+    result.save(tmp_path / "out", format="csv", output_files=2)
+    return tmp_path / "out"
+
+
+def changed(out, **parts):
+    """Puts other parts into the report of an output."""
+    report = json.loads((out / "report.json").read_text())
+    (out / "report.json").write_text(json.dumps(report | parts))
+    return out
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_release_is_shown_again(result, run, tmp_path, format):
+    result.save(tmp_path / "out", format=format, output_files=3)
+    status, text, err = run("show", tmp_path / "out")
+    assert (status, err) == (0, [])
+    head, said, *shown, promise = text.rstrip("\n").split("\n\n")
+    assert head.splitlines()[0].endswith(f" of headcount histogram in {tmp_path / 'out'}")
+    assert head.splitlines()[1:] == ["label: visits", "period: 2030-01"]
+    assert f"{said}\n" + "\n\n".join(shown) == repr(result), "as the job told it"
+    assert promise == result.report["promise"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_more_rows_are_listed_in_the_order_of_the_report(result, tmp_path, format):
+    """Whatever the format: the first rows are those of the report, to the letter, and all rows are there."""
+    result.save(tmp_path / "out", format=format, output_files=3)
+    found, number = read_complete(str(tmp_path / "out")), result.table.num_rows
+    assert number > SHOWN + 1
+    assert words(found, SHOWN) == words(found)
+    more = words(found, SHOWN + 1)
+    assert f"{number:,} items came out; the {SHOWN + 1} largest:" in more
+    every, first = words(found, 10**6), words(found).splitlines()
+    assert f"{number:,} items came out:" in every
+    lines = every.splitlines()
+    at = next(k for k, line in enumerate(lines) if "the.page" in line)
+    assert [line.split() for line in lines[at : at + SHOWN]] == [line.split() for line in first[at : at + SHOWN]]
+    assert len([line for line in lines if line.startswith("  p")]) == number
+
+
+def test_a_job_says_what_is_shown(run, tmp_path):
+    pq.write_table(pa.table({"user": EVENTS["user"], "page": EVENTS["the.page"]}), tmp_path / "events.parquet")
+    flags = ["--input", tmp_path / "events.parquet", "--user", "user", "--item", "page", "--epsilon", "1"]
+    status, told, _ = run("sampled", *flags, "--delta", "1e-5", "--output", tmp_path / "out")
+    shown = run("show", tmp_path / "out")
+    assert status == shown[0] == 0
+    said, _, table = told.partition(f"wrote {tmp_path / 'out'}")
+    table = table.partition("\n")[2]
+    assert said and table and said in shown[1] and table in shown[1]
+
+
+def test_what_draws_its_rows_does_so_again(run, tmp_path):
+    shape = headcount.shape(EVENTS, user="user", item="the.page", epsilon=1, domain_size=100)
+    shape.save(tmp_path / "shape")
+    drawn = run("show", tmp_path / "shape")[1]
+    assert "items by the number of their users" in drawn and plot(shape.report["details"]) in drawn
+    assert run("show", tmp_path / "shape", "--rows", 3)[1] == drawn, "they are no list"
+    pages = [f"p{k}" for k in range(30)]
+    learnt = headcount.distribution(EVENTS, item="the.page", domain=pages, **GIVEN)
+    learnt.save(tmp_path / "learnt", format="avro")
+    assert repr(learnt).partition("\n")[2] in run("show", tmp_path / "learnt")[1]
+    assert "the 3 largest" in run("show", tmp_path / "learnt", "--rows", 3)[1]
+
+
+def test_a_terminal_obeys_no_report(run, out):
+    status, text, _ = run("show", changed(out, label="a\x1b[31m", command="another"))
+    assert status == 0 and "\x1b" not in text and "of headcount another" in text and "the 10 largest:" in text
+
+
+def test_an_unchanged_output(result, run, out):
+    release = result.report["release_id"]
+    line = f"complete and unchanged: 2 files, {result.table.num_rows:,} rows, release {release}\n"
+    (out / "README.txt").write_text("a note beside")
+    assert run("verify", f"{out}/") == (0, line, [])
+    total = headcount.total(EVENTS, user="user", epsilon=1, delta=1e-5)
+    total.save(out.parent / "total")
+    assert run("verify", out.parent / "total")[1].startswith("complete and unchanged: 1 file, ")
+
+
+def test_each_change_is_found(run, out):
+    first, second = sorted(out.glob("*.csv"))
+    content = second.read_bytes()
+    for other in (content[:-1], content + b"\n", content.replace(b"1", b"2", 1), first.read_bytes(), b""):
+        second.write_bytes(other)
+        refused(run("verify", out), "changed: ", second.name)
+    second.unlink()
+    refused(run("verify", out), "incomplete: ", second.name, "is not there")
+    refused(run("show", out, "--rows", "3"), "cannot read", "headcount verify")
+    assert run("show", out)[0] == 0, "the report has all that it shows"
+    second.write_bytes(content)
+    beside = out / "counts-00002-of-00003.csv"
+    beside.write_bytes(content)
+    refused(run("verify", out), "not of this release: ", beside.name)
+    beside.unlink()
+    assert run("verify", out)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_what_is_no_output_of_ours(run, out, tmp_path, command):
+    refused(run(command, tmp_path / "none"), "none", "no complete output", "report.json")
+    refused(run(command, out / "report.json"), "no complete output")
+    refused(run(command, "bigquery://project.set.table"), "must be a folder", "description")
+    refused(run(command), "missing OUT")
+    for content in ("{}", "[]", "no JSON", '{"rows": 5}'):
+        (tmp_path / "report.json").write_text(content)
+        refused(run(command, tmp_path), "no output of Headcount", "report.json")
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"files": 5},
+        {"files": []},
+        {"files": [{"name": "counts-00000-of-00001.csv"}]},
+        {"files": [{"name": "../secret", "sha256": "0" * 64}]},
+        {"rows": "5"},
+        {"columns": None},
+    ],
+)
+def test_a_report_that_no_job_wrote(run, out, command, parts):
+    refused(run(command, changed(out, **parts)), "report.json", "not as a job wrote it")
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_nothing_of_beam_is_imported(out, command):
+    code = (
+        f"import sys; from headcount.pipelines.main import main; status = main([{command!r}, {str(out)!r}]); "
+        "sys.exit(status or 'apache_beam' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
