@@ -28,6 +28,8 @@ def install(checkout: Path, place: Path) -> Path:
     (place / "headcount").mkdir(parents=True)
     for path in (*(checkout / name for name in FOLDERS), *(checkout / "headcount").glob("*")):
         (place / "headcount" / path.name).symlink_to(path.resolve())
+    # An older checkout has none; without it, `headcount` would not be a package like any other.
+    (place / "headcount" / "__init__.py").touch()
     return place
 
 
@@ -38,7 +40,7 @@ def command(path: Path, words: str) -> list[str]:
 
 def python(path: Path, program: str) -> list[str]:
     """The command line of a program that imports such a checkout."""
-    return ["/usr/bin/env", f"PYTHONPATH={path}", sys.executable, "-c", program]
+    return ["/usr/bin/env", f"PYTHONPATH={path}", sys.executable, "-P", "-c", program]  # -P: not what lies here
 
 
 def main() -> None:
