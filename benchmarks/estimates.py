@@ -64,7 +64,9 @@ class Worth:
 def mean(worths: list[Worth]) -> Worth:
     """The mean of several releases; without items there is no relative error."""
     fields = [[getattr(each, field.name) for each in worths] for field in dataclasses.fields(Worth)]
-    return Worth(*(statistics.fmean(value for value in values if not np.isnan(value)) for values in fields))
+    known = [[value for value in values if not np.isnan(value)] for values in fields]
+    # An empty release has no relative error, and so has the mean of releases that are all empty.
+    return Worth(*(statistics.fmean(values) if values else float("nan") for values in known))
 
 
 def worth(rows: pa.RecordBatch, true: dict[str | int, int]) -> Worth:
