@@ -22,6 +22,7 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, found_type
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
+from headcount.pipelines import options
 from headcount.pipelines.protection import window
 from headcount.pipelines.storage import stores
 
@@ -37,17 +38,7 @@ class Events(NamedTuple):
 
 def counted(data: Any, args: argparse.Namespace) -> Events:
     """Users, items and counts."""
-    door = asked(
-        args.user,
-        args.item,
-        args.count,
-        drop_null=args.drop_null,
-        max_item_bytes=args.max_item_bytes,
-        explode=args.explode,
-        time_zone=args.time_zone,
-        protect=args.protect,
-        time=args.time,
-    )
+    door = asked(**options.rows(args))
     reader = _reader(data, door.columns)
     door = door.of_schema(reader.schema)
     return Events((door.batch(batch, place) for batch, place in _placed(reader)), door.shown)

@@ -111,6 +111,12 @@ def columns(args: argparse.Namespace) -> Columns:
     return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args))
 
 
+def rows(args: argparse.Namespace) -> dict[str, Any]:
+    """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of the door of a call."""
+    names = "user item count drop_null max_item_bytes explode time_zone protect time"
+    return {name: getattr(args, name) for name in names.split()}
+
+
 def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
     """What the files of --input are, where their names do not say it."""
     group.add_argument(

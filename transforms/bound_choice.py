@@ -17,8 +17,8 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.bound_choice.alone import ChoiceAlone, ChosenAlone, choice_alone, chosen_row
-from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.bound_choice.alone import ChoiceAlone, choice_alone, chosen_row
+from headcount.mechanisms.choice.protocol import ChosenBound, DecidedBound
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
@@ -114,8 +114,8 @@ class ChooseRow(beam.PTransform):
     def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
         chosen = contributions | "ChooseBound" >> self._choose
         rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
-        decision = chosen | "WithGuarantee" >> beam.Map(ChosenAlone, self.mechanism.guarantee()).with_output_types(
-            ChosenAlone
+        decision = chosen | "WithGuarantee" >> beam.Map(DecidedBound, self.mechanism.guarantee()).with_output_types(
+            DecidedBound
         )
         return CountsAndDecision(rows, decision)
 

@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.choice.protocol import DecidedBound
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.users import (
     EVERYBODY,
@@ -24,7 +25,7 @@ from headcount.mechanisms.counting.users import (
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
 from headcount.mechanisms.histogram.debiased import CountPlan, debiased_count
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
-from headcount.mechanisms.histogram.total import OF, TotalDecided, TotalPlan, TotalRow, total, total_row, total_rows
+from headcount.mechanisms.histogram.total import OF, TotalPlan, TotalRow, total, total_row, total_rows
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.base import PrivateTransform
@@ -101,7 +102,7 @@ class Total(PrivateTransform):
         shown = self._shown(batch, TotalCount)
         if decision is None:
             return shown
-        return self._result(shown, decision | "Decided" >> beam.Map(plan.decided).with_output_types(TotalDecided))
+        return self._result(shown, decision | "Decided" >> beam.Map(plan.decided).with_output_types(DecidedBound))
 
 
 class _OneTotal(Histogram):

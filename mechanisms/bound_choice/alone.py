@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -13,24 +12,9 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, DecidedBound
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.randomness.keys import Release
-
-
-class ChosenAlone(NamedTuple):
-    """What was chosen, and what choosing it promises."""
-
-    chosen: ChosenBound
-    guarantee: Guarantee
-
-    def words(self) -> str:
-        """What was chosen, in one line."""
-        return self.chosen.words()
-
-    def sections(self) -> Mapping[str, Any]:
-        """What was chosen, as a part of the report."""
-        return self.chosen.sections()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +31,9 @@ class ChoiceAlone:
         step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
         return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
 
-    def decided(self, chosen: ChosenBound) -> ChosenAlone:
+    def decided(self, chosen: ChosenBound) -> DecidedBound:
         """The choice with its guarantee, for a report."""
-        return ChosenAlone(chosen, self.guarantee())
+        return DecidedBound(chosen, self.guarantee())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The choice on contribution batches, as the one row of `chosen_row`."""
@@ -57,7 +41,7 @@ class ChoiceAlone:
 
     def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
-    ) -> tuple[pa.RecordBatch, ChosenAlone]:
+    ) -> tuple[pa.RecordBatch, DecidedBound]:
         """The same, and the choice itself."""
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]

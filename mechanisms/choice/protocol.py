@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
@@ -32,6 +33,21 @@ class ChosenBound(NamedTuple):
     def sections(self) -> Mapping[str, Any]:
         """The choice as a part of a report."""
         return {"chosen": {name: value for name, value in self._asdict().items() if value}}
+
+
+class DecidedBound(NamedTuple):
+    """The bound that was chosen, and the whole promise in its numbers. All of it is public."""
+
+    chosen: ChosenBound
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.chosen.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of the report."""
+        return self.chosen.sections()
 
 
 class Choice(Protocol[T_co]):

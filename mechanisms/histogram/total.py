@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.one_total import TotalChoice
 from headcount.mechanisms.checks import check_one_of
-from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.choice.protocol import DecidedBound
 from headcount.mechanisms.choice.run import split_budget
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, all_as_one
@@ -54,22 +54,6 @@ class TotalRow(NamedTuple):
     noise_stddev: float
     low: float
     high: float
-
-
-@dataclasses.dataclass(frozen=True)
-class TotalDecided:
-    """The bound that was chosen for the events, and the whole guarantee in its numbers. All of it is public."""
-
-    chosen: ChosenBound
-    guarantee: Guarantee
-
-    def words(self) -> str:
-        """What was chosen, in one line."""
-        return self.chosen.words()
-
-    def sections(self) -> Mapping[str, Any]:
-        """What was chosen, as a part of a report."""
-        return self.chosen.sections()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +85,10 @@ class TotalPlan:
         """What is promised, before anything runs."""
         return self._whole({of: part.guarantee() for of, part in self.parts()})
 
-    def decided(self, events: Decided) -> TotalDecided:
+    def decided(self, events: Decided) -> DecidedBound:
         """All that follows from the choice of the events' bound."""
         found = {of: part.guarantee() for of, part in self.parts()} | {"events": events.guarantee}
-        return TotalDecided(events.chosen, self._whole(found))
+        return DecidedBound(events.chosen, self._whole(found))
 
     def _whole(self, parts: Mapping[str, Guarantee]) -> Guarantee:
         steps = (
@@ -120,7 +104,7 @@ class TotalPlan:
 
     def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
-    ) -> tuple[pa.RecordBatch, TotalDecided | None]:
+    ) -> tuple[pa.RecordBatch, DecidedBound | None]:
         """The same, and the bound of the events, where it was chosen."""
         label = label or self.name
         held = [all_as_one(batch if self.domain is None else only_domain(batch, self.domain)) for batch in batches]

@@ -87,24 +87,11 @@ class Events(Source):
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
-        args = self._args
         return (
             pipeline
             | "Read"
             >> events.ReadEvents(self._inputs, self._columns, self._types)  # batches with the columns of the files
-            | "Contributions"
-            >> Contributions(
-                args.user,
-                args.item,
-                args.count,
-                drop_null=args.drop_null,
-                max_item_bytes=args.max_item_bytes,
-                explode=args.explode,
-                time_zone=args.time_zone,
-                protect=args.protect,
-                time=args.time,
-                schema=self._types.schema,
-            )
+            | "Contributions" >> Contributions(**options.rows(self._args), schema=self._types.schema)
         )
 
 
