@@ -146,12 +146,13 @@ def sampled_curve(rate: float, threshold: int, epsilon: float, relation: Relatio
     """The divergences of one item as a curve, for compositions: a supremum over all counts is convex in e^s as they are.
 
     Where a user is replaced, one item has a user more and another one less. A hundred points, dense near 0, where most losses
-    are, go as far as the divergence is of interest beside one at `epsilon`; what is beyond counts as a loss of infinity.
+    are, go as far as the divergences fall: from ln(threshold (1 - rate)) on, k is threshold - 1, and from -ln(1 - rate) on
+    removed is 0. Or they end where the divergence is of no interest beside that at `epsilon`.
     """
-    last = epsilon
-    least = _NEGLIGIBLE * float(added_delta(epsilon, rate, threshold))
-    while last < _LARGEST_LOSS * epsilon and added_delta(last, rate, threshold) > least:
-        last *= 1.25
+    most = max(math.log(threshold), -math.log1p(-rate))
+    last, least = min(epsilon, most), _NEGLIGIBLE * float(added_delta(epsilon, rate, threshold))
+    while last < most and added_delta(last, rate, threshold) > least:
+        last = min(1.25 * last, most)
     losses = last * np.linspace(0.0, 1.0, _CURVE_POINTS) ** 1.5
     values = [np.minimum.accumulate(each(losses, rate, threshold)) for each in (added_delta, removed_delta)]
     values[0][0] = values[1][0] = max(values[0][0], values[1][0])  # the same number, but for the rounding of floats

@@ -176,7 +176,7 @@ class _Tilted:
             with np.errstate(divide="ignore"):
                 logs = np.log(law.mass) + tilt * law.losses
             most = float(logs.max())
-            weight = np.exp(logs - most)
+            weight = np.where(logs > most - 700, np.exp(np.maximum(logs - most, -700.0)), 0.0)  # tiny floats are slow
             own = most + math.log(weight.sum())
             weight /= weight.sum()
             center = float(np.dot(weight, law.losses))
