@@ -57,6 +57,8 @@ def demo(args: argparse.Namespace) -> None:
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")
+    if outcome.page is not None:
+        print(f"to look at, in a browser: {outcome.page}")
 
 
 def table(largest: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> str:

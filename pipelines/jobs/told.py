@@ -10,7 +10,7 @@ from typing import Any
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
-_SIZES = ("count", "bounded_count", "probability")
+SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
 
@@ -27,7 +27,7 @@ def told(report: Mapping[str, Any]) -> str:
     if number == 0:
         lines += nothing(report, unit)
     elif number > len(shown):
-        largest = any(name in columns for name in _SIZES)
+        largest = any(name in columns for name in SIZES)
         lines.append(
             f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
         )
@@ -35,7 +35,14 @@ def told(report: Mapping[str, Any]) -> str:
         lines.append(f"{_some(number, unit)} came out:")
     if number:
         lines += ["", *table(columns, shown, keys), ""]
-    lines += [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
+    lines += missing(report)
+    return "\n".join(lines).rstrip("\n")
+
+
+def missing(report: Mapping[str, Any]) -> list[str]:
+    """What the numbers of a report do not hold, and what they take for granted, a sentence each."""
+    columns, shown = report["columns"], report["shown"]
+    lines = [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
     if "share_left_out" in report:
         lines.append(
             f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
@@ -43,9 +50,9 @@ def told(report: Mapping[str, Any]) -> str:
     limited = [row for row in shown if row.get("of") != "users"]  # each of whom counts, once
     if "bounded_count" in columns and "count" not in columns and limited:
         lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
-    if "assumption" in report and number:
+    if "assumption" in report and report["rows"]:
         lines.append(report["assumption"])
-    return "\n".join(lines).rstrip("\n")
+    return lines
 
 
 def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
@@ -73,7 +80,7 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> list[str]:
     """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these."""
     if keys:
-        names = [name for name in ("rank", *keys, *_SIZES) if name in columns]
+        names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
     else:

@@ -75,7 +75,7 @@ def test_every_byte_is_that_of_the_command(job, data, tmp_path, capsys):
     there, here = (
         {path.name: path.read_bytes() for path in (tmp_path / each).iterdir()} for each in ("command", "call")
     )
-    assert here == there and len(there) == 2
+    assert here == there and len(there) == 3
     assert result.report == json.loads(there["report.json"])
     assert all(line in said for line in repr(result).splitlines())
 

@@ -90,7 +90,7 @@ def test_a_job_says_what_is_shown(run, tmp_path):
     shown = run("show", tmp_path / "out")
     assert status == shown[0] == 0
     said, _, table = told.partition(f"wrote {tmp_path / 'out'}")
-    table = table.partition("\n")[2]
+    table = table.partition("\n")[2].partition("to look at: ")[0]
     assert said and table and said in shown[1] and table in shown[1]
 
 
