@@ -13,10 +13,11 @@ _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
+BAR = 24  # letters of the longest bar
 
 
-def told(report: Mapping[str, Any]) -> str:
-    """All that is to be said of the rows; nothing, if they are no list that a reader looks through."""
+def told(report: Mapping[str, Any], bars: bool = False) -> str:
+    """All that is to be said of the rows, with bars if asked for; nothing, if they are no list that a reader looks through."""
     columns = list(report["columns"])
     keys = report.get("keys", [])
     unit = "item" if keys else next((word for column, word in _ROWS.items() if column in columns), None)
@@ -34,7 +35,7 @@ def told(report: Mapping[str, Any]) -> str:
     else:
         lines.append(f"{_some(number, unit)} came out:")
     if number:
-        lines += ["", *table(columns, shown, keys), ""]
+        lines += ["", *table(columns, shown, keys, bars), ""]
     lines += missing(report)
     return "\n".join(lines).rstrip("\n")
 
@@ -77,8 +78,11 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     return lines
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> list[str]:
-    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these."""
+def table(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = (), bars: bool = False
+) -> list[str]:
+    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these; behind
+    them a bar for the number, if asked for."""
     if keys:
         names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
@@ -98,7 +102,16 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Seque
             for cell, width, text in zip(line, widths, texts, strict=True)
         ]
         lines.append(f"  {'  '.join(padded)}".rstrip())
-    return lines
+    size = next((name for name in names if name in SIZES), None) if bars and keys else None
+    if size is None:
+        return lines
+    most = max(row[size] for row in rows)
+    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+
+
+def bar(value: float, most: float) -> str:
+    """A bar for a number beside the largest one; none for what is not above 0."""
+    return "#" * max(1, round(BAR * value / most)) if value > 0 else ""
 
 
 def _cell(value: Any, is_key: bool) -> str:

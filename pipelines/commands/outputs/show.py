@@ -81,17 +81,17 @@ def words(found: Complete, rows: int | None = None) -> str:
     report, outcome = found.report, found.outcome()
     head = [f"release {outcome.release_id} of headcount {report['command']} in {found.directory}"]
     head += [f"{name}: {report[name]}" for name in ("label", "period") if name in report]
-    listed = "" if rows is None else told({**report, "shown": _listed(found, rows)})
+    listed = "" if rows is None else told({**report, "shown": _listed(found, rows)}, bars=True)
     if not listed:
         listed = _drawn(found)
     return "\n\n".join(filter(None, ("\n".join(head), outcome.said(), listed, report["promise"])))
 
 
 def _drawn(found: Complete) -> str:
-    """The rows as the job showed them."""
+    """The rows as the job showed them, with bars."""
     outcome, name = found.outcome(), found.report["command"]
     command = load(name) if name in COMMANDS else None
-    return command.shown(outcome) if isinstance(command, JobCommand) else outcome.told()
+    return command.shown(outcome) if isinstance(command, JobCommand) and command.show else told(found.report, bars=True)
 
 
 def _listed(found: Complete, number: int) -> list[dict[str, Any]]:
