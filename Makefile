@@ -33,7 +33,7 @@ test-flink: $(VENV)/development
 
 $(VENV)/runtime: requirements.txt setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -r requirements.txt -e .
+	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
 	touch $@
 
 # mypy cannot follow the mapping of an editable install, so it gets a tree of links.
