@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headcount.call import suggesting
@@ -57,7 +57,28 @@ def compare(
     The result has a row for each release: question, method, command, epsilon, delta, relation, release, what it is worth, and
     what it decided; `to_pandas()` gives them, and `save(folder)` writes compare.csv and compare.html.
     """
-    from headcount.studies import compared
+    return _compared({name: value for name, value in locals().items() if name != "public_data"}, public_data)
 
-    given = {name: value for name, value in locals().items() if name not in ("public_data", "compared")}
-    return compared(given, public_data)
+
+def _compared(parameters: Mapping[str, Any], data: Any) -> Comparison:
+    """What the command finds, by its flags, checks and runs."""
+    from headcount import frames
+    from headcount.keywords import namespace, spelled
+    from headcount.mechanisms.errors import HeadcountError
+    from headcount.pipelines.commands.studies import compare as command
+    from headcount.pipelines.studies.data import in_memory
+
+    try:
+        args = namespace(command.COMMAND, {name: _with_commas(name, value) for name, value in parameters.items()})
+        command.check(args)
+        events = frames.counted(data, args)
+        item_type = str if events.keys is None else events.keys.item_type
+        return command.compared(in_memory(events.batches, item_type), args)
+    except HeadcountError as error:
+        raise spelled(error) from None
+
+
+def _with_commas(name: str, value: Any) -> Any:
+    """A list of what the command line has as one text with commas."""
+    listed = name in ("epsilon", "methods") and isinstance(value, Iterable) and not isinstance(value, str)
+    return ",".join(map(str, value)) if listed else value

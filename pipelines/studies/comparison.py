@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.jobs.told import aligned
+from headcount.pipelines.pages import layout
 from headcount.pipelines.storage import stores
+from headcount.pipelines.studies.curves import curves
 from headcount.pipelines.studies.methods import QUESTIONS, Method
 from headcount.pipelines.studies.run import Cell
 from headcount.pipelines.studies.scores import MEANINGS
@@ -21,7 +23,7 @@ from headcount.pipelines.studies.scores import MEANINGS
 #: What stands above everything that a comparison shows.
 NOT_PRIVATE = "NOT PRIVATE: measured against the exact truth, for data that is public or made up and for no other"
 
-CSV = "compare.csv"
+CSV, PAGE = "compare.csv", "compare.html"
 
 # The columns of the terminal, and what they are called there.
 _COUNTS = {
@@ -53,8 +55,7 @@ class Comparison:
 
     def text(self) -> str:
         """All of it, for a terminal."""
-        each = "one release" if self.releases == 1 else f"means of {self.releases} releases"
-        lines = [NOT_PRIVATE, f"{self.data}; {each} at each epsilon"]
+        lines = [NOT_PRIVATE, self._about()]
         for question in self.questions():
             lines += ["", f"{QUESTIONS[question].words}:", "", *self._block(question)]
         return "\n".join([*lines, "", *self._notes()])
@@ -119,13 +120,30 @@ class Comparison:
         return written.getvalue()
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write compare.csv into a folder, and give the paths of what was written."""
+        """Write compare.csv, and with the extra for pages compare.html, into a folder; the paths of what was written."""
         directory = check_folder(os.fspath(folder), overwrite)
+        contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
         written = []
-        for name, content in {CSV: self.csv().encode()}.items():
+        for name, content in contents.items():
             stores.write(stores.join(directory, name), content)
             written.append(stores.join(os.fspath(folder), name))
         return written
+
+    def html(self) -> bytes:
+        """A page of its own, with curves; it needs the extra for pages."""
+        layout.require_installed("a page")
+        parts = []
+        for question in self.questions():
+            heads, *rows = self._cells(question)
+            asked = QUESTIONS[question]
+            drawn = curves(self.of(question), asked.counts)
+            parts.append({"title": asked.words.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
+        about = f"{self._about()}. The shaded parts reach from the least to the most of the releases."
+        return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
+
+    def _about(self) -> str:
+        each = "one release" if self.releases == 1 else f"means of {self.releases} releases"
+        return f"{self.data}; {each} at each epsilon"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -190,7 +208,7 @@ def check_folder(folder: str, overwrite: bool) -> str:
     """The folder of a comparison, which is made; refuses one that cannot be written to, or has such files already."""
     directory = stores.normal(folder)
     try:
-        present = [name for name in (CSV,) if stores.exists(stores.join(directory, name))]
+        present = [name for name in (CSV, PAGE) if stores.exists(stores.join(directory, name))]
         stores.make_directory(directory)
     except OSError as error:
         raise ParameterError(f"cannot write to the folder {folder!r}: {stores.reason(error)}") from error

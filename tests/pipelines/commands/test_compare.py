@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pyarrow as pa
 import pyarrow.csv
@@ -14,6 +15,7 @@ import headcount
 from headcount.pipelines.commands.studies import compare
 from headcount.pipelines.parser import parse
 from headcount.pipelines.studies.comparison import NOT_PRIVATE, shown
+from headcount.pipelines.studies.curves import lines
 from headcount.pipelines.studies.scores import MEANINGS
 from tests.pipelines.refusals import refused
 
@@ -72,13 +74,40 @@ def test_a_notebook_shows_the_means(found):
 
 def test_csv_has_a_line_for_each_release(found, tmp_path):
     written = found.save(tmp_path / "out")
-    assert [path.rsplit("/", 1)[1] for path in written][0] == "compare.csv"
+    assert written == [str(tmp_path / "out" / name) for name in ("compare.csv", "compare.html")]
     rows = list(csv.DictReader(io.StringIO((tmp_path / "out" / "compare.csv").read_text())))
     assert list(rows[0]) == COLUMNS and len(rows) == 16
     assert rows[0]["command"] == "headcount histogram" and rows[0]["decision"].startswith("chosen: ")
     with pytest.raises(headcount.ParameterError, match="has a compare.csv already"):
         found.save(tmp_path / "out")
     found.save(tmp_path / "out", overwrite=True)
+
+
+def test_the_page_has_curves_and_nothing_from_elsewhere(found, tmp_path):
+    found.save(tmp_path)
+    page = (tmp_path / "compare.html").read_text()
+    assert page.encode() == found.html(), "the same bytes again"
+    assert NOT_PRIVATE in page and page.count('<svg class="chart"') == 3 + 3 + 2
+    assert (
+        page.count("<h2>") == 3 and "How often each item occurs" in page and "headcount partitions --strategy" in page
+    )
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(|@import|https?:", page)
+
+
+def test_without_the_extra_there_is_no_page_and_nothing_is_said(found, tmp_path, monkeypatch):
+    monkeypatch.setattr("headcount.pipelines.pages.layout.is_installed", lambda: False)
+    assert found.save(tmp_path) == [str(tmp_path / "compare.csv")]
+    with pytest.raises(headcount.ParameterError, match="report"):
+        found.html()
+
+
+def test_lines_are_means_with_a_band_and_leave_out_what_cannot_be_said(found):
+    drawn = {line.name: line for line in lines(found.of("events"), "items")}
+    (first, _), band = drawn["histogram"].points, drawn["histogram"].band
+    (cell, _) = found.of("events")
+    assert first == (1.0, cell.mean.items)
+    assert band[0] == (1.0, min(one.items for one in cell.scores), max(one.items for one in cell.scores))
+    assert lines(found.of("names"), "l1")[0].points == []
 
 
 @pytest.fixture(scope="module")
