@@ -197,6 +197,9 @@ def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
             if isinstance(part, AutoHistogramMechanism):
                 from headcount.pipelines.studies import likely
 
+                plan = part.auto.decided(part.auto.choice.ends()[0]).plan
+                each = expected_error.expected_error(plan)
+                lines.append(f"{of}: noise of standard deviation {each.stddev:,.4g} times the bound that is chosen")
                 lines += ["", *likely.words(made, "events"), ""]
             else:
                 each = expected_error.expected_error(part.plan)
