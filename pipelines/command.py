@@ -171,7 +171,10 @@ class JobCommand(Command, Generic[M]):
         if args.explain:
             print(self.explained(args))
             return
-        say(self.shown(self.job(args, beam_flags)))
+        outcome = self.job(args, beam_flags)
+        say(self.shown(outcome))
+        if outcome.page is not None:
+            say(f"to look at: {outcome.page}")
 
     def shown(self, outcome: Outcome) -> str:
         """What is said of the rows of a job that has ended; nothing of one that is only submitted."""

@@ -16,7 +16,7 @@ class Outcome:
     """A complete output; or one that is only submitted, which has no report and no files yet.
 
     A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
-    `complete` says by what one knows a complete output.
+    `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one.
     """
 
     output: str
@@ -26,6 +26,7 @@ class Outcome:
     note: str | None = None
     files: Sequence[str] = ()
     format: str = "parquet"
+    page: str | None = None
 
     def words(self) -> str:
         """What was decided, what must be known of the numbers, and where they are."""

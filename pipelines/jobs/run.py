@@ -26,6 +26,7 @@ from headcount.pipelines.jobs import failures, memory, report
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
@@ -155,7 +156,8 @@ def run_job(
     if not finished:
         return Outcome(args.output, release.id, sink.COMPLETE)
     found = json.loads(sink.read_report(target))
-    return Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
+    outcome = Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
+    return with_page(outcome) if sink is output else outcome
 
 
 def _reported(
