@@ -86,6 +86,10 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
+    "compare": Listed(
+        "headcount.pipelines.commands.studies.compare",
+        "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
+    ),
     "show": Listed(
         "headcount.pipelines.commands.outputs.show",
         "Print a complete output again: what its job said, its rows, its promise.",

@@ -57,6 +57,11 @@ def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
         help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
         "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
     )
+    add_rows(group, values)
+
+
+def add_rows(group: argparse._ArgumentGroup, values: bool = False) -> None:
+    """What the files are, and which columns of them are read."""
     add_kind_of_files(group)
     group.add_argument(
         "--user",

@@ -93,8 +93,12 @@ def table(
         [_BESIDE.get(name, name) for name in names],
         *([_cell(row[name], name in keys) for name in names] for row in rows),
     ]
-    texts = [isinstance(rows[0][name], str) for name in names]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    return aligned(cells, [isinstance(rows[0][name], str) for name in names])
+
+
+def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
+    """Lines of cells in columns: those of texts begin, and all others end, below each other."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for line in cells:
         padded = [
