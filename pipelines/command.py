@@ -98,6 +98,10 @@ COMMANDS = {
         "headcount.pipelines.commands.outputs.verify",
         "Check that the files of an output are there and unchanged since its report was written.",
     ),
+    "ledger": Listed(
+        "headcount.pipelines.commands.ledger.command",
+        "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",
+    ),
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
@@ -198,9 +202,12 @@ class JobCommand(Command, Generic[M]):
         """Run the job, say what came of it in a few words, and return it."""
         from headcount.pipelines.jobs.run import run_job
 
-        def plan(release: Release, item_type: type, shards: int) -> tuple[Plan, beam.PTransform]:
+        def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
             made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
-            return self.make_plan(args, made, item_type), self.make_transform(args, release, item_type, shards)
+            return (
+                self.make_plan(args, made, item_type),
+                lambda release, shards: self.make_transform(args, release, item_type, shards),
+            )
 
         self.check(args)
         outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
