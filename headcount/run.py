@@ -22,6 +22,7 @@ from headcount.pipelines.jobs import report
 from headcount.pipelines.jobs.plan import label_of
 from headcount.pipelines.main import load
 from headcount.pipelines.protection import protection
+from headcount.pipelines.sources.domain import domain_digest
 from headcount.result import Released, Result
 
 
@@ -59,7 +60,8 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     else:
         rows = mechanism.run(events.batches, release, label)
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
+    parameters = {**plan.parameters, **domain_digest(args, events.keys)}
     about = report.About(
-        command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told, protection(args)
+        command.name, release.id, parameters, plan.note, args.label, args.period, plan.told, protection(args)
     )
     return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)

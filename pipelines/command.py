@@ -92,7 +92,7 @@ COMMANDS = {
     ),
     "verify": Listed(
         "headcount.pipelines.commands.outputs.verify",
-        "Check that the files of an output are there and unchanged since its report was written.",
+        "Check that the files of an output are unchanged; with its input and key, that it came from them.",
     ),
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
@@ -189,6 +189,12 @@ class JobCommand(Command, Generic[M]):
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""
+        outcome = self.outcome(args, beam_flags)
+        print(outcome.words())
+        return outcome
+
+    def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
+        """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
         from headcount.pipelines.jobs.run import run_job
 
         def plan(release: Release, item_type: type, shards: int) -> tuple[Plan, beam.PTransform]:
@@ -196,9 +202,7 @@ class JobCommand(Command, Generic[M]):
             return self.make_plan(args, made, item_type), self.make_transform(args, release, item_type, shards)
 
         self.check(args)
-        outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
-        print(outcome.words())
-        return outcome
+        return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
 
 
 def say(text: str) -> None:

@@ -32,6 +32,7 @@ from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.write import WriteOutput
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns
+from headcount.pipelines.sources.domain import domain_digest
 from headcount.pipelines.storage import bigquery
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
@@ -101,6 +102,7 @@ def run_job(
     command: str,
     make_plan: Callable[[Release, type, int], tuple[Plan, beam.PTransform]],
     source: type[Source] | None = None,
+    sink: Any = None,
 ) -> Outcome:
     """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
 
@@ -108,7 +110,7 @@ def run_job(
     decision that the job came to, which then goes into the report.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
-    another `source` is given.
+    another `source` is given, and writes where --output says, unless another `sink` is given, a module like those of `sinks`.
     """
     kind = Events if source is None else source
     options.require(args, *kind.required)
@@ -120,7 +122,8 @@ def run_job(
         source_ = kind(args, remote=runner is not None)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
         plan, transform = make_plan(release, source_.item_type, shards)
-        sink: Any = sink_bigquery if bigquery.is_table(args.output) else output
+        if sink is None:
+            sink = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         ).of_keys(source_.keys)
@@ -133,7 +136,7 @@ def run_job(
                 about = report.About(
                     command,
                     release.id,
-                    plan.parameters,
+                    {**plan.parameters, **domain_digest(args, source_.keys)},
                     plan.note,
                     args.label,
                     args.period,
