@@ -10,7 +10,11 @@ from typing import Any
 from headcount.mechanisms.accounting.budget import sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.checks import check_at_least_0, is_real
 from headcount.mechanisms.errors import ParameterError
+
+_FIELDS = ("epsilon", "delta", "relation", "unit", "mechanisms")
+_STEP_FIELDS = ("name", "epsilon", "delta", "details")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,18 @@ class MechanismStep:
         if plan.threshold_in_counts is not None:
             details["threshold"] = float(plan.threshold_in_counts)
         return cls(name, plan.epsilon, plan.delta, details)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> MechanismStep:
+        """The step that `as_dict` of its guarantee has."""
+        found = _fields("a mechanism of a guarantee", values, _STEP_FIELDS)
+        details = found["details"]
+        if not isinstance(details, Mapping) or not all(
+            isinstance(key, str) and (isinstance(value, str) or is_real(value)) for key, value in details.items()
+        ):
+            raise ParameterError(f"the details of a mechanism must be names with texts or numbers, got {details!r}")
+        epsilon, delta = (check_at_least_0(f"a mechanism's {name}", found[name]) for name in ("epsilon", "delta"))
+        return cls(_text_of("a mechanism's name", found["name"]), epsilon, delta, dict(details))
 
     def words(self) -> str:
         """One line: the share of the budget, then the details, rounded to 8 digits."""
@@ -81,6 +97,24 @@ class Guarantee:
             ],
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Guarantee:
+        """The guarantee of which this is the `as_dict`, as report.json has it; whatever else is refused.
+
+        The words that report.json has beside follow from the rest, and are left out.
+        """
+        found = _fields("a guarantee", values, _FIELDS, ("words",))
+        steps = found["mechanisms"]
+        if not isinstance(steps, list | tuple):
+            raise ParameterError(f"the mechanisms of a guarantee must be a list, got {steps!r}")
+        return cls(
+            check_at_least_0("epsilon", found["epsilon"]),
+            check_at_least_0("delta", found["delta"]),
+            Relation.parse(found["relation"]),
+            tuple(map(MechanismStep.from_dict, steps)),
+            _text_of("unit", found["unit"]),
+        )
+
 
 def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
     """What several releases of the same data promise together, by basic composition: epsilons and deltas add up.
@@ -110,6 +144,28 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         tuple(step for part in parts for step in part.mechanisms),
         parts[0].unit,
     )
+
+
+def _fields(what: str, values: object, names: Iterable[str], others: Iterable[str] = ()) -> Mapping[str, Any]:
+    """A mapping with just these names, and perhaps others."""
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"{what} must be a mapping of names to values, as as_dict gives it, got {values!r}")
+    missing, unknown = set(names) - set(values), set(values) - set(names) - set(others)
+    if missing or unknown:
+        wrong = [f"without {_listed(missing)}"] if missing else []
+        wrong += [f"with {_listed(unknown)}, which is not known here"] if unknown else []
+        raise ParameterError(f"{what} must have {_listed(names)}, got one {' and '.join(wrong)}")
+    return values
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(sorted(map(str, names)))
+
+
+def _text_of(what: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ParameterError(f"{what} must be a text that is not empty, got {value!r}")
+    return value
 
 
 def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:

@@ -50,6 +50,43 @@ def test_as_dict_survives_json():
     assert as_dict["mechanisms"][0]["details"]["threshold"] == float(plan.threshold_in_counts)
 
 
+def test_from_dict_gives_back_what_as_dict_has():
+    plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=100, linf=1), Relation.REPLACE)
+    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (MechanismStep.of_plan("Noisy counts", plan),), "user-day")
+    as_dict = json.loads(json.dumps(guarantee.as_dict()))
+    assert Guarantee.from_dict(as_dict) == guarantee
+    assert Guarantee.from_dict({"words": guarantee.words().splitlines(), **as_dict}) == guarantee  # as in report.json
+    assert Guarantee.from_dict(as_dict | {"epsilon": 1}) == guarantee  # other JSON writers leave ".0" out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"epsilon": "1"}, "epsilon must be a number"),
+        ({"epsilon": True}, "epsilon must be a number"),
+        ({"epsilon": float("nan")}, "epsilon must be a finite number"),
+        ({"delta": -1e-9}, "delta must not be negative"),
+        ({"relation": "swap"}, "relation must be"),
+        ({"unit": ""}, "unit must be a text"),
+        ({"unit": None}, "unit must be a text"),
+        ({"rho": 1}, "with rho, which is not known here"),
+        ({"mechanisms": {}}, "must be a list"),
+        ({"mechanisms": [[]]}, "must be a mapping"),
+        ({"mechanisms": [{"name": "a", "epsilon": 1.0, "delta": 0.0}]}, "without details"),
+        ({"mechanisms": [{"name": "a", "epsilon": 1.0, "delta": 0.0, "details": {"a": [1]}}]}, "texts or numbers"),
+        ({"mechanisms": [{"name": 3, "epsilon": 1.0, "delta": 0.0, "details": {}}]}, "name must be a text"),
+        ({"mechanisms": [{"name": "a", "epsilon": -1.0, "delta": 0.0, "details": {}}]}, "must not be negative"),
+    ],
+)
+def test_from_dict_refuses_what_as_dict_never_gives(change, says):
+    with pytest.raises(ParameterError, match=says):
+        Guarantee.from_dict(promise(1.0).as_dict() | change)
+    with pytest.raises(ParameterError, match="without epsilon"):
+        Guarantee.from_dict({name: value for name, value in promise(1.0).as_dict().items() if name != "epsilon"})
+    with pytest.raises(ParameterError, match="must be a mapping"):
+        Guarantee.from_dict([])
+
+
 def test_a_step_without_details():
     assert MechanismStep("Bound", 0.1, 0.0, {}).words() == "Bound: epsilon = 0.1, delta = 0."
 
