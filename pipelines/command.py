@@ -94,6 +94,10 @@ COMMANDS = {
         "headcount.pipelines.commands.outputs.verify",
         "Check that the files of an output are unchanged; with its input and key, that it came from them.",
     ),
+    "statement": Listed(
+        "headcount.pipelines.commands.outputs.statement",
+        "Tell people outside what a release promises, how, and what it does not protect.",
+    ),
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
