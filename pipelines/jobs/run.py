@@ -7,14 +7,12 @@ import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.runners.job.utils import dict_to_struct
-from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
@@ -22,7 +20,8 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress, releases
-from headcount.pipelines.jobs import failures, memory, report
+from headcount.pipelines.jobs import failures, memory, remote, report
+from headcount.pipelines.jobs.local import local_runner
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
@@ -66,6 +65,10 @@ class Source:
         """The input of the job's transform."""
         raise NotImplementedError
 
+    def expected_rows(self) -> int | None:
+        """About how many rows there are, where that is cheap to tell: for the operator's terminal alone."""
+        return None
+
 
 class Events(Source):
     """Files of events, of which a job takes users, items and counts."""
@@ -85,6 +88,10 @@ class Events(Source):
 
     def _asked(self, args: argparse.Namespace) -> Columns:
         return options.columns(args)
+
+    def expected_rows(self) -> int | None:
+        """About how many rows the files have, by the first of them."""
+        return events.expected_rows(self._inputs)
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
@@ -130,8 +137,8 @@ def run_job(
         sink.prepare(target)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
-            with progress.Progress(sys.stderr):
-                pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
+            with progress.Progress(sys.stderr, source_.expected_rows):
+                pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
                 result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
                     command,
@@ -145,7 +152,7 @@ def run_job(
                 )
                 rows, content = _reported(result, plan.guarantee, about)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
-                finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
+                finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()
             sink.abandon(target)
@@ -208,30 +215,24 @@ def _check_runner(runner: str) -> None:
         raise ParameterError(f"unknown runner {runner!r}: give --runner one of {names}, or the full name of a class")
 
 
-def _local_runner(beam_options: PipelineOptions) -> FnApiRunner:
-    """The runner in this process, whose worker processes get Beam's options: by itself it leaves them without."""
-    given = beam_options.get_all_options(drop_default=True)
-    # Numbers as text: the message knows floats alone, and no flag takes a 2.0 for a 2.
-    options = {f"beam:option:{name}:v1": str(value) if type(value) is int else value for name, value in given.items()}
-    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=dict_to_struct(options))
-    return FnApiRunner(provision_info=ExtendedProvisionInfo(provision))
-
-
 def shards_for(size: int, shared: bool = False) -> int:
     """How many shards of users for this many bytes of input, without compression; more if several workers share them."""
     wanted = -(-size // _BYTES_PER_SHARD)
     return min(max(wanted, _FEWEST_TO_SHARE if shared else _FEWEST_SHARDS), _MOST_SHARDS)
 
 
-def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
-    """Run a pipeline to its end; False if it was only submitted."""
+def _run(pipeline: beam.Pipeline, signals: Signals, runner: str | None, beam_options: PipelineOptions) -> bool:
+    """Run a pipeline to its end; False if it was only submitted. On another runner, its states are told as they change."""
     gc.freeze()  # what was imported stays: later collections need not look at it
     gc.enable()
     result = pipeline.run()
-    if not wait:
-        return False
+    if runner is not None:
+        _tell(remote.where(runner, remote.job_of(result), beam_options))
+        if _detached(beam_options):
+            return False
     try:
-        state = result.wait_until_finish()
+        with nullcontext() if runner is None else remote.watched(result, _tell):
+            state = result.wait_until_finish()
     except Stopped:
         signals.ignore()  # the first one is raised again and again, and would stop the cancelling too
         result.cancel()
@@ -239,6 +240,10 @@ def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
     if state != PipelineState.DONE:
         raise RuntimeError(f"the job ended in the state {state}; see the pages of the runner")
     return True
+
+
+def _tell(words: str) -> None:
+    print(f"headcount: {words}", file=sys.stderr, flush=True)
 
 
 def _detached(beam_options: PipelineOptions) -> bool:
