@@ -132,7 +132,8 @@ def expected_rows(inputs: Inputs) -> int | None:
             with open_text(first.path) as file:
                 start = file.read(_SAMPLE_BYTES)
             grown = _TEXT_GROWTH if matching.is_compressed(first.path) else 1
-            return round(start.count(b"\n") * inputs.bytes * grown / len(start)) or None
+            about = start.count(b"\n") * inputs.bytes * grown / len(start)
+            return round(float(f"{about:.2g}")) or None  # no more digits than can be right
     return None
 
 
