@@ -37,6 +37,8 @@ setup(
         "yaml": ["apache-beam[yaml]"],
         "pandas": ["pandas>=2"],
         "plot": ["matplotlib>=3.8"],
+        "ledger": ["sqlalchemy>=2.0,<3"],
+        "postgres": ["sqlalchemy>=2.0,<3", "psycopg[binary]>=3.1,<4"],
     },
     entry_points={"console_scripts": ["headcount = headcount.pipelines.main:run"]},
 )

@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines.ledger.flags import add_account
 from headcount.pipelines.numbers import number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
@@ -200,6 +201,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the time that the events are of, in your words, for the report",
     )
+    add_account(parser)
 
 
 def short_text(text: str) -> str:
@@ -244,7 +246,10 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where the noise comes from")
     add_key(group)
     group.add_argument(
-        "--release-id", metavar="ID", help="only to repeat a release of the same input: its id (and its key)"
+        "--release-id",
+        metavar="ID",
+        help="only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that follows from "
+        "data set, label, period and parameters, so that a job that is run again is no new release",
     )
     group = parser.add_argument_group("how to run")
     group.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import json
 import sys
@@ -25,6 +26,8 @@ from headcount.pipelines.jobs.local import local_runner
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.ledger import account as accounts
+from headcount.pipelines.ledger import flags as account_flags
 from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
@@ -107,20 +110,22 @@ def run_job(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
-    make_plan: Callable[[Release, type, int], tuple[Plan, beam.PTransform]],
+    make_plan: Callable[[type], tuple[Plan, Callable[[Release, int], beam.PTransform]]],
     source: type[Source] | None = None,
     sink: Any = None,
 ) -> Outcome:
-    """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
+    """Run one job from files to a committed output; `make_plan` gets the item type, and what it gives release and shard count.
 
     Its transform takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
     decision that the job came to, which then goes into the report.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
     another `source` is given, and writes where --output says, unless another `sink` is given, a module like those of `sinks`.
+    With a ledger, its cost is reserved before it reads rows.
     """
     kind = Events if source is None else source
     options.require(args, *kind.required)
+    account_flags.check(args)
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
         if runner is None:
@@ -128,34 +133,47 @@ def run_job(
         release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
-        plan, transform = make_plan(release, source_.item_type, shards)
+        plan, make_transform = make_plan(source_.item_type)
+        plan = plan.stating(domain_digest(args, source_.keys))
+        release = accounts.identified(release, args, command, plan)
+        transform = make_transform(release, shards)
         if sink is None:
             sink = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         ).of_keys(source_.keys)
-        sink.prepare(target)
+        replaces = sink.prepare(target)
+        if replaces and kind.keyed and args.release_id is None:
+            account_flags.tell_of_replacing()
+        account = accounts.open_account(args, command, release, plan, target, runner)
+        target = dataclasses.replace(target, expected=account.expected)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             with progress.Progress(sys.stderr, source_.expected_rows):
                 pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
+                if not kind.keyed:
+                    account.started()  # what is read holds the noise already, and may be kept where it is
                 result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
                     command,
                     release.id,
-                    {**plan.parameters, **domain_digest(args, source_.keys)},
+                    plan.parameters,
                     plan.note,
                     args.label,
                     args.period,
                     plan.told,
                     protection(args),
+                    args.dataset,
                 )
                 rows, content = _reported(result, plan.guarantee, about)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
+                if runner is not None:
+                    account.started()
                 finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()
             sink.abandon(target)
+            account.failed()
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
             message = failures.input_error(error)
@@ -163,9 +181,19 @@ def run_job(
                 raise InputError(message) from error
             raise
     if not finished:
-        return Outcome(args.output, release.id, sink.COMPLETE)
-    found = json.loads(sink.read_report(target))
-    return Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
+        return Outcome(args.output, release.id, sink.COMPLETE, charged=account.submitted())
+    found = sink.read_report(target)
+    charged = account.published(found)
+    return Outcome(
+        args.output,
+        release.id,
+        sink.COMPLETE,
+        json.loads(found),
+        plan.note,
+        sink.written(target),
+        target.format,
+        charged,
+    )
 
 
 def _reported(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 COMPLETE = "the digests are there"
 DIGESTS = "digests.json"
-# Of a report, what a second run need not give: what made it, and where a bound came from that the parameters hold.
-_OWN = {REPORT_MARK, "details.versions", "details.parameters.bound_from"}
+# Of a report, what a second run need not give: what made it, on whose account, and where a bound came from that it holds.
+_OWN = {REPORT_MARK, "dataset", "details.versions", "details.parameters.bound_from"}
 
 
 @dataclasses.dataclass(frozen=True)

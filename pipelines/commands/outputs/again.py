@@ -27,7 +27,7 @@ from headcount.pipelines.storage import stores
 # What the flags of a job say that its report does not: where things lie, and how it is run.
 NOT_STATED = {
     *("input", "input_format", "delimiter", "domain", "output", "overwrite", "key_file", "key_env", "key_secret"),
-    *("release_id", "label", "period", "shards", "explain", "verbose", "help"),
+    *("release_id", "label", "period", "ledger", "dataset", "shards", "explain", "verbose", "help"),
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", "key_file", "key_env", "key_secret")
 _CHOSEN_BEFORE = "bound_from"  # what it holds are parameters besides

@@ -25,6 +25,8 @@ from headcount.pipelines.commands.outputs.facts import (
     sentence,
 )
 from headcount.pipelines.commands.outputs.registry import record, to_fill_in
+from headcount.pipelines.ledger import flags as account
+from headcount.pipelines.ledger.flags import add_account
 
 FORMATS = ("markdown", "json", "yaml")
 
@@ -40,12 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: %(default)s)",
     )
     parser.add_argument("--output", dest="file", metavar="FILE", help="where to write it (default: the terminal)")
+    add_account(parser)
 
 
 def state(args: argparse.Namespace) -> None:
     """Print the statement, or write it to a new file."""
+    account.check(args)
     found = read_complete(args.output)
-    text, left = stated(found, args.format, None)
+    told = None if args.ledger is None else over_time(args.ledger, args.dataset, found.report["release_id"])
+    text, left = stated(found, args.format, told)
     if left:
         # Only the publisher knows these; the registry refuses a record without them.
         print(f"headcount: fill in before you send it: {', '.join(left)}", file=sys.stderr)
@@ -59,6 +64,20 @@ def state(args: argparse.Namespace) -> None:
             file.write(text + "\n")
     except OSError as error:
         raise ParameterError(f"--output {args.file!r} cannot be written: {error.strerror}") from error
+
+
+def over_time(url: str, dataset: str, release_id: str) -> OverTime:
+    """What a ledger says of a data set: its releases, what they add up to, and its limit."""
+    from headcount.pipelines.ledger import spending
+    from headcount.pipelines.ledger.account import open_ledger
+    from headcount.pipelines.ledger.records import SPENT
+
+    ledger = open_ledger(url)
+    known, entries = ledger.dataset(dataset), ledger.entries(dataset)
+    guarantees = spending.spent(entries)
+    total = sentence(spending.total(guarantees, known.limit_delta).words(known.limit_delta))
+    holds = any(entry.request.release_id == release_id and entry.state in SPENT for entry in entries)
+    return OverTime(dataset, len(guarantees), total, known.limit_words(), holds)
 
 
 def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[str, Sequence[str]]:
