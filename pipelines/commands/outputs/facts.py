@@ -132,9 +132,9 @@ class Facts:
         elif rho is not None:
             how = "by which the rounds of the job are composed, with the rest of delta for the conversion"
             found.append(Converted(ZCDP, None, None, rho, how))
-        elif self.variant is PURE:
-            how = "implied by pure privacy: rho = epsilon^2 / 2 (Bun and Steinke 2016)"
-            found.append(Converted(ZCDP, None, None, _up(epsilon * epsilon / 2), how))
+        elif (known := self.guarantee.losses.zcdp()) is not None:
+            how = "by the laws of its mechanisms: delta-approximate rho-zCDP"
+            found.append(Converted(ZCDP, None, known.delta, known.rho, how))
         if self.guarantee.relation is Relation.ADD_REMOVE:
             both = sum_up([epsilon, epsilon]), min(1.0, _up((1 + math.exp(epsilon)) * delta))
             how = f"if the data of one {self.guarantee.unit} are replaced: 2 epsilon and (1 + e^epsilon) delta"

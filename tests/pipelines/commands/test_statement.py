@@ -145,14 +145,18 @@ def test_the_variant_and_what_follows_from_it():
     pure = facts_of(report_of("users of a public domain"))
     assert (pure.variant, pure.unit) == (PURE, "User-level")
     rho, replaced = pure.converted()
-    assert rho.rho >= 1 / 2 and rho.rho < 0.51 and (replaced.epsilon, replaced.delta) == (2, 0)
+    assert 0.1 < rho.rho <= 1 / 2 * (1 + 1e-9) and rho.delta == 0 and (replaced.epsilon, replaced.delta) == (2, 0)
     assert replaced.terms == PURE
 
     approximate = facts_of(report_of("estimates"))
     assert approximate.variant == APPROXIMATE
-    (replaced,) = approximate.converted()
+    rho, replaced = approximate.converted()
     assert replaced.epsilon == 2 and replaced.delta >= (1 + math.e) * 1e-6
-    assert facts_of(report_of("replaced users")).converted() == []
+    assert rho.terms == ZCDP and rho.rho < 1 / 2 and rho.delta <= 1e-6
+    assert [each.terms for each in facts_of(report_of("replaced users")).converted()] == [ZCDP]
+    gaussian = facts_of(report_of("a public domain, Gaussian"))
+    (noise,) = [step for step in gaussian.guarantee.mechanisms if "scale" in step.details]
+    assert gaussian.converted()[0].rho == pytest.approx(5**2 / (2 * noise.details["scale"] ** 2), rel=1e-3)
 
     zcdp = facts_of(report_of("named, then counted"))
     assert zcdp.variant == ZCDP and (zcdp.given().rho, zcdp.given().delta) == (0.5, 1e-6)
@@ -247,3 +251,20 @@ def test_nothing_of_beam_is_imported(out):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_account_of_a_data_set(run, tmp_path):
+    """From a real ledger: two releases, of which the statement is on one."""
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+    assert run("ledger", "create", "visits", *ledger, "--limit-epsilon", "8", "--limit-delta", "1e-5")[0] == 0
+    shared = {"user": "user", "item": "item", "epsilon": 1, "delta": 1e-6, "ledger": ledger[1], "dataset": "visits"}
+    for name in ("first", "second"):
+        headcount.sampled(events(), **shared).save(tmp_path / name)
+    headcount.sampled(events(), user="user", item="item", epsilon=1, delta=1e-6).save(tmp_path / "none")
+    account = [*ledger, "--dataset", "visits"]
+    text = run("statement", tmp_path / "second", *account)[1]
+    assert "the ledger of the data set `visits` holds 2 releases, this one among them. 2 releases: epsilon = " in text
+    assert "Its limit: epsilon = 8 at delta = 1e-05" in text
+    assert "this one is not among them" in run("statement", tmp_path / "none", *account)[1]
+    refused(run("statement", tmp_path / "first", *ledger), "--ledger needs --dataset")
+    refused(run("statement", tmp_path / "first", *ledger, "--dataset", "other"), "other")
