@@ -96,7 +96,11 @@ COMMANDS = {
     ),
     "verify": Listed(
         "headcount.pipelines.commands.outputs.verify",
-        "Check that the files of an output are there and unchanged since its report was written.",
+        "Check that the files of an output are unchanged; with its input and key, that it came from them.",
+    ),
+    "statement": Listed(
+        "headcount.pipelines.commands.outputs.statement",
+        "Tell people outside what a release promises, how, and what it does not protect.",
     ),
     "ledger": Listed(
         "headcount.pipelines.commands.ledger.command",
@@ -200,6 +204,12 @@ class JobCommand(Command, Generic[M]):
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""
+        outcome = self.outcome(args, beam_flags)
+        print(outcome.words())
+        return outcome
+
+    def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
+        """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
         from headcount.pipelines.jobs.run import run_job
 
         def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
@@ -210,9 +220,7 @@ class JobCommand(Command, Generic[M]):
             )
 
         self.check(args)
-        outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
-        print(outcome.words())
-        return outcome
+        return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
 
 
 def say(text: str) -> None:

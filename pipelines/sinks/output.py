@@ -100,13 +100,21 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def name(self, k: int) -> str:
+        """The name of file k."""
+        return f"{self.stem(k)}.{self.format}"
+
     def place(self, k: int) -> str:
         """Where file k lies after the commit."""
-        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+        return stores.join(self.directory, self.name(k))
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Write a file of an attempt."""
+        stores.write(stores.join(self.temporary, name), content)
 
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
-        names = [f"{self.stem(file.k)}.{self.format}" for file in files]
+        names = [self.name(file.k) for file in files]
         return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
@@ -254,7 +262,7 @@ def listed_files(report: bytes) -> list[str] | None:
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
     """Write the rows of file k under a name that is unique to this attempt."""
     content, written = encoded(target, k, batch)
-    stores.write(stores.join(target.temporary, written.name), content)
+    target.keep(written.name, content)
     return written
 
 
