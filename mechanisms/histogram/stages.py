@@ -246,22 +246,21 @@ class Stages:
         laplace = [Laplace.in_more_steps(part, steps) for part in parts if part > 0]
         return Losses.of(*draws, *laplace) + (self._one_step().plan.losses() if named else Losses())
 
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is chosen."""
+        return self.account.names_choice is not None or self.kept_choice is not None
+
     def expected_words(self) -> list[str]:
-        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        """The noise of a count in words, where its bound is given: it follows from the budget alone."""
+        if self.bound is None:
+            return []
         account, lines = self.account, []
-        if account.names_choice is not None:
-            # A user of one item weighs 1: what follows needs no more than the lowest threshold.
-            least = min(candidate.threshold for candidate in self.names_choice.candidates)
-            lines.append(
-                f"an item needs about {least / 2**10:,.0f} users to be shown, if each has one item, and more if not"
-            )
         for kind, mu, pure in (("gaussian", account.counts_mu, 0.0), ("laplace", 0.0, account.pure_counts)):
             if mu > 0 or pure > 0:
-                unit = self._stddev(mu, pure)
-                norms = (self.bound,) if self.bound is not None else (1, 10, 100)
-                sizes = ", ".join(f"{unit * norm:,.4g} at {norm:,}" for norm in norms)
                 lines.append(
-                    f"{kind} noise of a count, before it is calibrated: a standard deviation of {sizes} as the bound"
+                    f"{kind} noise of a count, before it is calibrated: a standard deviation of "
+                    f"{self._stddev(mu, pure) * self.bound:,.4g} at {self.bound:,} as the bound"
                 )
         return lines
 

@@ -74,10 +74,12 @@ def removed_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
     sampled = rate * np.exp(epsilon)
     q = sampled - np.expm1(epsilon)
     positive = q > -1e-15 * sampled  # it may be, for all that floats tell
-    # Where q is not positive the result is 0, and the k of a q near 0 would take most of the time.
-    k = _around(np.ceil((threshold - 1) / np.where(positive, np.maximum(q, 1e-16 * rate), 1.0)) - 1, threshold)
+    found = np.zeros(q.shape)  # where q is not positive: nearly everywhere on the grid of a loss distribution
+    epsilon, rate, threshold, q = (each[positive] for each in (epsilon, rate, threshold, q))
+    k = _around(np.ceil((threshold - 1) / np.maximum(q, 1e-16 * rate)) - 1, threshold)
     fewer, more = (_chance_hidden(count, threshold, rate) for count in (k, k + 1))
-    return np.where(positive, _raised(fewer, np.exp(epsilon) * more), 0.0)
+    found[positive] = _raised(fewer, np.exp(epsilon) * more)
+    return found
 
 
 def chance_shown(count: Any, threshold: Any, rate: Any) -> np.ndarray:
