@@ -93,7 +93,12 @@ def table(
         [_BESIDE.get(name, name) for name in names],
         *([_cell(row[name], name in keys) for name in names] for row in rows),
     ]
-    return aligned(cells, [isinstance(rows[0][name], str) for name in names])
+    lines = aligned(cells, [isinstance(rows[0][name], str) for name in names])
+    size = next((name for name in names if name in SIZES), None) if bars and keys else None
+    if size is None:
+        return lines
+    most = max(row[size] for row in rows)
+    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
 
 
 def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
@@ -106,11 +111,7 @@ def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
             for cell, width, text in zip(line, widths, texts, strict=True)
         ]
         lines.append(f"  {'  '.join(padded)}".rstrip())
-    size = next((name for name in names if name in SIZES), None) if bars and keys else None
-    if size is None:
-        return lines
-    most = max(row[size] for row in rows)
-    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+    return lines
 
 
 def bar(value: float, most: float) -> str:
