@@ -183,7 +183,7 @@ class Comparison:
             notes += [
                 "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
                 "total off by: the sum of all counts shown against the true sum over all items, shown or not",
-                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as if nothing were shown",
+                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as nothing shown",
             ]
         notes += [
             "events shown: the share of all events that are of items shown; the rest is missing",
