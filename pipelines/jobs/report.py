@@ -58,7 +58,8 @@ class Telling(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a report says of its job, whatever that decides. Label and period are the user's own words, and nothing else."""
+    """What a report says of its job, whatever that decides. Label, period and
+    the data set's name are the user's own words, and nothing else."""
 
     command: str
     release_id: str
@@ -68,6 +69,7 @@ class About:
     period: str | None = None
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     protection: Protection = Protection()
+    dataset: str | None = None
 
 
 def decided_report(decision: Decision, about: About) -> bytes:
@@ -82,6 +84,7 @@ def make_report(about: About, guarantee: Guarantee, decision: Decision | None = 
         REPORT_MARK: metadata.version("headcount"),
         "label": about.label,
         "period": about.period,
+        "dataset": about.dataset,
         "command": about.command,
         "release_id": about.release_id,
         "promise": guarantee.total_words(),

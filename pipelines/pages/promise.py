@@ -60,5 +60,5 @@ def _what(unit: str, relation: str) -> str:
     window = unit.removeprefix("user-")
     when = "" if window == unit else f" in one {window}"
     if relation == "replace":
-        return f"which of two things one {_whom(unit)} did{when}"
+        return f"which of two things one {_whom(unit)} {'was' if unit == 'event' else 'did'}{when}"
     return f"whether one {_whom(unit)}{f' was there{when}' if when else ' is in the data'}"

@@ -53,6 +53,7 @@ def test_words_round_upwards():
         ("user-day", "add-remove", "whether one user was there in one day"),
         ("user-week", "replace", "which of two things one user did in one week"),
         ("event", "add-remove", "whether one event is in the data"),
+        ("event", "replace", "which of two things one event was"),
     ],
 )
 def test_the_sentence_says_who_is_promised_what(unit, relation, words):
