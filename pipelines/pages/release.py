@@ -24,7 +24,7 @@ _TITLES = {
     "quantiles": "The values of {value} over all users",
     "sampled": "How many users have each {keys}",
     "shape": "What all items have in common, without naming any",
-    "top": "The {keys} with the most users",
+    "top": "Each {keys} with the most users, in order",
 }
 
 
