@@ -66,10 +66,15 @@ class Result:
     @cached_property
     def report(self) -> dict[str, Any]:
         """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
-        target, (rows,) = self._target("result", "parquet", False, 1), self._released.files(1)
-        _, written = output.encoded(target, 0, rows)
-        found: dict[str, Any] = json.loads(self._finished(target, [written]))
+        found: dict[str, Any] = json.loads(self.checked())
         return found
+
+    def checked(self, expected: str | None = None) -> bytes:
+        """The content of report.json, for one file of Parquet; refuses rows of another digest than is expected, if one is."""
+        target = dataclasses.replace(self._target("result", "parquet", False, 1), expected=expected)
+        (rows,) = self._released.files(1)
+        _, written = output.encoded(target, 0, rows)
+        return self._finished(target, target.checked([written]))
 
     def save(
         self,

@@ -93,8 +93,17 @@ def table(
         [_BESIDE.get(name, name) for name in names],
         *([_cell(row[name], name in keys) for name in names] for row in rows),
     ]
-    texts = [isinstance(rows[0][name], str) for name in names]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    lines = aligned(cells, [isinstance(rows[0][name], str) for name in names])
+    size = next((name for name in names if name in SIZES), None) if bars and keys else None
+    if size is None:
+        return lines
+    most = max(row[size] for row in rows)
+    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+
+
+def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
+    """Lines of cells in columns: those of texts begin, and all others end, below each other."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for line in cells:
         padded = [
@@ -102,11 +111,7 @@ def table(
             for cell, width, text in zip(line, widths, texts, strict=True)
         ]
         lines.append(f"  {'  '.join(padded)}".rstrip())
-    size = next((name for name in names if name in SIZES), None) if bars and keys else None
-    if size is None:
-        return lines
-    most = max(row[size] for row in rows)
-    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+    return lines
 
 
 def bar(value: float, most: float) -> str:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
@@ -76,6 +76,12 @@ class Target:
     overwrite: bool
     prefix: str = "counts"
     keys: tuple[tuple[str, str], ...] = ()  # the columns of what is counted, and what each means
+    expected: str | None = None  # the digest of the rows, of a release that is only written once more
+
+    @property
+    def place_of_report(self) -> str:
+        """Where the output is, for whoever looks for it later."""
+        return self.directory
 
     def of_keys(self, keys: Keys | None) -> Self:
         """The same for a job that counts these."""
@@ -94,13 +100,21 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def name(self, k: int) -> str:
+        """The name of file k."""
+        return f"{self.stem(k)}.{self.format}"
+
     def place(self, k: int) -> str:
         """Where file k lies after the commit."""
-        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+        return stores.join(self.directory, self.name(k))
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Write a file of an attempt."""
+        stores.write(stores.join(self.temporary, name), content)
 
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
-        names = [f"{self.stem(file.k)}.{self.format}" for file in files]
+        names = [self.name(file.k) for file in files]
         return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
@@ -108,11 +122,26 @@ class Target:
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
 
     def checked(self, written: Iterable[Written]) -> list[Written]:
-        """The files of a job in their order, if they are all there."""
+        """The files of a job in their order, if they are all there, and those of the release that is written once more."""
         files = sorted(written)
         if [file.k for file in files] != list(range(self.files)):
             raise RuntimeError(f"expected the {self.files} files of the output once each, got {len(files)}")
+        refuse_others(self.expected, rows_digest([file.digest.hex() for file in files]), self.release_id)
         return files
+
+
+def rows_digest(digests: Sequence[str]) -> str:
+    """One digest of all rows of an output: of the SHA-256 digests of its files, in their order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def refuse_others(expected: str | None, found: str, release_id: str) -> None:
+    """Refuse other rows than those that a release has published: they would be one more, with the same key, for nothing."""
+    if expected is not None and found != expected:
+        raise InputError(
+            f"release {release_id!r} has published other rows than these, so nothing is published: the input changed since "
+            "(or the key, or the version of a library); for other events give another --period or --release-id"
+        )
 
 
 def make_target(
@@ -122,13 +151,17 @@ def make_target(
     return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
 
 
-def prepare(target: Target) -> None:
-    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left."""
+def prepare(target: Target) -> bool:
+    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left.
+
+    True if there is an earlier output, which this one replaces.
+    """
     try:
         present = _refuse_existing(target)
         if REPORT not in present:
             stores.remove_files(target.directory, present)
         prepare_temporary(target)
+        return REPORT in present
     except ParameterError:
         raise
     except Exception as error:  # every storage has its own
@@ -229,7 +262,7 @@ def listed_files(report: bytes) -> list[str] | None:
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
     """Write the rows of file k under a name that is unique to this attempt."""
     content, written = encoded(target, k, batch)
-    stores.write(stores.join(target.temporary, written.name), content)
+    target.keep(written.name, content)
     return written
 
 
