@@ -73,6 +73,7 @@ def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What stands at the top, in a line."""
     guarantee = report["details"]["guarantee"]
     facts = [("period", texts.name(report["period"], 200))] if "period" in report else []
+    facts += [("data set", texts.name(report["dataset"], 200))] if "dataset" in report else []
     facts += [("items", f"{report['rows']:,}")] if report.get("keys") else []
     facts.append(("privacy", f"epsilon {guarantee['epsilon']:.6g}, delta {guarantee['delta']:.6g}"))
     return [*facts, ("made by", f"headcount {texts.name(report['command'])}")]
