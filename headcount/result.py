@@ -18,9 +18,11 @@ from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.options import FORMATS, MOST_FILES
+from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.sinks import output
 
 
@@ -82,7 +84,8 @@ class Result:
         overwrite: bool = False,
         output_files: int = 1,
     ) -> None:
-        """Write the files that the command would write: the rows, and report.json, which is there once all are complete.
+        """Write the files that the command would write: the rows, and report.json, which is there once all are complete. Where
+        the extra `headcount[report]` is installed, report.html is written beside it, a page to look at.
 
         `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
         anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.
@@ -96,10 +99,22 @@ class Result:
             try:
                 parts = enumerate(self._released.files(output_files))
                 written = [output.write_file(target, k, rows) for k, rows in parts]
-                output.commit(target, written, self._finished(target, written))
+                finished = self._finished(target, written)
+                output.commit(target, written, finished)
             except BaseException:
                 output.abandon(target)
                 raise
+            with_page(
+                Outcome(
+                    target.directory,
+                    target.release_id,
+                    output.COMPLETE,
+                    json.loads(finished),
+                    self._about.note,
+                    output.written(target),
+                    format,
+                )
+            )
         except HeadcountError as error:
             raise spelled(error) from None
 

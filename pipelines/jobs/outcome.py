@@ -16,7 +16,8 @@ class Outcome:
     """A complete output; or one that is only submitted, which has no report and no files yet.
 
     A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
-    `complete` says by what one knows a complete output. `charged` is what the ledger says of it, if there is one.
+    `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one, and `charged` what
+    the ledger says of it, if there is one.
     """
 
     output: str
@@ -26,6 +27,7 @@ class Outcome:
     note: str | None = None
     files: Sequence[str] = ()
     format: str = "parquet"
+    page: str | None = None
     charged: str | None = None
 
     def words(self) -> str:

@@ -9,9 +9,12 @@ The protocol is one and the same on disks and object stores. It needs of a stora
 move puts the whole file in place or none, and nothing of locks or listings. A listing that lags behind can only leave files of
 an earlier run.
 
-Files are known for ours by their names: those that our report.json lists, whichever command wrote them, and those that a job
-like this one writes. So that the list outlives the report, a report that must go is set aside under the temporary names first;
-whoever comes later, another attempt or the next job, still finds what it lists.
+Whoever waits for a job may then put a page beside its files, report.html, which is made from them and of which nothing depends:
+an output is complete without it. It goes before the report that it was made from, so that it never stands beside another one.
+
+Files are known for ours by their names: those that our report.json lists, whichever command wrote them, its page, and those
+that a job like this one writes. So that the list outlives the report, a report that must go is set aside under the temporary
+names first; whoever comes later, another attempt or the next job, still finds what it lists.
 
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.
@@ -42,12 +45,15 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 REPORT = "report.json"
+PAGE = "report.html"
 COMPLETE = f"{REPORT} is there"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 _LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
 DATA_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
-_ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
+_ATTEMPT = re.compile(
+    rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|page|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json|html)"
+)
 
 
 class Written(NamedTuple):
@@ -94,13 +100,21 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def name(self, k: int) -> str:
+        """The name of file k."""
+        return f"{self.stem(k)}.{self.format}"
+
     def place(self, k: int) -> str:
         """Where file k lies after the commit."""
-        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+        return stores.join(self.directory, self.name(k))
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Write a file of an attempt."""
+        stores.write(stores.join(self.temporary, name), content)
 
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
-        names = [f"{self.stem(file.k)}.{self.format}" for file in files]
+        names = [self.name(file.k) for file in files]
         return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
@@ -217,8 +231,23 @@ def written(target: Target) -> list[str]:
     return [target.place(k) for k in range(target.files)]
 
 
+def put_page(directory: str, release_id: str, content: bytes) -> str:
+    """Put the page of a complete output in its place, whole or not at all; returns where that is."""
+    place, temporary, name = (
+        stores.join(directory, PAGE),
+        f"{directory}.tmp-{release_id}",
+        f"page.{uuid.uuid4().hex}.html",
+    )
+    try:
+        stores.write(stores.join(temporary, name), content)
+        stores.move(stores.join(temporary, name), place)
+    finally:
+        stores.remove_files(temporary, [name])
+    return place
+
+
 def listed_files(report: bytes) -> list[str] | None:
-    """The names of the files that a report of ours lists; None if this is no such report."""
+    """The names of the files that belong to a report of ours: those that it lists, and its page; None if this is another's."""
     try:
         content = json.loads(report)
     except ValueError:
@@ -227,13 +256,13 @@ def listed_files(report: bytes) -> list[str] | None:
         return None
     files = content.get("files")
     names = [file.get("name") for file in (files if isinstance(files, list) else ()) if isinstance(file, Mapping)]
-    return [name for name in names if isinstance(name, str) and DATA_FILE.fullmatch(name)]
+    return [*(name for name in names if isinstance(name, str) and DATA_FILE.fullmatch(name)), PAGE]
 
 
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
     """Write the rows of file k under a name that is unique to this attempt."""
     content, written = encoded(target, k, batch)
-    stores.write(stores.join(target.temporary, written.name), content)
+    target.keep(written.name, content)
     return written
 
 
@@ -290,7 +319,7 @@ def _is_committed(target: Target, places: Mapping[str, Written], report: bytes) 
 
 
 def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
-    """Remove the report of an old output, then those of its files that the new one does not replace.
+    """Remove the page and the report of an old output, then those of its files that the new one does not replace.
 
     False if another attempt has ended this very commit. One that does so between the last look and the removal loses
     its report until this attempt writes the same one.
@@ -301,6 +330,7 @@ def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> b
             return False
         if not target.overwrite:
             raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
+        stores.remove(stores.join(target.directory, PAGE))
         _set_aside(target, old)
     replaced = _set_aside_files(target.temporary)
     for name in stores.names(target.directory):
