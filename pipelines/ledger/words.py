@@ -38,7 +38,7 @@ def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
 def totalled(dataset: Dataset, entries: Sequence[Entry]) -> str:
     """What is spent and left under the limit, in each month or year, and in all."""
     current = dataset.span(now())
-    here = spending.total(spending.spent(entries, current), dataset.limit_delta)
+    here = spending.total(spending.spent(entries, current), dataset)
     lines = [
         f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
         f"{f'in {current}' if current else 'spent'}: {here.words(dataset.limit_delta)}",
@@ -47,9 +47,9 @@ def totalled(dataset: Dataset, entries: Sequence[Entry]) -> str:
     if dataset.per:
         earlier = sorted({entry.span for entry in entries} - {current})
         for span in earlier:
-            before = spending.total(spending.spent(entries, span), dataset.limit_delta)
+            before = spending.total(spending.spent(entries, span), dataset)
             lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
-        ever = spending.total(spending.spent(entries), dataset.limit_delta)
+        ever = spending.total(spending.spent(entries), dataset)
         lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
     reserved = sum(entry.state == RESERVED for entry in entries)
     if reserved:

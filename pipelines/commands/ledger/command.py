@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the limit is for the releases of each calendar month or year (UTC), and over many of these it adds up "
         "(default: for all releases ever)",
     )
+    made.add_argument(
+        "--adaptive",
+        action="store_true",
+        help="the limit holds even if what releases cost, and how many there are, is chosen after a look at earlier ones; the "
+        "totals are those of zCDP, which are often larger, and not every release has one",
+    )
     made.add_argument("--unit", choices=_UNITS, default="user", help="who is promised something (default: %(default)s)")
     made.add_argument(
         "--relation",
@@ -85,7 +91,9 @@ def create(args: argparse.Namespace) -> None:
     """Add a data set."""
     from headcount.pipelines.ledger.records import make_dataset
 
-    dataset = make_dataset(args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per)
+    dataset = make_dataset(
+        args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per, args.adaptive
+    )
     ledger = open_ledger(args.ledger)
     ledger.create(dataset)
     print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_words()}")
