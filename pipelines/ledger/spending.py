@@ -11,7 +11,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from headcount.mechanisms.accounting.guarantee import Guarantee, compose
+from headcount.mechanisms.accounting.budget import sum_up
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.ledger.records import SPENT, Dataset, Entry
 
@@ -44,9 +45,8 @@ def total(guarantees: Iterable[Guarantee], dataset: Dataset) -> Total:
     given = list(guarantees)
     if not given:
         return Total(0, 0.0, 0.0, 0.0)
-    added = compose(given)
     epsilon = total_epsilon(given, dataset.limit_delta, dataset.adaptive)
-    return Total(len(given), added.epsilon, added.delta, epsilon)
+    return Total(len(given), sum_up(each.epsilon for each in given), sum_up(each.delta for each in given), epsilon)
 
 
 def spent(entries: Iterable[Entry], span: str | None = None) -> list[Guarantee]:

@@ -53,7 +53,14 @@ def run(words: list[str], under: str, change: int | None, seconds: float | None,
 
 if __name__ == "__main__":
     main.load("histogram")
-    importlib.import_module("headcount.pipelines.jobs.run")  # and Beam with it
+    # With Beam, SQLAlchemy and SciPy.
+    for module in (
+        "pipelines.jobs.run",
+        "pipelines.ledger.resolve",
+        "mechanisms.accounting.totals",
+        "pipelines.pages.release",
+    ):
+        importlib.import_module(f"headcount.{module}")
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
