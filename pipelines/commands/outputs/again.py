@@ -31,6 +31,7 @@ NOT_STATED = {
     *("release_id", "label", "period", "ledger", "dataset", "shards", "explain", "verbose", "help"),
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
+_BOTH = "users and events"  # of what a total is that was not told of what
 _CHOSEN_BEFORE = "bound_from"  # what it holds are parameters besides
 
 
@@ -58,6 +59,8 @@ def rebuilt(report: Mapping[str, Any]) -> list[str]:
     if not isinstance(parameters, Mapping):
         raise InputError(f"{REPORT} states no parameters, so that its release cannot be made again")
     stated = {name: value for name, value in parameters.items() if name in actions and name != _CHOSEN_BEFORE}
+    if stated.get("of") == _BOTH:
+        del stated["of"]
     if "epsilon" in stated:
         stated.pop("rho", None)  # that of this epsilon
     words = {name: report[name] for name in ("release_id", "label", "period") if name in report}
