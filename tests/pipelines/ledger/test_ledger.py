@@ -262,7 +262,7 @@ def test_jobs_on_other_machines(job, ledger, run, url, tmp_path):
     assert status == 1 and any("stays reserved" in line and "ledger resolve" in line for line in err)
     alone = ["--runner", "tests.pipelines.ledger.runners.Alone", "--no_wait_until_finish"]
     status, out, err = job("alone", *alone, "--release-id", "alone")
-    assert (status, err) == (0, []) and "stays reserved until `headcount ledger resolve visits`" in out
+    assert status == 0 and "stays reserved until `headcount ledger resolve visits`" in out
     refused(job("more"), "epsilon = 2 of it is spent")
     assert states(ledger) == [RESERVED] * 2
     status, out, _ = run("ledger", "resolve", "--ledger", url)
@@ -370,6 +370,16 @@ def test_refused_before_anything_is_reserved(call, ledger, given, words):
     with pytest.raises(HeadcountError, match=words) as error:
         call(**given)
     assert "hunter2" not in str(error.value) and ledger.entries() == []
+
+
+def test_the_page_shows_spending_against_the_limit(call, run, url, tmp_path):
+    for label in ("shops & <b>more</b>", "jobs"):
+        call(label=label)
+    status, out, err = run("ledger", "show", "--html", tmp_path / "ledger.html", "--ledger", url)
+    page = (tmp_path / "ledger.html").read_text()
+    assert (status, err) == (0, []) and "ledger.html" in out
+    assert "shops &amp; &lt;b&gt;more&lt;/b&gt;" in page and page.count("committed") == 2
+    assert page.count("<polyline") == 3 and "spent, composed" in page and "the limit of 2.5" in page
 
 
 def test_create_is_refused(run, url, tmp_path):
