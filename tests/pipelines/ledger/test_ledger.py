@@ -21,24 +21,11 @@ from headcount.pipelines.ledger import book, processes, spending
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import COMMITTED, GIVEN_BACK, RESERVED, Change, Request, make_dataset
 from headcount.pipelines.ledger.resolve import decide
-from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused
 
 FRAME = {"user": [f"u{k % 400}" for k in range(4000)], "item": ["a", "b", "c", "d"] * 1000}
 CALL = {"user": "user", "item": "item", "domain": ["a", "b", "c"], "method": "one-stage", "bound": 2, "epsilon": 1.0}
-
-
-@pytest.fixture
-def run(capsys):
-    """Runs one command line: (status, standard output, lines of standard error)."""
-
-    def call(*argv):
-        status = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err.splitlines()
-
-    return call
 
 
 @pytest.fixture
@@ -380,6 +367,14 @@ def test_the_page_shows_spending_against_the_limit(call, run, url, tmp_path):
     assert (status, err) == (0, []) and "ledger.html" in out
     assert "shops &amp; &lt;b&gt;more&lt;/b&gt;" in page and page.count("committed") == 2
     assert page.count("<polyline") == 3 and "spent, composed" in page and "the limit of 2.5" in page
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("sqlite:///x", "ledger"), ("postgresql://u:hunter2@h/x", "postgres")])
+def test_an_error_names_the_extra(call, monkeypatch, scheme, extra):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ParameterError, match=rf"headcount\[{extra}\]") as error:
+        call(ledger=scheme)
+    assert "hunter2" not in str(error.value)
 
 
 def test_create_is_refused(run, url, tmp_path):
