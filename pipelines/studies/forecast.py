@@ -6,12 +6,14 @@ Large populations are made smaller, with a budget under which that makes no diff
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines.studies.data import Data, of_shard
 from headcount.pipelines.studies.methods import Method, Promised
@@ -21,7 +23,7 @@ from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
 #: The most events that are made up for one release.
-MOST_EVENTS = 1_500_000
+MOST_EVENTS = 1_200_000
 
 #: What is forecast, by the names of the columns.
 MEANINGS = {
@@ -102,10 +104,16 @@ def foresee(
     return outlooks
 
 
+@functools.lru_cache(maxsize=64)
+def _mechanism(method: Method, promised: Promised) -> Mechanism:
+    """The mechanism of a method for a promise: to calibrate one takes longer than to run it on a small population."""
+    return method.mechanism(promised, int)
+
+
 def _refusal(cell: Cell) -> str | None:
     """Why a method refuses a promise, in the numbers that were given."""
     try:
-        cell[0].mechanism(cell[1], int)
+        _mechanism(*cell)
     except ParameterError as error:
         return str(error)
     return None
@@ -115,7 +123,7 @@ def _releases(cell: Cell, data: Data, smaller: float, number: int) -> Iterator[t
     """The numbers of some releases, and what was decided in each."""
     method, promised = cell
     epsilon, delta = similar_budget(promised.epsilon, promised.delta, smaller)
-    made = method.mechanism(promised._replace(epsilon=epsilon, delta=delta), int)
+    made = _mechanism(method, promised._replace(epsilon=epsilon, delta=delta))
     users = np.sort(data.users)[::-1]
     for _ in range(number):
         rows, decision = run_once(made, data, Release(ephemeral_key()), method.label)

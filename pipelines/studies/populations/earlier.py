@@ -8,7 +8,7 @@ then users are assumed to do about as much as the bound that was taken, and less
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,13 @@ from headcount.pipelines.options import as_flag
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.populations.assumed import users_of
-from headcount.pipelines.studies.populations.item_law import FittedItems, NoisyCounts, fit_items, low_items
+from headcount.pipelines.studies.populations.item_law import (
+    FittedItems,
+    NoisyCounts,
+    NoisyWeights,
+    fit_items,
+    low_items,
+)
 from headcount.pipelines.studies.populations.laws import Believed, Population, UserLaw
 from headcount.pipelines.studies.populations.user_law import Told, fit_users
 
@@ -79,7 +85,8 @@ class Earlier:
         low = low_items(self.bounded)
         kept = min(1.0, max(float(self.bounded[low].sum()), 1.0) / max(float(self.counts[low].sum()), 1.0))
         reached = noise.threshold_in_counts
-        noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
+        weights = _weights(self.report["details"].get("naming", ()))
+        noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached), weights)
         items = fit_items(noisy, random, POPULATIONS)
         groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
         told = Told(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
@@ -161,6 +168,14 @@ def _plan(stages: Stages, chosen: Mapping[str, Any]) -> StagePlan:
         chosen.get("bound", 0), chosen.get("max_per_item", 0), chosen.get("noise", ""), chosen["totals_bound"]
     )
     return stages.plan(named, bounds)
+
+
+def _weights(naming: Sequence[Mapping[str, Any]]) -> NoisyWeights | None:
+    """The weights of the last round, by which the least items were named; None where a report has none."""
+    if not naming or not naming[-1]["weights"]:
+        return None
+    last = naming[-1]
+    return NoisyWeights(np.array(last["weights"]), last["items"], last["noise_stddev"], last["threshold"])
 
 
 def _mixed(items: FittedItems, users: list[tuple[UserLaw, float]]) -> list[Believed]:
