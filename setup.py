@@ -42,6 +42,8 @@ setup(
         "pandas": ["pandas>=2"],
         "plot": ["matplotlib>=3.8"],
         "report": ["Jinja2>=3.1,<4"],
+        "ledger": ["sqlalchemy>=2.0,<3"],
+        "postgres": ["sqlalchemy>=2.0,<3", "psycopg[binary]>=3.1,<4"],
     },
     entry_points={"console_scripts": ["headcount = headcount.pipelines.main:run"]},
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from headcount.pipelines.pages.axes import Axis, Scale
+from headcount.pipelines.pages.texts import Drawn
 
 # In units of the picture; a page shows it as wide as it has room, and on a phone with larger letters.
 _WIDTH, _HEIGHT = 480, 310
@@ -23,18 +24,11 @@ _COLUMNS, _ROWS = 90, 54
 _COLOURS = 8  # in the style, with as many dashes
 
 
-class Drawn(str):
-    """A chart; a template takes it as it is."""
-
-    def __html__(self) -> str:
-        return self
-
-
 @dataclasses.dataclass(frozen=True)
 class Bar:
     """One row of bars: its names, one for each column, its number as text, and the number with its interval.
 
-    `beside` is one more text behind the number, such as the interval in words.
+    `beside` is one more text behind the number, such as the interval in words; a `quiet` bar is there for comparison.
     """
 
     names: tuple[str, ...]
@@ -43,13 +37,16 @@ class Bar:
     low: float | None = None
     high: float | None = None
     beside: str = ""
+    quiet: bool = False
 
 
-def bars(rows: Sequence[Bar], heads: Sequence[str], dots: bool = False, log: bool = False) -> Drawn:
+def bars(
+    rows: Sequence[Bar], heads: Sequence[str], dots: bool = False, log: bool = False, shown: slice = slice(None)
+) -> Drawn:
     """A table with a bar in each row, from 0, and its interval as a line; as `dots`, each number is a point.
 
     `heads` are the headings of the names, of the number, and of what is beside it, if there is any. With `log`, bars go by the
-    logarithm of one more than their number, which a caption must say.
+    logarithm of one more than their number, which a caption must say. Only `shown` rows are drawn, on the scale of all.
     """
 
     def size(value: float) -> float:
@@ -68,7 +65,7 @@ def bars(rows: Sequence[Bar], heads: Sequence[str], dots: bool = False, log: boo
     cells += ['<th class="drawn"><span class="unseen">as a bar</span></th>']
     cells += [f'<th scope="col" class="number">{_escaped(head)}</th>' for head in heads[names:]]
     lines = [f"<thead><tr>{''.join(cells)}</tr></thead>", "<tbody>"]
-    for row in rows:
+    for row in rows[shown]:
         first, *others = (f"<bdi>{_escaped(name)}</bdi>" for name in row.names)
         cells = [f'<th scope="row" class="name">{first}</th>', *(f'<td class="name">{name}</td>' for name in others)]
         cells.append(f'<td class="drawn">{_one_bar(row, at, dots)}</td>')
@@ -81,14 +78,17 @@ def bars(rows: Sequence[Bar], heads: Sequence[str], dots: bool = False, log: boo
 def _one_bar(row: Bar, at: Callable[[float], float], dots: bool) -> str:
     """The number is text beside it, and so whoever does not see the bar misses nothing."""
     parts = ['<svg class="bar" width="100%" height="16" aria-hidden="true" focusable="false">']
-    if not dots:
-        parts.append(f'<rect class="fill" y="3" width="{_short(at(row.value))}%" height="10"/>')
+    if dots:
+        parts.append('<line class="grid" x2="100%" y1="8" y2="8"/>')
+    else:
+        kind = "fill quiet" if row.quiet else "fill"
+        parts.append(f'<rect class="{kind}" y="3" width="{_short(at(row.value))}%" height="10"/>')
     if row.low is not None and row.high is not None:
         low, high = _short(at(row.low)), _short(at(row.high))
         parts.append(f'<line class="whisker" x1="{low}%" x2="{high}%" y1="8" y2="8"/>')
         parts += [f'<line class="whisker" x1="{end}%" x2="{end}%" y1="4.5" y2="11.5"/>' for end in (low, high)]
     if dots:
-        parts.append(f'<circle class="dot" cx="{_short(at(row.value))}%" cy="8" r="4"/>')
+        parts.append(f'<circle class="dot" cx="{_short(at(row.value))}%" cy="8" r="3.5"/>')
     return "".join([*parts, "</svg>"])
 
 

@@ -35,7 +35,7 @@ def render(template: str, **values: Any) -> bytes:
     """The bytes of a page from one of `templates/`, which extends `page.html`.
 
     Values are text, and escaped, but for charts. The filters are those of `texts`: `name` for what comes from data, `number`,
-    `whole` and `percent`.
+    `percent`, and `prose` for a line of a report.
     """
     text: str = _environment().get_template(template).render(values)
     return text.encode()
@@ -52,5 +52,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"name": texts.name, "number": texts.number, "whole": texts.whole, "percent": texts.percent}
+    made.filters |= {each.__name__: each for each in (texts.name, texts.number, texts.percent, texts.prose)}
     return made

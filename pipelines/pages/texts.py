@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from typing import Any
 
 _LONGEST = 60  # letters of a name, as in report.json
+
+
+class Drawn(str):
+    """What is HTML already, such as a chart; a template takes it as it is."""
+
+    def __html__(self) -> str:
+        return self
 
 
 def name(value: Any, longest: int = _LONGEST) -> str:
@@ -27,11 +36,23 @@ def number(value: Any) -> str:
     return f"{value:.4g}"
 
 
-def whole(value: float) -> str:
-    """A number without decimals."""
-    return f"{round(value):,}"
-
-
 def percent(share: float) -> str:
     """A share in percent, with four digits."""
     return f"{100 * share:.4g} %"
+
+
+def sentence(text: str) -> str:
+    """A line of a report as a sentence: with a capital, unless it begins with a flag or a column, and with its full stop."""
+    first = text.split(" ", 1)[0]
+    start = text[:1] if first.startswith(("-", "`")) or "_" in first else text[:1].upper()
+    return f"{start}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
+
+
+def prose(text: str) -> Drawn:
+    """The same for a page, with what stands in backticks as code."""
+    return Drawn(re.sub("`([^`<>]+)`", r"<code>\1</code>", html.escape(sentence(text))))
+
+
+def several(number: int, what: str) -> str:
+    """So many of a thing: 1 row, 1,234 rows."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "generate); may be repeated",
     )
     group.add_argument("--input", action="append", help=argparse.SUPPRESS)  # refused in words
-    options.add_rows(group)
+    options.add_kind_of_files(group)
+    options.add_columns(group)
     group = parser.add_argument_group("what to compare")
     group.add_argument(
         "--epsilon",

@@ -140,7 +140,11 @@ def test_names_move_nothing_beside_them():
 def test_numbers_to_read():
     shown = [texts.number(value) for value in (3, 123_456, 1234.56, 12.3456, 0.000123456, None, float("nan"))]
     assert shown == ["3", "123,456", "1,235", "12.35", "0.0001235", "unknown", "unknown"]
-    assert texts.percent(0.12345) == "12.35 %" and texts.whole(12.7) == "13"
+    assert (
+        texts.percent(0.12345) == "12.35 %"
+        and texts.several(1, "row") == "1 row"
+        and texts.several(1200, "row") == "1,200 rows"
+    )
 
 
 def test_a_page_needs_nothing_beside_it():
