@@ -153,7 +153,8 @@ def run_job(
         target = dataclasses.replace(target, expected=account.expected)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
-            with progress.Progress(sys.stderr, source_.expected_rows):
+            # Workers elsewhere count for themselves: of those, states are told.
+            with progress.Progress(sys.stderr, source_.expected_rows) if runner is None else nullcontext():
                 pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
                 if not kind.keyed:
                     account.started()

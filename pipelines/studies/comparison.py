@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -121,13 +121,8 @@ class Comparison:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write compare.csv, and with the extra for pages compare.html, into a folder; the paths of what was written."""
-        directory = check_folder(os.fspath(folder), overwrite)
         contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
-        written = []
-        for name, content in contents.items():
-            stores.write(stores.join(directory, name), content)
-            written.append(stores.join(os.fspath(folder), name))
-        return written
+        return write_files(os.fspath(folder), overwrite, contents)
 
     def html(self) -> bytes:
         """A page of its own, with curves; it needs the extra for pages."""
@@ -138,7 +133,8 @@ class Comparison:
             asked = QUESTIONS[question]
             drawn = curves(self.of(question), asked.counts)
             parts.append({"title": asked.words.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
-        about = f"{self._about()}. The shaded parts reach from the least to the most of the releases."
+        bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
+        about = f"{self._about()}.{bands}"
         return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
 
     def _about(self) -> str:
@@ -182,7 +178,7 @@ class Comparison:
             notes += [
                 "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
                 "total off by: the sum of all counts shown against the true sum over all items, shown or not",
-                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % is worth nothing shown",
+                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as nothing shown",
             ]
         notes += [
             "events shown: the share of all events that are of items shown; the rest is missing",
@@ -204,11 +200,19 @@ class Comparison:
         return "no item was shown that nobody has"
 
 
-def check_folder(folder: str, overwrite: bool) -> str:
-    """The folder of a comparison, which is made; refuses one that cannot be written to, or has such files already."""
+def write_files(folder: str, overwrite: bool, contents: Mapping[str, bytes]) -> list[str]:
+    """Write the files of a study into a folder; the paths of what was written."""
+    directory = check_folder(folder, overwrite, list(contents))
+    for name, content in contents.items():
+        stores.write(stores.join(directory, name), content)
+    return [stores.join(folder, name) for name in contents]
+
+
+def check_folder(folder: str, overwrite: bool, names: Sequence[str] = (CSV, PAGE)) -> str:
+    """The folder of a study, which is made; refuses one that cannot be written to, or has such files already."""
     directory = stores.normal(folder)
     try:
-        present = [name for name in (CSV, PAGE) if stores.exists(stores.join(directory, name))]
+        present = [name for name in names if stores.exists(stores.join(directory, name))]
         stores.make_directory(directory)
     except OSError as error:
         raise ParameterError(f"cannot write to the folder {folder!r}: {stores.reason(error)}") from error

@@ -176,7 +176,7 @@ def mixed() -> list[Guarantee]:
 
 def test_more_releases_never_promise_more():
     before_epsilon, before_delta, releases = 0.0, 0.0, []
-    for each in mixed() * 3:
+    for each in mixed() * 2:
         releases.append(each)
         epsilon, delta = total_epsilon(releases, 1e-6), total_delta(releases, 3.0)
         assert epsilon >= before_epsilon * (1 - 1e-3) and delta >= before_delta * (1 - 1e-3)
@@ -199,6 +199,8 @@ def test_composing_what_was_composed():
     assert parts.epsilon == pytest.approx(compose([a, b, c]).epsilon, rel=1e-3)
     assert parts.delta == compose([a, b, c]).delta
     assert total_epsilon([parts], 1e-6) == pytest.approx(total_epsilon([a, b, c], 1e-6), rel=1e-9)
+    adaptive = total_epsilon([a, b, c], 1e-6, adaptive=True)
+    assert total_epsilon([parts], 1e-6, adaptive=True) == pytest.approx(adaptive, rel=1e-9)
 
 
 def test_a_thousand_releases_take_seconds():
