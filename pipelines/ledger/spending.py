@@ -13,8 +13,11 @@ from collections.abc import Iterable, Sequence
 
 from headcount.mechanisms.accounting.budget import sum_up
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.ledger.records import SPENT, Dataset, Entry
+
+_MOST_MORE = 1000  # releases of which it is told how many fit in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,25 +58,77 @@ def spent(entries: Iterable[Entry], span: str | None = None) -> list[Guarantee]:
     return [entry.request.guarantee for entry in counted if span is None or entry.span == span]
 
 
-def left(dataset: Dataset, spent: Total) -> float:
-    """An epsilon that surely fits in at delta = 0: what is spent at the limit's delta, and this, add up to the limit."""
-    return max(0.0, dataset.limit_epsilon - spent.epsilon)
+def left(dataset: Dataset, spent: Sequence[Guarantee]) -> float:
+    """The largest epsilon of a release at delta = 0 that still fits in: to three digits, and rounded down."""
+    relation = Relation.parse(dataset.relation)
+
+    def fits(epsilon: float) -> bool:
+        return keeps(dataset, [*spent, Guarantee(epsilon, 0.0, relation, (), dataset.unit)])
+
+    high = dataset.limit_epsilon
+    if fits(high):
+        return high
+    sums = total(spent, dataset)
+    # What adds up to the limit fits in, unless costs may be chosen on the way.
+    low = next((each for each in (high - sums.epsilon, high - sums.sum_epsilon) if each > 0 and fits(each)), 0.0)
+    while high - low > 1e-3 * high and high > 1e-3 * dataset.limit_epsilon:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def more_like(dataset: Dataset, spent: Sequence[Guarantee], like: Guarantee) -> int:
+    """How many more releases like this one fit in."""
+
+    def fits(number: int) -> bool:
+        return keeps(dataset, [*spent, *[like] * number])
+
+    low, high = 0, 1
+    while high <= _MOST_MORE and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def keeps(dataset: Dataset, guarantees: Sequence[Guarantee]) -> bool:
+    """Whether the limit holds for these releases together."""
+    from headcount.mechanisms.accounting.totals import total_delta
+
+    return total_delta(guarantees, dataset.limit_epsilon, dataset.adaptive) <= dataset.limit_delta
+
+
+def left_words(dataset: Dataset, spent: Sequence[Guarantee]) -> str:
+    """What is left, as it is printed: one release without a delta, and how many like the last one."""
+    words = f"epsilon = {_down(left(dataset, spent))} for one release at delta = 0"
+    if not spent:
+        return words
+    number = more_like(dataset, spent, spent[-1])
+    releases = "1 release" if number == 1 else f"{number:,} releases" if number else "no release"
+    return f"{words}, or {releases} like the last one"
 
 
 def refuse_above(dataset: Dataset, span: str, spent: Sequence[Guarantee], more: Guarantee) -> None:
     """Refuse a release with which the limit would not hold."""
-    from headcount.mechanisms.accounting.totals import total_delta
-
-    if total_delta([*spent, more], dataset.limit_epsilon, dataset.adaptive) <= dataset.limit_delta:
+    if keeps(dataset, [*spent, more]):
         return
     before, after = (total(each, dataset) for each in (spent, [*spent, more]))
     asked = f"epsilon = {_up(more.epsilon)} and delta = {_up(more.delta)}"
     made = f"epsilon = {_up(after.epsilon)}" if math.isfinite(after.epsilon) else "no epsilon at all at this delta"
     raise ParameterError(
         f"data set {dataset.name!r} has a limit of {dataset.limit_words()}; {'in ' + span + ' ' if span else ''}"
-        f"epsilon = {_up(before.epsilon)} of it is spent, epsilon = {left(dataset, before):.4g} is left, and with this release "
-        f"({asked}) it would be {made}: nothing was read"
+        f"epsilon = {_up(before.epsilon)} of it is spent, and with this release ({asked}) it would be {made}: nothing was "
+        f"read; what is left: {left_words(dataset, spent)}"
     )
+
+
+def _down(value: float) -> str:
+    """Three digits, never above the value."""
+    text = f"{value:.3g}"
+    if float(text) <= value:
+        return text
+    return f"{float(text) - 10.0 ** (math.floor(math.log10(abs(value))) - 2):.3g}"
 
 
 def _up(value: float) -> str:

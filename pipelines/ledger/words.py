@@ -45,11 +45,12 @@ def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
 def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
     """What is spent and left under the limit, in each month or year, also the earlier ones, and in all."""
     current = dataset.span(now())
-    here = spending.total(spending.spent(entries, current), dataset)
+    spent = spending.spent(entries, current)
+    here = spending.total(spent, dataset)
     lines = [
         f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
         f"{f'in {current}' if current else 'spent'}: {here.words(dataset.limit_delta)}",
-        f"left: epsilon = {spending.left(dataset, here):.4g} for certain; a composed total may have room for more",
+        f"left: {spending.left_words(dataset, spent)}",
     ]
     if dataset.per:
         for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():

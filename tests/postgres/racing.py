@@ -18,7 +18,7 @@ def call(url: str, folder: str, number: int) -> int:
     try:
         result = headcount.histogram(FRAME, **CALL, epsilon=0.1, ledger=url, dataset="visits")
     except headcount.ParameterError as error:
-        return 2 if "is left" in str(error) else 1
+        return 2 if "what is left" in str(error) else 1
     result.save(f"{folder}/{number}")
     return 0
 

@@ -110,12 +110,14 @@ def test_a_result_is_saved_at_no_further_cost(call, ledger, tmp_path):
 
 def test_what_exceeds_the_limit_is_refused_with_what_is_left(call, ledger):
     call(), call()
-    words = r"epsilon = 2 of it is spent, epsilon = 0\.5 is left, and with this release \(epsilon = 1 and delta = 0\)"
+    words = r"epsilon = 2 of it is spent, and with this release \(epsilon = 1 and delta = 0\).* left: epsilon = 0\.5 for one"
     with pytest.raises(ParameterError, match=words):
         call()
     assert states(ledger) == [COMMITTED] * 2
     call(epsilon=0.5)  # which fits exactly
-    with pytest.raises(ParameterError, match="epsilon = 0 is left"):
+    with pytest.raises(
+        ParameterError, match="left: epsilon = 0 for one release at delta = 0, or no release like the last one"
+    ):
         call(epsilon=0.001)
 
 
@@ -236,7 +238,7 @@ def test_a_job_that_fails_is_given_back_and_one_that_replaces_says_so(job, ledge
     assert job("out")[0] == 0
     status, _, err = job("out", "--overwrite")
     assert status == 0 and len(err) == 1 and "a new release, which spends its budget again" in err[0]
-    refused(job("more"), "epsilon = 2 of it is spent, epsilon = 0.5 is left", "nothing was read")
+    refused(job("more"), "epsilon = 2 of it is spent", "nothing was read; what is left: epsilon = 0.5 for one")
     status, out, _ = run("ledger", "show", "--ledger", url)
     assert status == 0 and out.count("committed") == 2 and out.count("given back") == 1
     status, out, _ = run("ledger", "total", "visits", "--ledger", url)
