@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
     from headcount.mechanisms.accounting.relation import Relation as Relation
+    from headcount.mechanisms.aggregate.metrics import Metric as Metric
+    from headcount.mechanisms.aggregate.metrics import parse_metric as parse_metric
+    from headcount.mechanisms.aggregate.release import aggregate as private_aggregate  # noqa: F401
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
     from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
     from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
@@ -80,6 +83,8 @@ _ROOMS = {
     "accounting.filters": "BudgetExceeded ZcdpFilter",
     "accounting.guarantee": "Guarantee compose",
     "accounting.relation": "Relation",
+    "aggregate.metrics": "Metric parse_metric",
+    "aggregate.release": "private_aggregate",
     "batches.contributions": "contribution_batch",
     "bound_choice.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",
@@ -111,6 +116,10 @@ _ROOMS = {
 }
 
 # Names that are another one at home: here, that would be the family's own package.
-_AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
+_AT_HOME = {
+    "private_aggregate": "aggregate",
+    "private_count_release": "count_release",
+    "private_histogram": "histogram",
+}
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS, _AT_HOME)
