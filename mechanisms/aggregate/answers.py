@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.intervals import DEVIATIONS, outward
 from headcount.mechanisms.aggregate.measures import MeasuresPlan
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics, ValueRange
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.keys.value_ranges import ValueRange
 
 #: What the columns of a metric end with, besides the metric itself.
 PARTS = ("noise_stddev", "low", "high")

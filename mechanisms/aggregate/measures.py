@@ -44,10 +44,11 @@ from typing import Any, TypeVar
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.calibration import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.aggregate.metrics import VALUE_BITS, Metrics
+from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.value_ranges import VALUE_BITS
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.

@@ -3,71 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import numpy as np
-import pyarrow as pa
-
-from headcount.mechanisms.checks import check_number, check_one_of
+from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
-
-#: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.
-VALUE_BITS = 20
+from headcount.mechanisms.keys.value_ranges import ValueRange, parse_range
 
 COUNTS = ("users", "events")
 OF_VALUES = ("sum", "mean", "variance")
-
-_LARGEST = 1e15  # ends of ranges: middles and squares of halves keep their digits
-
-
-@dataclasses.dataclass(frozen=True)
-class ValueRange:
-    """A column of numbers, and the public range that its values are cut to."""
-
-    column: str
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        for name in ("low", "high"):
-            object.__setattr__(self, name, check_number(name, getattr(self, name)))
-        if not self.low < self.high or max(abs(self.low), abs(self.high)) > _LARGEST:
-            raise ParameterError(
-                f"the range of {self.column!r} must have a low end below its high end, both within {_LARGEST:g}, got "
-                f"{self.low:g} to {self.high:g}"
-            )
-
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.low + self.high) / 2
-
-    @property
-    def half(self) -> float:
-        """Half the width of the range."""
-        return (self.high - self.low) / 2
-
-    @property
-    def largest(self) -> float:
-        """The largest size of a value."""
-        return max(abs(self.low), abs(self.high))
-
-    def fixed_point(self, column: pa.Array) -> pa.Array:
-        """Numbers, cut to the range, as int64 from -2**VALUE_BITS at its low end to 2**VALUE_BITS at its high one.
-
-        What is no number (NaN) is null, as what is missing is.
-        """
-        real = np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-        missing = np.isnan(real)
-        inside = np.clip(np.where(missing, self.middle, real), self.low, self.high)
-        steps = np.rint((inside - self.middle) / self.half * 2**VALUE_BITS).astype(np.int64)
-        # Rounding may lead out of the range, and then by one step at most.
-        return pa.array(np.clip(steps, -(2**VALUE_BITS), 2**VALUE_BITS), mask=missing)
-
-    def text(self) -> str:
-        """The range in one form only, as a part of randomness."""
-        return f"{self.column}:{self.low!r}:{self.high!r}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,19 +39,7 @@ class Metric:
 
 def parse_metric(kind: str, text: str) -> Metric:
     """The metric of a kind for a text like `price:0:100`."""
-    column, *ends = text.rsplit(":", 2)
-    try:
-        low, high = map(float, ends)
-    except ValueError:
-        raise ParameterError(
-            f"{kind} needs a column and the range of its values, such as {kind}='price:0:100', got {text!r}: values are cut to "
-            "the range and noise is made for it, as one value could else be of any size; take it from what you know of the "
-            "column, and not from the data",
-            kind,
-        ) from None
-    if not column or not all(map(math.isfinite, (low, high))):
-        raise ParameterError(f"{kind} needs a column and two finite ends of its range, got {text!r}", kind)
-    return Metric(kind, ValueRange(column, low, high))
+    return Metric(kind, parse_range(kind, text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +80,6 @@ class Metrics:
     def users_alone(self) -> bool:
         """Whether nothing but users is asked for, so that one row of a user on a key says all."""
         return all(metric.kind == "users" for metric in self.each)
-
-    def fixed_point(self, columns: Sequence[pa.Array]) -> dict[str, pa.Array]:
-        """The value columns of a contribution batch, of one column of numbers for each of `values`, by what messages say."""
-        return {of.text(): of.fixed_point(column) for of, column in zip(self.values, columns, strict=True)}
 
     def texts(self) -> list[str]:
         """The metrics in one form only, as a part of randomness."""

@@ -8,7 +8,7 @@ is not wrong: it counts as MOST_COUNT.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,14 +46,14 @@ def contribution_batch(
     item: pa.Array,
     count: pa.Array | None = None,
     *,
-    values: Mapping[str, pa.Array] | None = None,
+    values: Sequence[tuple[str, pa.Array]] = (),
     drop_null: bool = False,
     max_item_bytes: int = MAX_ITEM_BYTES,
     place: Place | None = None,
 ) -> pa.RecordBatch:
     """A contribution batch of the given columns, or an InputError.
 
-    `values` are numbers that rows carry, int64, by the columns that they come from (`shards` says what they are for).
+    `values` are numbers that rows carry, int64, each with the name of its column (`shards` says what they are for).
 
     Rows without a user, item, count or value are refused, or dropped with `drop_null`. Rows with a count of zero, and rows
     whose item has a longer name than `max_item_bytes`, are dropped one by one: refusing the job for one such name would
@@ -66,7 +66,7 @@ def contribution_batch(
     names = {"user": place.user, "item": place.item, "count": place.count}
     if count is not None:
         columns["count"] = _integers(count, place.count, place)
-    for number, (name, carried) in enumerate((values or {}).items()):
+    for number, (name, carried) in enumerate(values):
         columns[value_name(number)], names[value_name(number)] = carried, name
     keep: pa.Array | None = None
     for key, column in columns.items():

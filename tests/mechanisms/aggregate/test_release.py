@@ -17,6 +17,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.value_ranges import value_columns
 
 ALL = [Metric("users"), Metric("events"), *(parse_metric(kind, "price:0:100") for kind in ("sum", "mean", "variance"))]
 KEYS = [f"k{n}" for n in range(6)]
@@ -40,7 +41,7 @@ def batches_of(rows: list[Row], metrics: list[Metric] = ALL, parts: int = 1) -> 
     asked, found = Metrics.of(metrics), []
     for part in range(parts):
         user, key, price = (list(column) for column in zip(*rows[part::parts], strict=True))
-        values = asked.fixed_point([pa.array(price)] * len(asked.values))
+        values = value_columns(asked.values, {"price": pa.array(price)})
         found.append(contribution_batch(pa.array(user), pa.array(key), values=values))
     return found
 
@@ -173,7 +174,7 @@ def test_without_rows_the_columns_are_the_same(asked, domain, make_release):
 def test_integer_keys_and_both_relations(make_release):
     rows = log()
     keys = pa.array([int(key[1:]) for _, key, _ in rows])
-    values = Metrics.of(ALL).fixed_point([pa.array([price for *_, price in rows])])
+    values = value_columns(Metrics.of(ALL).values, {"price": pa.array([price for *_, price in rows])})
     batch = contribution_batch(pa.array([user for user, *_ in rows]), keys, values=values)
     for relation in Relation:
         made = aggregate(LARGE, ALL, item_type=int, relation=relation, max_items=6, max_per_item=10)

@@ -33,7 +33,7 @@ def made_rows(number: int = 2000, seed: int = 1) -> list[Row]:
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
     user, key, count, a, b = (list(column) for column in zip(*rows, strict=True))
-    values = {"a": pa.array(a), "b": pa.array([5 - each for each in b])}
+    values = [("a", pa.array(a)), ("b", pa.array([5 - each for each in b]))]
     return contribution_batch(pa.array(user), pa.array(key), pa.array(count), values=values)
 
 
@@ -132,7 +132,7 @@ def test_rows_with_other_values_are_refused():
 
 def test_a_missing_value_is_refused_by_name_or_dropped():
     columns = pa.array(["u", "v"]), pa.array(["k", "k"])
-    values = {"price": pa.array([3, None], pa.int64())}
+    values = [("price", pa.array([3, None], pa.int64()))]
     with pytest.raises(InputError, match="column 'price': is null"):
         contribution_batch(*columns, values=values)
     assert contribution_batch(*columns, values=values, drop_null=True).column("value0").to_pylist() == [3]

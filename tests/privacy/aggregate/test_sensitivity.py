@@ -27,10 +27,11 @@ import pytest
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import bounding, measures
 from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics, ValueRange, parse_metric
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import step_subkeys
+from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
 
 MU = 0.3
 KEYS = ("a", "b", "c", "d")
@@ -68,7 +69,7 @@ def users_of(m: int, c: int) -> list[Rows]:
 def shard_of(users: list[Rows], metrics: Metrics) -> ValueShard:
     rows = [(f"u{k:03}", key, price) for k, user in enumerate(users) for key, each in user.items() for price in each]
     user, key, price = (list(column) for column in zip(*rows, strict=True))
-    values = metrics.fixed_point([pa.array(price)] * len(metrics.values))
+    values = value_columns(metrics.values, {"price": pa.array(price)})
     shard = one_value_shard([contribution_batch(pa.array(user), pa.array(key), values=values)])
     assert shard is not None
     return shard
@@ -160,7 +161,7 @@ def test_weights_that_are_not_squared_are_caught(unchecked):
 
 
 def test_values_that_are_not_cut_are_caught(unchecked):
-    def uncut(self: ValueRange, column: pa.Array) -> pa.Array:
+    def uncut(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
         return pa.array(np.rint((np.asarray(column) - self.middle) / self.half * 2**20).astype(np.int64))
 
     unchecked.setattr(ValueRange, "fixed_point", uncut)
@@ -170,7 +171,7 @@ def test_values_that_are_not_cut_are_caught(unchecked):
 def test_values_from_the_wrong_middle_are_caught(unchecked):
     real = ValueRange.fixed_point
 
-    def from_the_low_end(self: ValueRange, column: pa.Array) -> pa.Array:
+    def from_the_low_end(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
         return pa.array(np.asarray(real(self, column)) + 2**20)
 
     unchecked.setattr(ValueRange, "fixed_point", from_the_low_end)

@@ -29,6 +29,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.keys.value_ranges import value_columns
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, Course, Spent, Stage, User, compared, crowd, fits
 from tests.privacy.independence import Words
 
@@ -85,7 +86,7 @@ class AggregateCourse(Course):
                     often = count // len(prices) + (k < count % len(prices))
                     rows += [(f"u{number}", item, often, price)] if often else []
         user, item, often, price = (list(column) for column in zip(*rows, strict=True))
-        values = Metrics.of(METRICS).fixed_point([pa.array(price)])
+        values = value_columns(Metrics.of(METRICS).values, {"price": pa.array(price)})
         return [contribution_batch(pa.array(user), pa.array(item), pa.array(often, pa.int64()), values=values)]
 
 
