@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 
 from headcount.mechanisms.checks import check_one_of
@@ -28,8 +29,8 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """What its column is called."""
-        return self.kind if self.of is None else f"{self.kind}_{self.of.column}"
+        """What its column is called: with an underscore for what no field of a row may have in its name."""
+        return self.kind if self.of is None else re.sub(r"\W", "_", f"{self.kind}_{self.of.column}")
 
     @property
     def is_total(self) -> bool:
@@ -40,6 +41,15 @@ class Metric:
 def parse_metric(kind: str, text: str) -> Metric:
     """The metric of a kind for a text like `price:0:100`."""
     return Metric(kind, parse_range(kind, text))
+
+
+def _metric_of(given: Metric | str) -> Metric:
+    if isinstance(given, Metric):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError(f"a metric is a Metric, or a text such as users, got a {type(given).__name__}", "metrics")
+    kind, _, rest = given.partition(":")
+    return parse_metric(kind, rest) if kind in OF_VALUES else Metric(kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +67,11 @@ class Metrics:
                 raise ParameterError(f"the metric {name!r} is asked for more than once: leave one out", "metrics")
 
     @classmethod
-    def of(cls, metrics: Iterable[Metric]) -> Metrics:
-        """The metrics, if these are such."""
-        found = tuple(metrics)
-        for metric in found:
-            if not isinstance(metric, Metric):
-                raise ParameterError(f"metrics must be Metric values, got a {type(metric).__name__}", "metrics")
-        return cls(found)
+    def of(cls, metrics: Iterable[Metric | str]) -> Metrics:
+        """The metrics, or those of texts like `users` and `mean:price:0:100`."""
+        if isinstance(metrics, str):
+            raise ParameterError(f"metrics must be a list of them, got the text {metrics!r}", "metrics")
+        return cls(tuple(map(_metric_of, metrics)))
 
     @property
     def values(self) -> tuple[ValueRange, ...]:

@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget, check_budget, check_d
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.aggregate.answers import Answer, NoisySums, answers_batch, ratio_answers, total_answer
+from headcount.mechanisms.aggregate.answers import PARTS, Answer, NoisySums, answers_batch, ratio_answers, total_answer
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
@@ -94,6 +94,12 @@ class AggregateMechanism:
         """What is asked of every key."""
         return self.stages.metrics
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the released rows beside the key."""
+        names = (name_of(metric, self.stages.calibrated) for metric in self.metrics.each)
+        return [column for name in names for column in (name, *(f"{name}_{part}" for part in PARTS))]
+
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         return self.stages.guarantee()
@@ -169,12 +175,17 @@ def released(
         estimates, left_out = calibrated(noisy, grouped, told, plan.totals.stddev, metrics)
     columns = {}
     for metric in metrics.each:
-        if metric in found or metric in estimates:
-            columns[metric.name] = (found | estimates)[metric]
-        else:
-            columns[f"bounded_{metric.name}"] = total_answer(metric, *noisy.total(metric, metrics.values))
+        answer = (found | estimates).get(metric)
+        name = name_of(metric, grouped is not None)
+        columns[name] = total_answer(metric, *noisy.total(metric, metrics.values)) if answer is None else answer
     groups = 0 if grouped is None else grouped.number
     return answers_batch(noisy.items, columns), Aggregated(plan, groups, left_out)
+
+
+def name_of(metric: Metric, calibrated: bool) -> str:
+    """The column of a metric: `bounded_...` for a total of what the bounds leave."""
+    is_ratio = metric.kind in ("mean", "variance")
+    return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 
 def _pairs(shard: ValueShard | None) -> Shard | None:
@@ -183,7 +194,7 @@ def _pairs(shard: ValueShard | None) -> Shard | None:
 
 def aggregate(
     budget: Budget,
-    metrics: Iterable[Metric],
+    metrics: Iterable[Metric | str],
     *,
     domain: Iterable[str] | Iterable[int] | None = None,
     max_items: int | Literal["auto"] = "auto",

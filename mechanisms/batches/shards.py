@@ -353,6 +353,12 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))
 
 
+def no_users(item_type: pa.DataType) -> Shard:
+    """A shard without users."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return Shard(pa.array([], pa.string()), pa.array([], item_type), np.zeros(1, dtype=np.int64), nothing, nothing)
+
+
 def one_shard(batches: Iterable[pa.RecordBatch]) -> Shard | None:
     """All users of contribution batches as one shard; None without a row."""
     chunks = [chunk for batch in batches for _, chunk in split_by_user(batch, 1)]

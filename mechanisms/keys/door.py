@@ -71,14 +71,18 @@ class Door:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that are read, each once."""
-        carried = (of.column for of in self.values)
-        named = (self.user, *self.sources, self.count, self.time, *carried)
+        named = (self.user, *self.sources, self.count, *self.beside)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def time(self) -> str | None:
         """The column of windows, where that is a column of its own."""
         return None if self.window is None or self.window.source in self.sources else self.window.source
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns besides those of user, key and count, which are all that a tuple has."""
+        return (*(() if self.time is None else (self.time,)), *(of.column for of in self.values))
 
     @property
     def is_plain(self) -> bool:
