@@ -18,7 +18,7 @@ from headcount.mechanisms.keys.value_ranges import ValueRange
 def test_a_metric_is_written_as_column_and_range():
     found = parse_metric("mean", "order:price:-1.5:1e3")
     assert found == Metric("mean", ValueRange("order:price", -1.5, 1000.0))
-    assert found.name == "mean_order:price" and not found.is_total
+    assert found.name == "mean_order_price" and not found.is_total
     assert parse_metric("sum", "price:0:1").is_total and not parse_metric("sum", "price:-1:1").is_total
 
 
@@ -35,8 +35,9 @@ def test_a_range_must_be_one(low, high):
         ValueRange("price", low, high)
 
 
-@pytest.mark.parametrize("metrics", [[], [Metric("users"), Metric("users")], ["users"]])
+@pytest.mark.parametrize("metrics", [[], [Metric("users"), Metric("users")], [1], "users", ["median"]])
 def test_metrics_are_some_and_each_once(metrics):
+    assert Metrics.of(["users", "mean:x:0:1"]).each == (Metric("users"), parse_metric("mean", "x:0:1"))
     with pytest.raises(ParameterError):
         Metrics.of(metrics)
     with pytest.raises(ParameterError, match="needs a column"):
