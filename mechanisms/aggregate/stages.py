@@ -154,7 +154,8 @@ class AggregateStages:
             what += " and totals" if self.calibrated else ""
             details = {"calibrated for": "what is chosen"}
             steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, details),)
-        return Guarantee(budget.epsilon, budget.delta, self.relation, (*found, *steps))
+        steps = (*found, *steps)
+        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
 
     def _sums(self, measures: MeasuresPlan) -> list[MechanismStep]:
         cost = self.shared.cost(self.account.counts_mu, 0.0)

@@ -29,6 +29,7 @@ from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
+from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.choice.run import split_budget
 from headcount.mechanisms.errors import ParameterError
@@ -67,6 +68,18 @@ class SelectionAccount:
             return 1.0
         worst = max(composed_delta(left, (self.choice.epsilon,), way, rounds) for way in (own, shared))
         return worst / thresholds.TOTAL_SHARE
+
+    def losses(self, *strategies: str) -> Losses:
+        """What composition needs to know of the choice and of whichever of these strategies follows it.
+
+        The proofs above trade own items against shared ones at one epsilon. Here both are paid for in full.
+        """
+        ways = {
+            "laplace": self.rounds("laplace", 1, SIPS_ROUNDS)[0].plan.losses(),
+            "weighted-gaussian": Losses(mu=self.mu, hiding=-math.expm1(-self.hiding) * (1 + 1e-12)),
+            "sips": Losses(mu=self.sips_mu, hiding=-math.expm1(-self.sips_hiding) * (1 + 1e-12)),
+        }
+        return Losses.of(Draw(self.choice.epsilon)) + Losses.one_of(*(ways[strategy] for strategy in strategies))
 
     def rounds(self, strategy: str, max_items: int, rounds: int) -> tuple[Round, ...]:
         """The rounds of a strategy that was chosen; `rounds` is for sips alone."""

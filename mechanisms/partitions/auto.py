@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
+from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -135,6 +135,7 @@ class PartitionChoice:
 
     name = "partitions"
     by_item = True
+    bounded_range = True
     draws = 1
 
     @property
@@ -304,7 +305,8 @@ class AutoSelection:
         """All that follows from the choice."""
         made = self.account.rounds(chosen.strategy, chosen.max_items, self.sips_rounds)
         steps = selection_steps(chosen.strategy, self.account.cost(chosen.strategy), made)
-        return DecidedSelection(chosen, made, self._whole(*steps))
+        spent = self.account.losses(chosen.strategy).zcdp()
+        return DecidedSelection(chosen, made, self._whole(*steps, spent=spent))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
@@ -319,12 +321,14 @@ class AutoSelection:
         names = named_in_rounds(one_shard(batches), decided.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names}), decided
 
-    def _whole(self, *steps: MechanismStep) -> Guarantee:
+    def _whole(self, *steps: MechanismStep, spent: Zcdp | None = None) -> Guarantee:
         budget, costs = self.account.budget, self.choice.budget
         words = {"by": "exact composition of the choice with noise and threshold of what is chosen"}
         whole = MechanismStep("all together", budget.epsilon, budget.delta, words)
         first = MechanismStep("choice of the strategy", costs.epsilon, costs.delta, self.choice.details())
-        return Guarantee(budget.epsilon, budget.delta, self.relation, (whole, first, *steps))
+        losses = self.account.losses(*dict.fromkeys(candidate.strategy for candidate in self.choice.candidates))
+        steps = (whole, first, *steps)
+        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=losses, spent=spent)
 
 
 def auto_partitions(

@@ -13,7 +13,7 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import AutoSelection, partitions
 from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round
-from headcount.mechanisms.partitions.select import Selection, in_items
+from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
@@ -100,14 +100,14 @@ def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_ty
 
 
 def explain(args: argparse.Namespace, selection: Selection | AutoSelection) -> str:
-    """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
+    """The promise and what it costs, in words, before anything is read; where the strategy is chosen, on typical data."""
     lines = [selection.guarantee().words()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:
-        for end in selection.choice.ends():
-            words = f"if {end.strategy} with at most {in_items(end.max_items)} of each user is chosen:"
-            lines += ["", words, *_expected(selection.decided(end).rounds)]
+        from headcount.pipelines.studies import likely
+
+        lines += ["", *likely.words(selection, "names")]
     lines += [
         "",
         "how often a user has an item does not matter; which of a user's items count, if not all do, is left to chance",

@@ -77,7 +77,7 @@ def test_users_and_events_from_one_command_are_those_of_the_pure_function(run, p
     assert {name: share for name, share in shares.items() if share} == pytest.approx(
         {"users: noise": 0.1, "events: choice of the bound": 0.18, "events: noise": 0.72}
     )
-    assert report["parameters"].items() >= {"of": "users and events", "bound": "auto", "method": "bounded"}.items()
+    assert report["parameters"].items() >= {"bound": "auto", "method": "bounded"}.items()
     assert "item" not in report["parameters"] and "max_item_bytes" not in report["parameters"]
 
 
@@ -157,6 +157,7 @@ def test_explain_reads_nothing(run, place):
     assert (status, err) == (0, [])
     for part in ("users: noise of standard deviation 14.14", "1.964 times the bound that is chosen", "97.5 %"):
         assert part in out
+    assert "- chosen: bound " in out and "of all events" in out
     out = run("total", "--epsilon", "1", "--of", "events", "--bound", "5", "--explain")[1]
     assert "events: noise of standard deviation 7.07" in out
     out = run(*DEBIASED, "--domain", place / "tea", "--explain")[1]
