@@ -110,11 +110,13 @@ COMMANDS = {
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
     "generate": Listed(
-        "headcount.pipelines.commands.generate", "Write a synthetic event log with the columns user and item."
+        "headcount.pipelines.commands.tools.generate", "Write a synthetic event log with the columns user and item."
     ),
-    "key": Listed("headcount.pipelines.commands.key", "Make a key file, from which the noise of releases follows."),
+    "key": Listed(
+        "headcount.pipelines.commands.tools.key", "Make a key file, from which the noise of releases follows."
+    ),
     "demo": Listed(
-        "headcount.pipelines.commands.demo",
+        "headcount.pipelines.commands.tools.demo",
         "Make a synthetic event log, count it privately, and show the result beside the truth.",
     ),
 }
