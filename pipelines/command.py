@@ -36,6 +36,10 @@ COMMANDS = {
     "histogram": Listed(
         "headcount.pipelines.commands.histogram", "Count how often each item occurs, without giving any user away."
     ),
+    "aggregate": Listed(
+        "headcount.pipelines.commands.aggregate",
+        "Compute users, events, and the sum, mean and variance of values for each item, in one release.",
+    ),
     "choose-bound": Listed(
         "headcount.pipelines.commands.choose_bound",
         "Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",

@@ -18,6 +18,7 @@ from headcount.pipelines.numbers import number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
 if TYPE_CHECKING:
+    from headcount.mechanisms.keys.value_ranges import ValueRange
     from headcount.pipelines.sources.columns import Columns
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
@@ -107,13 +108,24 @@ def columns(args: argparse.Namespace) -> Columns:
     """The columns that the flags of `add_input` name."""
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
-    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args))
+    carried = [of.column for of in values(args)]
+    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args), carried)
+
+
+def values(args: argparse.Namespace) -> tuple[ValueRange, ...]:
+    """The columns of numbers that the flags of a command ask for, each with its range once."""
+    if not hasattr(args, "variance"):
+        return ()
+    from headcount.mechanisms.aggregate.metrics import OF_VALUES, parse_metric  # which need Arrow, too
+
+    asked = (parse_metric(kind, text).of for kind in OF_VALUES for text in getattr(args, kind) or ())
+    return tuple(dict.fromkeys(of for of in asked if of is not None))
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:
     """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of the door of a call."""
     names = "user item count drop_null max_item_bytes explode time_zone protect time"
-    return {name: getattr(args, name) for name in names.split()}
+    return {name: getattr(args, name) for name in names.split()} | {"values": values(args)}
 
 
 def add_files(group: argparse._ArgumentGroup) -> None:

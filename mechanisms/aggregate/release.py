@@ -95,6 +95,11 @@ class AggregateMechanism:
         return self.stages.metrics
 
     @property
+    def decides(self) -> bool:
+        """Whether anything is chosen on the way."""
+        return self.domain is None or self.stages.choice is not None
+
+    @property
     def columns(self) -> list[str]:
         """The columns of the released rows beside the key."""
         names = (name_of(metric, self.stages.calibrated) for metric in self.metrics.each)

@@ -157,6 +157,24 @@ class AggregateStages:
         steps = (*found, *steps)
         return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
 
+    def expected_words(self) -> list[str]:
+        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        lines = []
+        if self.account.names_choice is not None:
+            needed = min(candidate.threshold for candidate in self.names_choice.candidates) / 2**10
+            lines.append(f"a key needs about {needed:,.0f} users to be shown, if each has one key, and more if not")
+        keys = (1, 10, 100) if self.max_items is None else (self.max_items,)
+        rows = 1 if self.max_per_item is None else self.max_per_item
+        for items in keys:
+            plan = make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation)
+            sizes = ", ".join(
+                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}" for each in plan.measures
+            )
+            lines.append(
+                f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
+            )
+        return lines
+
     def _sums(self, measures: MeasuresPlan) -> list[MechanismStep]:
         cost = self.shared.cost(self.account.counts_mu, 0.0)
         kept = f"{in_items(measures.max_items)}, {measures.max_per_item} rows on each"

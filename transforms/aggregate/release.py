@@ -107,8 +107,7 @@ class Aggregate(PrivateTransform):
         super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
     def _given(self) -> str | None:
-        stages = self.mechanism.stages
-        return "all is" if stages.choice is None and self.mechanism.domain is not None else None
+        return None if self.mechanism.decides else "all is"
 
     def expand(self, rows: beam.PCollection) -> Any:
         check_whole(rows)
