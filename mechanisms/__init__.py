@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
     from headcount.mechanisms.accounting.relation import Relation as Relation
+    from headcount.mechanisms.accounting.totals import total_delta as total_delta
+    from headcount.mechanisms.accounting.totals import total_epsilon as total_epsilon
     from headcount.mechanisms.aggregate.metrics import Metric as Metric
     from headcount.mechanisms.aggregate.metrics import parse_metric as parse_metric
     from headcount.mechanisms.aggregate.release import aggregate as private_aggregate  # noqa: F401
@@ -85,6 +87,7 @@ _ROOMS = {
     "accounting.relation": "Relation",
     "aggregate.metrics": "Metric parse_metric",
     "aggregate.release": "private_aggregate",
+    "accounting.totals": "total_delta total_epsilon",
     "batches.contributions": "contribution_batch",
     "bound_choice.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",

@@ -77,7 +77,7 @@ class NoisePlan:
         if self.kind == "truncated-geometric":
             return Losses(hiding=hiding, parts=((Laplace(_up(1 / self.scale)), users * l1),))
         steps = users * l1 * 2**self.grid
-        return Losses.of(Laplace(min(_up(steps / self.scale), self.epsilon), steps), hiding=hiding)
+        return Losses.of(Laplace(_up(steps / self.scale), steps), hiding=hiding)
 
     def to_json(self) -> dict[str, str | int]:
         """What defines the mechanism, exactly and in one form only: two plans that differ in it differ here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -87,7 +88,9 @@ class Guarantee:
         if self.spent is not None:
             return self.spent
         known = self.losses.zcdp()
-        return Zcdp(self.epsilon**2 / 2 * (1 + 1e-15), self.delta) if known is None else known
+        if known is not None:
+            return known
+        return Zcdp(max(self.epsilon**2 / 2 * (1 + 1e-15), math.ulp(0.0)), self.delta)
 
     def words(self) -> str:
         """The promise as plain lines: the whole, then each mechanism with its share, noise and threshold."""
@@ -159,7 +162,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         tuple(step for part in parts for step in part.mechanisms),
         parts[0].unit,
         losses,
-        spent_of(parts),
+        parts[0].spent if len(parts) == 1 else total_zcdp(parts),
     )
 
 

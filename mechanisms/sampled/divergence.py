@@ -28,6 +28,7 @@ loss distribution dominates them all (`loss_distributions`).
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
 from fractions import Fraction
@@ -155,11 +156,17 @@ def sampled_curve(rate: float, threshold: int, epsilon: float, relation: Relatio
     last, least = min(epsilon, most), _NEGLIGIBLE * float(added_delta(epsilon, rate, threshold))
     while last < most and added_delta(last, rate, threshold) > least:
         last = min(1.25 * last, most)
-    losses = last * np.linspace(0.0, 1.0, _CURVE_POINTS) ** 1.5
+    losses = np.array([float(f"{s:.5g}") for s in last * np.linspace(0.0, 1.0, _CURVE_POINTS) ** 1.5])
     values = [np.minimum.accumulate(each(losses, rate, threshold)) for each in (added_delta, removed_delta)]
     values[0][0] = values[1][0] = max(values[0][0], values[1][0])  # the same number, but for the rounding of floats
-    added, removed = (tuple(each.tolist()) for each in values)
+    added, removed = (tuple(map(_few_digits, each.tolist())) for each in values)
     return Curve(tuple(losses.tolist()), added, removed, both=relation is Relation.REPLACE)
+
+
+def _few_digits(value: float) -> float:
+    """A number rounded up to 8 digits: a report stays short, and the same on every machine."""
+    up = decimal.Context(prec=8, rounding=decimal.ROUND_CEILING)
+    return min(1.0, float(up.create_decimal(repr(value))))
 
 
 def loss_distributions(

@@ -25,7 +25,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set: who is promised something, and how much at most, in all or in each month or year."""
+    """A data set: who is promised something, and how much at most, in all or in each month or year.
+
+    The total of an `adaptive` one holds even if what releases cost, and how many there are, was chosen after a look at others.
+    """
 
     name: str
     unit: str
@@ -33,6 +36,7 @@ class Dataset:
     limit_epsilon: float
     limit_delta: float
     per: str = ""
+    adaptive: bool = False
     at: str = ""
     who: str = ""
 
@@ -49,7 +53,8 @@ class Dataset:
     def limit_words(self) -> str:
         """The limit as the end of a sentence."""
         each = f" in each {self.per}" if self.per else ""
-        return f"epsilon = {self.limit_epsilon:g} at delta = {self.limit_delta:g}{each}"
+        how = ", however they are planned" if self.adaptive else ""
+        return f"epsilon = {self.limit_epsilon:g} at delta = {self.limit_delta:g}{each}{how}"
 
     def refuse_other(self, guarantee: Guarantee) -> None:
         """Refuse a release whose promise is not of the kind that adds up to this limit."""
@@ -154,13 +159,15 @@ def guarantee_of(text: str) -> Guarantee:
     return Guarantee.from_dict(json.loads(text))
 
 
-def make_dataset(name: str, unit: str, relation: str, epsilon: float, delta: float, per: str | None) -> Dataset:
+def make_dataset(
+    name: str, unit: str, relation: str, epsilon: float, delta: float, per: str | None, adaptive: bool = False
+) -> Dataset:
     """A new data set; refuses a limit that is none."""
     if not 0 < epsilon < float("inf"):
         raise ParameterError(f"--limit-epsilon must be positive, got {epsilon}")
     if not 0 <= delta < 1:
         raise ParameterError(f"--limit-delta must be at least 0 and below 1, got {delta}")
-    return Dataset(name, unit, Relation.parse(relation).value, epsilon, delta, per or "")
+    return Dataset(name, unit, Relation.parse(relation).value, epsilon, delta, per or "", adaptive)
 
 
 def now() -> str:

@@ -1,8 +1,8 @@
 """What releases of a data set add up to, and whether one more keeps the limit.
 
 A limit (epsilon, delta) is kept if all releases together are (epsilon, delta)-differentially private: their composed delta at
-the limit's epsilon is at most the limit's (`accounting.totals`). As for every composed total, what a release asks may depend on
-earlier outputs, but what it may spend must not have been chosen by a look at them.
+the limit's epsilon is at most the limit's (`accounting.totals`). What a release asks may depend on earlier outputs. What it
+costs, and how many there are, must not, unless the data set is adaptive: then the total is that of zCDP, which allows it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from headcount.mechanisms.accounting.guarantee import Guarantee, compose
+from headcount.mechanisms.accounting.budget import sum_up
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.ledger.records import SPENT, Dataset, Entry
 
@@ -37,15 +38,15 @@ class Total:
         )
 
 
-def total(guarantees: Iterable[Guarantee], delta: float) -> Total:
-    """What these promise together, with an epsilon for this delta."""
+def total(guarantees: Iterable[Guarantee], dataset: Dataset) -> Total:
+    """What these releases of a data set promise together, with an epsilon for the delta of its limit."""
     from headcount.mechanisms.accounting.totals import total_epsilon
 
     given = list(guarantees)
     if not given:
         return Total(0, 0.0, 0.0, 0.0)
-    added = compose(given)
-    return Total(len(given), added.epsilon, added.delta, total_epsilon(given, delta))
+    epsilon = total_epsilon(given, dataset.limit_delta, dataset.adaptive)
+    return Total(len(given), sum_up(each.epsilon for each in given), sum_up(each.delta for each in given), epsilon)
 
 
 def spent(entries: Iterable[Entry], span: str | None = None) -> list[Guarantee]:
@@ -63,9 +64,9 @@ def refuse_above(dataset: Dataset, span: str, spent: Sequence[Guarantee], more: 
     """Refuse a release with which the limit would not hold."""
     from headcount.mechanisms.accounting.totals import total_delta
 
-    if total_delta([*spent, more], dataset.limit_epsilon) <= dataset.limit_delta:
+    if total_delta([*spent, more], dataset.limit_epsilon, dataset.adaptive) <= dataset.limit_delta:
         return
-    before, after = (total(each, dataset.limit_delta) for each in (spent, [*spent, more]))
+    before, after = (total(each, dataset) for each in (spent, [*spent, more]))
     asked = f"epsilon = {_up(more.epsilon)} and delta = {_up(more.delta)}"
     made = f"epsilon = {_up(after.epsilon)}" if math.isfinite(after.epsilon) else "no epsilon at all at this delta"
     raise ParameterError(

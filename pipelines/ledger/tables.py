@@ -24,6 +24,7 @@ datasets = sa.Table(
     sa.Column("limit_epsilon", sa.Double, nullable=False),
     sa.Column("limit_delta", sa.Double, nullable=False),
     sa.Column("per", sa.String(8), nullable=False),
+    sa.Column("adaptive", sa.Boolean, nullable=False),
     sa.Column("at", sa.String(32), nullable=False),
     sa.Column("who", sa.Text, nullable=False),
 )

@@ -17,39 +17,45 @@ _FIELDS = (
 )
 
 
-def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
-    """A data set with its limit, and its releases in order."""
-    rows = [("at (UTC)", "state", "epsilon", "delta", "command", "release", "what")]
+_HEADS = ("at (UTC)", "state", "epsilon", "delta", "command", "release", "what")
+
+
+def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
+    """Headings, and a row of texts for each release."""
+    rows: list[tuple[str, ...]] = [_HEADS]
     for entry in entries:
         request = entry.request
         what = ", ".join(filter(None, (request.label, request.period, request.output)))
         epsilon, delta = f"{request.guarantee.epsilon:.4g}", f"{request.guarantee.delta:.2g}"
         rows.append((entry.changes[0].at[:16], entry.state, epsilon, delta, request.command, request.release_id, what))
+    return rows
+
+
+def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
+    """A data set with its limit, and its releases in order."""
     head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
     if not entries:
         return f"{head}\n  no release yet"
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = [
-        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1])) for row in rows
-    ]
+    rows = table(entries)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join([head, "", *(f"  {line}".rstrip() for line in lines)])
 
 
-def totalled(dataset: Dataset, entries: Sequence[Entry]) -> str:
-    """What is spent and left under the limit, in each month or year, and in all."""
+def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
+    """What is spent and left under the limit, in each month or year, also the earlier ones, and in all."""
     current = dataset.span(now())
-    here = spending.total(spending.spent(entries, current), dataset.limit_delta)
+    here = spending.total(spending.spent(entries, current), dataset)
     lines = [
         f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
         f"{f'in {current}' if current else 'spent'}: {here.words(dataset.limit_delta)}",
         f"left: epsilon = {spending.left(dataset, here):.4g} for certain; a composed total may have room for more",
     ]
     if dataset.per:
-        earlier = sorted({entry.span for entry in entries} - {current})
-        for span in earlier:
-            before = spending.total(spending.spent(entries, span), dataset.limit_delta)
+        for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():
+            before = spending.total(spending.spent(entries, span), dataset)
             lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
-        ever = spending.total(spending.spent(entries), dataset.limit_delta)
+        ever = spending.total(spending.spent(entries), dataset)
         lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
     reserved = sum(entry.state == RESERVED for entry in entries)
     if reserved:

@@ -24,7 +24,7 @@ _TITLES = {
     "quantiles": "The values of {value} over all users",
     "sampled": "How many users have each {keys}",
     "shape": "What all items have in common, without naming any",
-    "top": "The {keys} with the most users",
+    "top": "Each {keys} with the most users, in order",
 }
 
 
@@ -73,6 +73,7 @@ def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What stands at the top, in a line."""
     guarantee = report["details"]["guarantee"]
     facts = [("period", texts.name(report["period"], 200))] if "period" in report else []
+    facts += [("data set", texts.name(report["dataset"], 200))] if "dataset" in report else []
     facts += [("items", f"{report['rows']:,}")] if report.get("keys") else []
     facts.append(("privacy", f"epsilon {guarantee['epsilon']:.6g}, delta {guarantee['delta']:.6g}"))
     return [*facts, ("made by", f"headcount {texts.name(report['command'])}")]

@@ -173,7 +173,7 @@ def _ranges(report: Report, rows: Rows) -> Part:
         )
         for row in rows.largest
     ]
-    caption = "The thin line on a bar is the standard deviation of the noise. A range has its lower end, and not its upper one."
+    caption = "The thin line on a bar is the standard deviation of the noise."
     return Part("Users by ranges of values", drawn=charts.bars(made, ["range", "users", "± noise"]), caption=caption)
 
 

@@ -49,8 +49,9 @@ def sentence(text: str) -> str:
 
 
 def prose(text: str) -> Drawn:
-    """The same for a page, with what stands in backticks as code."""
-    return Drawn(re.sub("`([^`<>]+)`", r"<code>\1</code>", html.escape(sentence(text))))
+    """The same for a page: what stands in backticks is code, and no line ends between a number and its percent sign."""
+    held = re.sub(r"(\d) %", "\\1\u00a0%", html.escape(sentence(text)))
+    return Drawn(re.sub("`([^`<>]+)`", r"<code>\1</code>", held))
 
 
 def several(number: int, what: str) -> str:

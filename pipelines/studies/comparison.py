@@ -138,7 +138,8 @@ class Comparison:
             asked = QUESTIONS[question]
             drawn = curves(self.of(question), asked.counts)
             parts.append({"title": asked.words.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
-        about = f"{self._about()}. The shaded parts reach from the least to the most of the releases."
+        bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
+        about = f"{self._about()}.{bands}"
         return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
 
     def _about(self) -> str:
@@ -182,7 +183,7 @@ class Comparison:
             notes += [
                 "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
                 "total off by: the sum of all counts shown against the true sum over all items, shown or not",
-                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % is worth nothing shown",
+                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as nothing shown",
             ]
         notes += [
             "events shown: the share of all events that are of items shown; the rest is missing",

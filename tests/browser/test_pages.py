@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+import headcount
+from headcount.pipelines.pages.release import release_page
 from tests.called_jobs import called
 from tests.golden import events
+from tests.pipelines.pages.made import made_output
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 FLAGS += " --disable-component-update --disable-sync"
+COMPARED = "methods compared"  # which is the page of no release
 # One of each kind of page, and what must be seen of it.
 PAGES = {
     "estimates": ".fill",
@@ -33,6 +37,7 @@ PAGES = {
     "the shape, sorted": ".fill",
     "a property": ".cards .value",
     "a distribution, dense": ".point",
+    COMPARED: ".line",
 }
 WIDE, PHONE = {"width": 1000, "height": 800}, {"width": 375, "height": 700}
 # The luminance of a colour as WCAG 2 has it, and the contrast of each text to what is behind it.
@@ -76,6 +81,12 @@ def folders(tmp_path_factory):
     made = {}
     for job in PAGES:
         made[job] = tmp_path_factory.mktemp("page") / "out"
+        if job == COMPARED:
+            log = {"user": [k % 400 for k in range(4000)], "item": [k * k % 37 for k in range(4000)]}
+            found = headcount.compare(public_data=log, user="user", item="item", epsilon=[0.5, 1, 4], releases=2)
+            found.save(made[job])
+            (made[job] / "compare.html").rename(made[job] / "report.html")
+            continue
         called(job, data, label="Pages seen on the site", period="2026-11")[0].save(made[job])
     return made
 
@@ -144,6 +155,18 @@ def test_bars_are_as_long_as_their_numbers(look):
     widths, counts = [width for width, _ in bars], [int(text.replace(",", "")) for _, text in bars]
     assert len(bars) == 20 and widths[0] > 200
     assert all(abs(width / widths[0] - count / counts[0]) < 0.01 for width, count in zip(widths, counts, strict=True))
+
+
+def test_large_numbers_leave_room_for_long_names(browser, folders, tmp_path):
+    content = release_page(made_output(tmp_path / "out", folders["estimates"], 3000, times=1e5))
+    (tmp_path / "page.html").write_bytes(content)
+    page = browser.new_page(viewport=WIDE)
+    page.goto((tmp_path / "page.html").as_uri())
+    heights = page.evaluate("[...document.querySelectorAll('table.bars tbody tr')].map(row => row.clientHeight)")
+    assert max(heights[:20]) < 110, "names are broken into words, and not into letters"
+    assert page.evaluate("document.querySelector('.fill').getBoundingClientRect().width") > 60
+    keep(page, "large numbers", "light")
+    page.close()
 
 
 def test_what_is_folded_opens_without_script_and_on_paper(look):

@@ -100,7 +100,7 @@ def _bounds(losses: Losses, epsilon: float | None = None, delta: float | None = 
 class _Sum:
     """The law of a sum of many losses, tilted: `mass[i]` e^(log_mass - tilt * loss) at the loss (first + i) * step.
 
-    `error` is what an entry of `mass` may be off by, and `above` the mass beyond the last.
+    `error` is what an entry of `mass` may be off by, `below` the tilted mass before the first and `above` that beyond the last.
     """
 
     first: int
@@ -109,6 +109,7 @@ class _Sum:
     tilt: float
     log_mass: float
     error: float
+    below: float
     above: float
     infinite: float
 
@@ -130,14 +131,14 @@ class _Sum:
             width *= 1.5
         points = 1 << max(1, (last - first).bit_length())
         spectrum = np.ones(points // 2 + 1, complex)
-        for law, log_mass, times in whole.each:
+        for law, weight, times in whole.each:
             place = np.arange(law.first, law.first + len(law.mass)) % points
-            mass = np.bincount(place, law.mass * np.exp(tilt * law.losses - log_mass), points)
+            mass = np.bincount(place, weight, points)
             spectrum *= np.fft.rfft(mass) if times == 1 else np.fft.rfft(mass) ** times
         mass = np.roll(np.fft.irfft(spectrum, points), -(first % points))
         error = _ROUNDING * math.log2(points) * (1 + sum(times for _, times in laws))
         hidden = -math.expm1(sum(times * math.log1p(-min(law.infinite, 1 - 2**-53)) for law, times in laws))
-        return cls(first, mass, step, tilt, whole.log_mass, error, above, hidden * (1 + 1e-12))
+        return cls(first, mass, step, tilt, whole.log_mass, error, below, above, hidden * (1 + 1e-12))
 
     def delta(self, epsilon: float) -> float:
         """An upper bound of delta."""
@@ -146,7 +147,9 @@ class _Sum:
         weight = np.exp(-self.tilt * beyond) * -np.expm1(-beyond)
         last = (self.first + len(self.mass)) * self.step - epsilon
         found = np.dot(weight, np.maximum(self.mass[start:], 0.0) + self.error)
-        found += self.above * math.exp(min(0.0, -self.tilt * last)) if self.above else 0.0
+        # What is not in the window has a weight of at most that of its nearest end, or of epsilon itself.
+        found += self.above * math.exp(min(0.0, -self.tilt * last))
+        found += self.below if epsilon < self.first * self.step else 0.0
         log_found = math.log(found) + self.log_mass - self.tilt * epsilon if found > 0 else -math.inf
         finite = math.exp(min(log_found, 0.0)) * (1 + 1e-9) if found > 0 else 0.0
         return min(1.0, finite + self.infinite)
@@ -154,12 +157,12 @@ class _Sum:
 
 @dataclasses.dataclass(frozen=True)
 class _At:
-    """Laws under one tilt: the logarithm of the mass of all, its mean and variance, and each with that of its own."""
+    """Laws under one tilt: the logarithm of the mass of all, its mean and variance, and each with its tilted masses."""
 
     log_mass: float
     mean: float
     variance: float
-    each: list[tuple[Law, float, int]]
+    each: list[tuple[Law, np.ndarray, int]]
 
 
 class _Tilted:
@@ -182,7 +185,7 @@ class _Tilted:
             center = float(np.dot(weight, law.losses))
             log_mass, mean = log_mass + times * own, mean + times * center
             variance += times * float(np.dot(weight, (law.losses - center) ** 2))
-            each.append((law, own, times))
+            each.append((law, weight, times))
         return _At(log_mass, mean, variance, each)
 
     def tilt_for(self, epsilon: float | None, delta: float | None) -> float:
@@ -211,6 +214,6 @@ class _Tilted:
     def tail(self, tilt: float, loss: float) -> float:
         """A bound of the tilted mass beyond a loss, on the side of the mean on which it lies: by Chernoff."""
         here = self.at(tilt)
-        move = (loss - here.mean) / max(here.variance, 1e-300)
+        move = (loss - here.mean) / max(here.variance, self.laws[0][0].step ** 2)  # any is valid
         there = self.at(tilt + move)
         return math.exp(min(0.0, there.log_mass - here.log_mass - move * loss))

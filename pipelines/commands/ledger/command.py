@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
@@ -15,6 +15,10 @@ from headcount.pipelines.command import Command, say
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.flags import add_ledger
 from headcount.pipelines.parser import Parser
+from headcount.pipelines.storage import stores
+
+if TYPE_CHECKING:
+    from headcount.pipelines.ledger.records import Dataset, Entry
 
 _UNITS = (*WINDOWS, "event")  # events, of pan-private counters
 
@@ -37,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the limit is for the releases of each calendar month or year (UTC), and over many of these it adds up "
         "(default: for all releases ever)",
     )
+    made.add_argument(
+        "--adaptive",
+        action="store_true",
+        help="the limit holds even if what releases cost, and how many there are, is chosen after a look at earlier ones; the "
+        "totals are those of zCDP, which are often larger, and not every release has one",
+    )
     made.add_argument("--unit", choices=_UNITS, default="user", help="who is promised something (default: %(default)s)")
     made.add_argument(
         "--relation",
@@ -46,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shown = _part(what, "show", "List the releases, with what became of each.", show)
     _add_name(shown, optional=True)
+    shown.add_argument("--html", metavar="FILE", help="write a page, with what was spent over time, in place of a list")
     totalled = _part(what, "total", "Tell what is spent and what is left, by month or year if the limit is.", total)
     _add_name(totalled)
     exported = _part(what, "export", "Print all entries for another program, with their whole guarantees.", export)
@@ -85,7 +96,9 @@ def create(args: argparse.Namespace) -> None:
     """Add a data set."""
     from headcount.pipelines.ledger.records import make_dataset
 
-    dataset = make_dataset(args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per)
+    dataset = make_dataset(
+        args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per, args.adaptive
+    )
     ledger = open_ledger(args.ledger)
     ledger.create(dataset)
     print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_words()}")
@@ -97,7 +110,23 @@ def show(args: argparse.Namespace) -> None:
 
     ledger = open_ledger(args.ledger)
     found = ledger.datasets() if args.name is None else [ledger.dataset(args.name)]
+    if args.html is not None:
+        _page(args.html, ledger.name, [(dataset, ledger.entries(dataset.name)) for dataset in found])
+        return
     say("\n\n".join(words.listed(dataset, ledger.entries(dataset.name)) for dataset in found))
+
+
+def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:
+    from headcount.pipelines.ledger.page import ledger_page
+    from headcount.pipelines.pages import layout
+
+    layout.require_installed("--html")
+    content = ledger_page(name, kept)
+    try:
+        stores.write(path, content)
+    except Exception as error:  # every storage has its own
+        raise ParameterError(f"--html {path!r} cannot be written: {stores.reason(error)}") from error
+    print(f"to look at: {path}")
 
 
 def total(args: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def over_time(url: str, dataset: str, release_id: str) -> OverTime:
     ledger = open_ledger(url)
     known, entries = ledger.dataset(dataset), ledger.entries(dataset)
     guarantees = spending.spent(entries)
-    total = sentence(spending.total(guarantees, known.limit_delta).words(known.limit_delta))
+    total = sentence(spending.total(guarantees, known).words(known.limit_delta))
     holds = any(entry.request.release_id == release_id and entry.state in SPENT for entry in entries)
     return OverTime(dataset, len(guarantees), total, known.limit_words(), holds)
 

@@ -11,12 +11,14 @@ import argparse
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.sinks.output import DATA_FILE, REPORT
+from headcount.pipelines.pages import layout
+from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
 
 _WITH_INPUT = ("input_format", "delimiter", "domain", "key_file", "key_env", "key_secret")
@@ -35,8 +37,11 @@ def verify(args: argparse.Namespace) -> None:
     """Say that all is as the report says, or refuse with the first file that is not."""
     found = read_complete(args.output)
     check(found)
+    left = check_page(found)
     if args.input is None:
         say(f"complete and unchanged: {_contents(found)}")
+    if left is not None:
+        say(left)
 
 
 def verify_again(args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
@@ -92,6 +97,26 @@ def check(found: Complete) -> None:
     if other:
         path = stores.join(found.directory, other[0])
         raise InputError(f"not of this release: {path!r} lies beside its files, and {REPORT} does not list it")
+
+
+def check_page(found: Complete) -> str | None:
+    """Refuse an output whose page is not the one that report and files give; what is to be said of one that is not compared."""
+    with reading(found.directory):
+        path = stores.join(found.directory, PAGE)
+        if not stores.exists(path):
+            return None
+        there = stores.read(path)
+    made, now = found.report[REPORT_MARK], metadata.version("headcount")
+    if made != now or not layout.is_installed():
+        why = f"headcount {made} made it and this is {now}" if made != now else "it needs the extra headcount[report]"
+        return f"{PAGE} beside it was not compared: {why}"
+    from headcount.pipelines.pages.release import release_page
+
+    with reading(found.directory):
+        page = release_page(found.outcome())
+    if there != page:
+        raise InputError(f"changed: {path!r} is not the page of this release; headcount show OUT --html makes it again")
+    return None
 
 
 def _contents(found: Complete) -> str:

@@ -40,7 +40,7 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     status, said, _ = run(*flags(place, out, *given))
     assert status == 0 and "wrote" in said
     files = sorted(path.name for path in out.iterdir())
-    assert files == ["items-00000-of-00002.parquet", "items-00001-of-00002.parquet", "report.json"]
+    assert files == ["items-00000-of-00002.parquet", "items-00001-of-00002.parquet", "report.html", "report.json"]
     tables = [pq.read_table(out / name) for name in files[:2]]
     assert all(table.schema.names == ["item"] and table.schema.field("item").type == pa.int64() for table in tables)
     events = pq.read_table(place / "events.parquet")

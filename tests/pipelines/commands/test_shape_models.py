@@ -151,7 +151,7 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
     assert pq.read_table(out / "property-00000-of-00001.parquet").to_pylist() == rows.to_pylist()
     report = json.loads((out / "report.json").read_text())
     assert report["details"]["properties"] == rows.to_pylist() and report["decision"] == said.splitlines()[0]
-    assert report["decision"].startswith(question.name) and len(said.splitlines()) == 3
+    assert report["decision"].startswith(question.name) and len(said.splitlines()) == 4
     assert "epsilon = 1, delta = 0" in run("shape", "--property", name, *words, "--epsilon", "1", "--explain")[1]
 
 

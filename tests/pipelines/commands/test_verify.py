@@ -15,9 +15,8 @@ import headcount
 from headcount.mechanisms.batches.domain import public_domain
 from headcount.pipelines import options, parser
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.commands.outputs import again
+from headcount.pipelines.commands.outputs import again, verify
 from headcount.pipelines.commands.outputs.complete import Complete, DataFile
-from headcount.pipelines.commands.outputs.verify import verdict
 from headcount.pipelines.jobs.report import versions
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.main import COMMANDS, load
@@ -97,20 +96,20 @@ def complete(**parts) -> Complete:
 def test_a_verdict_is_one_of_four():
     found, same = complete(), {"counts-00000-of-00001.csv": "aa"}
     good = "complete and unchanged, and it came from this input with this key: 1 file, 3 rows, release r"
-    assert verdict(found, same, [], "") == verdict(found, same, [], "made by others") == good
+    assert verify.verdict(found, same, [], "") == verify.verdict(found, same, [], "made by others") == good
     with pytest.raises(
         headcount.InputError, match="^the files are unchanged, but this input .* gives other rows: [^;]*$"
     ):
-        verdict(found, {"counts-00000-of-00001.csv": "bb"}, ["shown"], "")
+        verify.verdict(found, {"counts-00000-of-00001.csv": "bb"}, ["shown"], "")
     with pytest.raises(headcount.InputError, match="gives other rows: .*; it was made by numpy 1"):
-        verdict(found, {"counts-00000-of-00001.csv": "bb"}, ["shown"], "it was made by numpy 1")
+        verify.verdict(found, {"counts-00000-of-00001.csv": "bb"}, ["shown"], "it was made by numpy 1")
     with pytest.raises(
         headcount.InputError, match="^changed: .* report.json says other than their job does, in: promise$"
     ):
-        verdict(found, same, ["promise"], "")
+        verify.verdict(found, same, ["promise"], "")
     with pytest.raises(headcount.InputError, match="--domain is not that of this release"):
-        verdict(found, {}, ["details.parameters.domain_digest", "rows"], "")
-    assert verdict(found, same, ["promise"], "it was made by x").splitlines()[1] == (
+        verify.verdict(found, {}, ["details.parameters.domain_digest", "rows"], "")
+    assert verify.verdict(found, same, ["promise"], "it was made by x").splitlines()[1] == (
         "report.json has other words than now in: promise; it was made by x"
     )
 
@@ -154,6 +153,13 @@ def place(tmp_path_factory):
     return place
 
 
+def copied(place, to):
+    """The output, without its page."""
+    for path in (place / "out").iterdir():
+        if path.suffix != ".html":
+            (to / path.name).write_bytes(path.read_bytes())
+
+
 def flags(place, input="events.parquet", key="key"):
     return ["--input", place / input, "--key-file", place / key]
 
@@ -191,8 +197,7 @@ def test_another_input_or_key(run, place, given):
 
 def test_a_promise_that_no_job_made(run, place, tmp_path):
     """Words in the report alone are changed: the files are as they were, and only a second run tells."""
-    for path in (place / "out").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    copied(place, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     (tmp_path / "report.json").write_text(json.dumps(report | {"promise": report["promise"].replace("1", "0.1")}))
     assert run("verify", tmp_path)[0] == 0
@@ -200,6 +205,24 @@ def test_a_promise_that_no_job_made(run, place, tmp_path):
     report["details"]["parameters"]["epsilon"] = 0.5
     (tmp_path / "report.json").write_text(json.dumps(report))
     refused(run("verify", tmp_path, *flags(place)), "gives other rows")
+
+
+def test_the_page_is_compared(run, place, tmp_path, monkeypatch):
+    copied(place, tmp_path)
+    assert run("show", tmp_path, "--html")[0] == run("verify", tmp_path)[0] == 0
+    page, report = ((tmp_path / name).read_text() for name in ("report.html", "report.json"))
+    assert page == (place / "out" / "report.html").read_text() and "epsilon" in page
+    (tmp_path / "report.json").write_text(report.replace("epsilon = 1,", "epsilon = 0.1,"))
+    refused(run("verify", tmp_path), "changed: ", "report.html")  # a report that says other than its page
+    (tmp_path / "report.json").write_text(report)
+    (tmp_path / "report.html").write_text(page.replace("epsilon", "Epsilon"))
+    refused(run("verify", tmp_path), "changed: ", "report.html' is not the page of this release", "show OUT --html")
+    monkeypatch.setattr(verify.layout, "is_installed", lambda: False)
+    assert run("verify", tmp_path)[1].splitlines()[1] == (
+        "report.html beside it was not compared: it needs the extra headcount[report]"
+    )
+    (tmp_path / "report.json").write_text(json.dumps(json.loads(report) | {REPORT_MARK: "0.0.1"}))
+    assert "report.html beside it was not compared: headcount 0.0.1 made it and this is" in run("verify", tmp_path)[1]
 
 
 def test_a_domain_is_given_again(run, place, tmp_path):
@@ -215,8 +238,7 @@ def test_what_is_refused_before_anything_runs(run, place, tmp_path):
     refused(run("verify", place / "out", "--key-file", place / "key"), "--key-file is of use with --input alone")
     refused(run("verify", place / "out", "--input", place / "events.parquet"), "needs the key of that release")
     refused(run("verify", place / "out", *flags(place, input="none.parquet")), "none.parquet")
-    for path in (place / "out").iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    copied(place, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     for parts, words in (
         ({"command": "another"}, "no such job"),

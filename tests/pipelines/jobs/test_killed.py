@@ -37,10 +37,10 @@ class Driver:
             [sys.executable, DYING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, id, *words, change=None, seconds=None):
+    def run(self, id, *words, change=None, seconds=None, database=False):
         """How a job ended: its status, or less than nothing if it was killed."""
         words = [str(word) for word in (*self._words, "--release-id", id, *words)]
-        request = {"words": words, "under": str(self.out), "change": change, "seconds": seconds}
+        request = {"words": words, "under": str(self.out), "change": change, "seconds": seconds, "database": database}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())

@@ -138,12 +138,13 @@ def test_the_limit_holds_for_the_composed_total(ledger):
         Budget(1, 1e-8), domain=["a"], method="one-stage", bound=1, noise="gaussian"
     ).guarantee()
     spent = [release] * 8
-    composed = spending.total(spent, 1e-6)
-    assert composed.sum_epsilon == 8 and composed.epsilon <= 8
-    dataset = make_dataset("d", "user", "add-remove", composed.epsilon, 1e-6, None)
-    spending.refuse_above(dataset, "", spent[:-1], spent[-1])
-    with pytest.raises(ParameterError):
-        spending.refuse_above(dataset, "", [*spent, *spent], release)
+    dataset, adaptive = (make_dataset("d", "user", "add-remove", 8.0, 1e-6, None, each) for each in (False, True))
+    composed, filtered = (spending.total(spent, each) for each in (dataset, adaptive))
+    assert composed.sum_epsilon == 8 and composed.epsilon < filtered.epsilon < 4
+    for most, each in ((61, dataset), (54, adaptive)):
+        spending.refuse_above(each, "", [release] * (most - 1), release)
+        with pytest.raises(ParameterError, match="it would be epsilon = 8"):
+            spending.refuse_above(each, "", [release] * most, release)
 
 
 @pytest.mark.parametrize(

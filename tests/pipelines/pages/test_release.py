@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import headcount
@@ -17,6 +14,7 @@ from headcount.pipelines.pages import texts
 from headcount.pipelines.pages.release import release_page
 from tests.called_jobs import OF_EVENTS, called
 from tests.golden import events
+from tests.pipelines.pages.made import made_output
 from tests.pipelines.pages.reading import Page, allowed, rows_of, shown
 
 HEADINGS = re.compile(r"<h2>(.*?)</h2>")
@@ -190,30 +188,8 @@ def test_nothing_came_out(tmp_path):
     assert wrong_numbers(tmp_path / "out") == set()
 
 
-def made_output(folder, saved, number):
-    """An output of so many items: that of a job, with other rows."""
-    rng = np.random.default_rng(8)
-    counts = np.floor(40 * 10 ** rng.exponential(0.6, number))
-    noise = np.where(rng.random(number) < 0.7, 39.8, 40 + 2 * np.sqrt(counts))
-    table = pa.table(
-        {
-            "item": [f"a rather long name of an item, number {k:09d}" for k in range(number)],
-            "count": counts,
-            "noise_stddev": noise,
-            "low": np.maximum(counts - 2 * noise, 0),
-            "high": counts + 2 * noise,
-            "bounded_count": counts,
-        }
-    )
-    report = json.loads((saved("estimates") / "report.json").read_text())
-    folder.mkdir()
-    pq.write_table(table, folder / "counts-00000-of-00001.parquet")
-    (folder / "report.json").write_text(json.dumps(report | {"rows": number}))
-    return read_complete(str(folder)).outcome()
-
-
 def test_a_hundred_thousand_items_are_a_small_page(saved, tmp_path):
-    outcome = made_output(tmp_path / "many", saved, 100_000)
+    outcome = made_output(tmp_path / "many", saved("estimates"), 100_000)
     page = release_page(outcome)
     assert len(page) < 150_000, "far below a megabyte"
     (tmp_path / "many" / "report.html").write_bytes(page)
@@ -221,7 +197,7 @@ def test_a_hundred_thousand_items_are_a_small_page(saved, tmp_path):
 
 
 def test_a_page_of_very_many_items_reads_none_of_them(saved, tmp_path, monkeypatch):
-    outcome = made_output(tmp_path / "many", saved, 3000)
+    outcome = made_output(tmp_path / "many", saved("estimates"), 3000)
     monkeypatch.setattr(page_rows, "MOST_ROWS", 2999)
     monkeypatch.setattr(page_rows.stores, "read", lambda path: pytest.fail("no file is read"))
     page = Page(release_page(outcome).decode())

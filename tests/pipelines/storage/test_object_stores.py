@@ -18,7 +18,7 @@ from google.protobuf import json_format
 
 import headcount
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.jobs.run import _local_runner as local_runner
+from headcount.pipelines.jobs.local import local_runner
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.sources import events as sources
