@@ -107,7 +107,7 @@ class AggregateMechanism:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        return self.stages.guarantee()
+        return self.stages.guarantee() if self.decides else self.stages.plan(None, None).guarantee
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows, sorted by key, of contribution batches with a value column for each of the metrics' ranges."""
@@ -115,8 +115,8 @@ class AggregateMechanism:
 
     def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
-    ) -> tuple[pa.RecordBatch, Aggregated]:
-        """The same, and what was chosen and told."""
+    ) -> tuple[pa.RecordBatch, Aggregated | None]:
+        """The same, and what was chosen and told; None if nothing was."""
         label, stages = self.name if label is None else label, self.stages
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
@@ -134,10 +134,11 @@ class AggregateMechanism:
         plan = stages.plan(names, chosen)
         noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
         if plan.totals is None:
-            return released(noisy, None, None, plan, self.metrics)
+            rows, decision = released(noisy, None, None, plan, self.metrics)
+            return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.totals.stddev)
-        rows = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
-        bounded = bounded_users(rows, plan.totals_steps, release, f"{label}/Totals/Bounded")
+        summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
+        bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
         totals = noisy_counts(
             bounded,
             plan.totals,
