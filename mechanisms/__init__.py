@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.total import total as total
+    from headcount.mechanisms.keys.value_ranges import value_columns as value_columns
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
@@ -101,6 +102,7 @@ _ROOMS = {
     "histogram.factory": "private_histogram",
     "histogram.debiased": "debiased_count",
     "histogram.total": "total",
+    "keys.value_ranges": "value_columns",
     "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",

@@ -14,11 +14,11 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.ledger.flags import add_account
+from headcount.pipelines.metrics import values
 from headcount.pipelines.numbers import number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
 if TYPE_CHECKING:
-    from headcount.mechanisms.keys.value_ranges import ValueRange
     from headcount.pipelines.sources.columns import Columns
 
 FORMATS = ("parquet", "avro", "csv", "jsonl")
@@ -110,16 +110,6 @@ def columns(args: argparse.Namespace) -> Columns:
 
     carried = [of.column for of in values(args)]
     return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args), carried)
-
-
-def values(args: argparse.Namespace) -> tuple[ValueRange, ...]:
-    """The columns of numbers that the flags of a command ask for, each with its range once."""
-    if not hasattr(args, "variance"):
-        return ()
-    from headcount.mechanisms.aggregate.metrics import OF_VALUES, parse_metric  # which need Arrow, too
-
-    asked = (parse_metric(kind, text).of for kind in OF_VALUES for text in getattr(args, kind) or ())
-    return tuple(dict.fromkeys(of for of in asked if of is not None))
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:

@@ -30,6 +30,10 @@ from headcount.mechanisms.partitions.select import in_items, selection_steps
 #: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
 PRECISION = (0.55, 0.4, 0.05)
 
+# How much more noise counts for a mean or a variance than for a total in a choice, no part of any proof: of these a bound takes
+# rows alone, which makes them noisier, and no part of the number itself.
+_OF_RATIOS = 8
+
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
 
@@ -190,7 +194,8 @@ class AggregateStages:
     def _candidates(self) -> tuple[KeysCandidate, ...]:
         caps = (1,) if self.metrics.users_alone else CAPS if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
-        of_each = len(metrics) / max(1, sum(metric.is_total for metric in metrics))
+        totals = sum(metric.is_total for metric in metrics)
+        of_each = (totals + _OF_RATIOS * (len(metrics) - totals)) / max(1, totals)
         for items in MAX_ITEMS if self.max_items is None else (self.max_items,):
             for cap in caps:
                 plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
-from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metric, Metrics, parse_metric
+from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
@@ -15,6 +15,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.metrics import metrics
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:
@@ -76,23 +77,20 @@ def check(args: argparse.Namespace) -> None:
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
         options.require_delta(args, "metrics have Gaussian noise")
-    asked = metrics(args)
-    if asked.users_alone and args.max_per_item not in (None, 1):
+    if _metrics(args).users_alone and args.max_per_item not in (None, 1):
         raise ParameterError(
             f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
         )
 
 
-def metrics(args: argparse.Namespace) -> Metrics:
-    """What the flags ask for: users and events, then sums, means and variances."""
-    counts = [Metric(kind) for kind in COUNTS if getattr(args, kind)]
-    of_values = [parse_metric(kind, text) for kind in OF_VALUES for text in getattr(args, kind) or ()]
-    if not counts and not of_values:
+def _metrics(args: argparse.Namespace) -> Metrics:
+    found = metrics(args)
+    if found is None:
         raise ParameterError(
             "there is nothing to compute: give one of --users, --events, --sum, --mean or --variance, such as --mean "
             "price:0:100"
         )
-    return Metrics.of([*counts, *of_values])
+    return found
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> AggregateMechanism:
@@ -111,7 +109,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     return {
         "budget": options.make_budget(args),
-        "metrics": metrics(args).each,
+        "metrics": _metrics(args).each,
         "domain": domain,
         "max_items": args.max_items,
         "max_per_item": args.max_per_item,
