@@ -10,8 +10,8 @@
 
 There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `partitions`, `top`,
 `count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`; and `compare`,
-which measures these on data that is public. A frame is one of pandas or Polars, an Arrow table, batch or reader, a DuckDB
-relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+which measures these on data that is public, and `forecast`, which needs none. A frame is one of pandas or Polars, an Arrow
+table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
 Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
 """
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.calls.shapes import distribution as distribution
     from headcount.calls.shapes import shape as shape
     from headcount.calls.studies import compare as compare
+    from headcount.calls.studies import forecast as forecast
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
@@ -53,7 +54,7 @@ _ROOMS = {
     "calls.names": "partitions top",
     "calls.samples": "heavy_hitters quantiles sampled",
     "calls.shapes": "distribution shape",
-    "calls.studies": "compare",
+    "calls.studies": "compare forecast",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
 }

@@ -94,6 +94,10 @@ COMMANDS = {
         "headcount.pipelines.commands.studies.compare",
         "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
     ),
+    "forecast": Listed(
+        "headcount.pipelines.commands.studies.forecast",
+        "Say what an epsilon, bound or method would give, from an earlier release or from assumptions, without any data.",
+    ),
     "show": Listed(
         "headcount.pipelines.commands.outputs.show",
         "Print a complete output again: what its job said, its rows, its promise.",

@@ -235,7 +235,7 @@ class Progress:
         self._end.set()
         self._thread.join()
         self._stream.write(_CLEAR)
-        # Workers elsewhere count for themselves: nothing to tell then.
+        # Other processes of this machine count for themselves: nothing to tell then.
         if error is None and _run.rows:
             self._stream.write(summary(_run.rows, time.monotonic() - _run.started) + "\n")
         self._stream.flush()

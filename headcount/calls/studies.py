@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from headcount.call import suggesting
 
 if TYPE_CHECKING:
-    from headcount.call import Columns
+    from headcount.call import Columns, Path
     from headcount.pipelines.studies.comparison import Comparison
+    from headcount.pipelines.studies.outlook import Forecast
+    from headcount.result import Result
 
 
 @suggesting
@@ -74,6 +76,61 @@ def _compared(parameters: Mapping[str, Any], data: Any) -> Comparison:
         events = frames.counted(data, args)
         item_type = str if events.keys is None else events.keys.item_type
         return command.compared(in_memory(events.batches, item_type), args)
+    except HeadcountError as error:
+        raise spelled(error) from None
+
+
+@suggesting
+def forecast(
+    *,
+    like: Path | Result | None = None,
+    shape: Path | Result | None = None,
+    users: float | None = None,
+    events_per_user: float | None = None,
+    items: float | None = None,
+    skew: float | None = None,
+    epsilon: float | Sequence[float],
+    delta: float | None = None,
+    relation: str | None = None,
+    method: str | Sequence[str] | None = None,
+) -> Forecast:
+    """What an epsilon, bound or method would give, without any data: whole releases on made-up users.
+
+    Guarantee: it costs nothing, as it reads what is released already, or assumed.
+
+        headcount.forecast(like="last-week/", epsilon=[0.5, 1, 2])
+        headcount.forecast(users=1e6, events_per_user=12, items=5000, skew=1.1, epsilon=[0.5, 1, 2])
+
+    Parameters:
+        like: an earlier release of histogram, plume or count_release: its folder, or what the call gave (default: None).
+        shape: a release of `shape`, likewise; needs `events_per_user` (default: None).
+        users, events_per_user, items, skew: what you assume, without a release: the item of rank r occurs as r^-skew.
+        epsilon: one, or several.
+        delta, relation: those of every release (default: None, as the earlier release, or 1e-8 and "add-remove").
+        method: a command with its own flags, such as "histogram --bound 20", or several (default: None, as the earlier release,
+            or "histogram").
+
+    The result has a row for each method and epsilon, with a range for every number; `to_pandas()` gives them, and
+    `save(folder)` writes forecast.csv and forecast.html.
+    """
+    return _forecast(dict(locals()))
+
+
+def _forecast(parameters: dict[str, Any]) -> Forecast:
+    """What the command says, by its flags and checks; a result in memory stands for its folder."""
+    from headcount.keywords import namespace, spelled
+    from headcount.mechanisms.errors import HeadcountError
+    from headcount.pipelines.commands.studies import forecast as command
+    from headcount.result import Result
+
+    held = {name: value for name in ("like", "shape") if isinstance(value := parameters[name], Result)}
+    try:
+        given = parameters | dict.fromkeys(held, "a result")
+        args = namespace(command.COMMAND, {name: _with_commas(name, value) for name, value in given.items()})
+        command.check(args)
+        for result in held.values():
+            return command.forecast_of(args, result.report, result.table.to_pylist())
+        return command.forecast_of(args, *command.released(args))
     except HeadcountError as error:
         raise spelled(error) from None
 

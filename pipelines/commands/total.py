@@ -172,7 +172,7 @@ def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: 
         of = [name for name, _ in made.parts()]
         parameters = shared | {
             "max_item_bytes": None if made.domain is None else args.max_item_bytes,
-            "of": args.of,
+            "of": " and ".join(of),
             "items": None if made.domain is None else len(made.domain),
             "bound": (args.bound or "auto") if "events" in of else None,
         }

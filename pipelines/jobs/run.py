@@ -45,6 +45,8 @@ _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
 
+_KEPT = "in the files that it reads"  # where noise is drawn before the job, or is kept with what it was drawn for
+
 _View = TypeVar("_View", bound=PipelineOptions)
 
 
@@ -146,14 +148,16 @@ def run_job(
         replaces = sink.prepare(target)
         if replaces and kind.keyed and args.release_id is None:
             account_flags.tell_of_replacing()
-        account = accounts.open_account(args, command, release, plan, target, runner)
+        elsewhere = runner if kind.keyed else _KEPT
+        account = accounts.open_account(args, command, release, plan, target, elsewhere)
         target = dataclasses.replace(target, expected=account.expected)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
-            with progress.Progress(sys.stderr, source_.expected_rows):
+            # Workers elsewhere count for themselves: of those, states are told.
+            with progress.Progress(sys.stderr, source_.expected_rows) if runner is None else nullcontext():
                 pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
                 if not kind.keyed:
-                    account.started()  # what is read holds the noise already, and may be kept where it is
+                    account.started()
                 result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
                     command,

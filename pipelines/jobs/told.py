@@ -47,7 +47,7 @@ def missing(report: Mapping[str, Any]) -> list[str]:
     """What the numbers of a report do not hold, and what they take for granted, a sentence each."""
     columns, shown = report["columns"], report["shown"]
     lines = [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
-    if "share_left_out" in report:
+    if "share_left_out" in report and report["rows"]:
         lines.append(
             f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
         )

@@ -152,10 +152,12 @@ def open_account(
 
     place = None if target is None else target.place_of_report
     there = None if place is None else outputs.look(place)
-    # What an earlier attempt of this release left, and the output that this one replaces, are settled first.
-    ids = {release.id, *([] if there is None else [there.release_id])}
-    open_entries = [entry for id in sorted(ids) for entry in ledger.entries(release_id=id, states=[RESERVED])]
-    decided = [resolve.decide(entry).settled for entry in open_entries]
+    # What an earlier attempt of this release left, and whatever was to be written to the same place, is settled first.
+    decided = [
+        resolve.decide(entry).settled
+        for entry in ledger.entries(states=[RESERVED])
+        if entry.request.release_id == release.id or (place is not None and entry.request.output == place)
+    ]
     request = Request(
         args.dataset,
         release.id,

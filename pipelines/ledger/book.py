@@ -161,6 +161,12 @@ def _entries(
     for column, value in (("dataset", dataset), ("release_id", release_id), ("span", span)):
         if value is not None:
             query = query.where(tables.entries.c[column] == value)
+    if states is not None:
+        newest = sa.select(sa.func.max(tables.changes.c.id)).group_by(tables.changes.c.entry)
+        those = sa.select(tables.changes.c.entry).where(
+            tables.changes.c.id.in_(newest), tables.changes.c.state.in_(states)
+        )
+        query = query.where(tables.entries.c.id.in_(those))
     rows = connection.execute(query).mappings().all()
     changed: dict[int, list[Change]] = {row["id"]: [] for row in rows}
     wanted = sa.select(query.subquery().c.id)
@@ -168,8 +174,7 @@ def _entries(
     for change in connection.execute(history).mappings():
         told = {name: value for name, value in change.items() if name != "entry"}
         changed[change["entry"]].append(Change(**told))
-    found = [_entry(row, changed[row["id"]]) for row in rows]
-    return [entry for entry in found if states is None or entry.state in states]
+    return [_entry(row, changed[row["id"]]) for row in rows]
 
 
 def _entry(row: Any, changed: Sequence[Change]) -> Entry:

@@ -47,9 +47,15 @@ class Database:
         else:
             self.file = None
             self.name = f"postgresql://{parsed.host or ''}/{parsed.database or ''}"
-            given = {"connect_timeout": _CONNECT, "client_encoding": "utf8", "options": f"-c lock_timeout={_WAIT}s"}
-            parsed = parsed.set(drivername="postgresql+psycopg")
-            self._engine = sa.create_engine(parsed, poolclass=NullPool, hide_parameters=True, connect_args=given)
+            self._engine = sa.create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                poolclass=NullPool,
+                hide_parameters=True,
+                # Whatever the server's default is: another level would not see what was written while it waited for the lock.
+                isolation_level="READ COMMITTED",
+                connect_args={"connect_timeout": _CONNECT, "client_encoding": "utf8"},
+            )
+            event.listen(self._engine, "begin", _begin_postgres)
 
     def make(self) -> None:
         """Make the tables that are not there yet."""
@@ -106,16 +112,17 @@ class Database:
             raise ParameterError(f"--ledger {self.name} cannot be used: {words}") from None
 
     def _none_there(self) -> ParameterError:
-        return ParameterError(
-            f"--ledger {self.name} holds no ledger: make one by `headcount ledger create NAME --limit-epsilon E "
-            "--limit-delta D --ledger URL`"
-        )
+        return ParameterError(f"--ledger {self.name} holds no ledger: make one by `headcount ledger create`")
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # transactions begin below
     for pragma in (f"busy_timeout={_WAIT * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_postgres(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAIT}s'")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

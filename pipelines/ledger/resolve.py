@@ -63,7 +63,7 @@ def _why_not(entry: Entry, found: outputs.Found | None) -> str:
     if _may_be_replaced(entry, found):
         return f"another output lies at {request.output!r}, which may have replaced it; {say_so}"
     if request.runner is not None:
-        return f"its job on {request.runner} may still publish, and {request.output!r} is not complete; {say_so}"
+        return f"what it releases may be elsewhere ({request.runner}), and {request.output!r} is not complete; {say_so}"
     if is_over(process) is None:
         return f"whether process {process['pid']} on {process['host']} has ended cannot be known here; {say_so}"
     return f"process {process['pid']} on {process['host']} is still there"

@@ -44,7 +44,7 @@ entries = sa.Table(
     sa.Column("output", sa.Text),  # none of a call in Python
     sa.Column("files", sa.String(32), nullable=False),  # what the names of its files begin with
     sa.Column("replaces", sa.String(64)),  # the release whose output lay there
-    sa.Column("runner", sa.Text),  # if not in the process itself
+    sa.Column("runner", sa.Text),  # or another place where it may be released, if that is not the process itself
     sa.Column("process", sa.Text, nullable=False),
 )
 

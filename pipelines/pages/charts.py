@@ -72,7 +72,7 @@ def bars(
         cells.append(f'<td class="number">{_escaped(row.text)}</td>')
         cells += [f'<td class="number beside">{_escaped(row.beside)}</td>'] if has_beside else []
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    return Drawn("\n".join(['<table class="bars">', *lines, "</tbody>", "</table>"]))
+    return Drawn("\n".join(['<div class="wide">', '<table class="bars">', *lines, "</tbody>", "</table>", "</div>"]))
 
 
 def _one_bar(row: Bar, at: Callable[[float], float], dots: bool) -> str:

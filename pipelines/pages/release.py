@@ -57,7 +57,8 @@ def release_page(outcome: Outcome) -> bytes:
 def _title(report: Mapping[str, Any]) -> str:
     """What the release answers, in a few words."""
     command, parameters = report["command"], report["details"]["parameters"]
-    keys = " and ".join(texts.name(key) for key in report.get("keys", ["item"]))
+    *others, last = (texts.name(key) for key in report.get("keys", ["item"]))
+    keys = f"{', '.join(others)} and {last}" if others else last
     of = parameters.get("of", "events")
     if command == "histogram" and any(results.is_time(report, key) for key in report.get("keys", [])):
         return f"{of.capitalize()} by {keys}"

@@ -242,9 +242,8 @@ def _shape(report: Report) -> list[Part]:
         "The bars are logarithmic, so that many and few can be seen beside each other. The error is by how much the counts of "
         "these items are off, all together."
     )
-    known = (
-        [(f"{unit}s' items that were counted", texts.number(details["samples"]), "")] if "samples" in details else []
-    )
+    counted = "events that were counted" if unit == "event" else "users' items that were counted"
+    known = [(counted, texts.number(details["samples"]), "")] if "samples" in details else []
     return [
         Part("All items together", cards=[*known, *map(_property, details.get("properties", []))]),
         Part(f"How many items have how many {unit}s", drawn=drawn, caption=caption),

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -121,13 +121,8 @@ class Comparison:
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
         """Write compare.csv, and with the extra for pages compare.html, into a folder; the paths of what was written."""
-        directory = check_folder(os.fspath(folder), overwrite)
         contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
-        written = []
-        for name, content in contents.items():
-            stores.write(stores.join(directory, name), content)
-            written.append(stores.join(os.fspath(folder), name))
-        return written
+        return write_files(os.fspath(folder), overwrite, contents)
 
     def html(self) -> bytes:
         """A page of its own, with curves; it needs the extra for pages."""
@@ -205,11 +200,19 @@ class Comparison:
         return "no item was shown that nobody has"
 
 
-def check_folder(folder: str, overwrite: bool) -> str:
-    """The folder of a comparison, which is made; refuses one that cannot be written to, or has such files already."""
+def write_files(folder: str, overwrite: bool, contents: Mapping[str, bytes]) -> list[str]:
+    """Write the files of a study into a folder; the paths of what was written."""
+    directory = check_folder(folder, overwrite, list(contents))
+    for name, content in contents.items():
+        stores.write(stores.join(directory, name), content)
+    return [stores.join(folder, name) for name in contents]
+
+
+def check_folder(folder: str, overwrite: bool, names: Sequence[str] = (CSV, PAGE)) -> str:
+    """The folder of a study, which is made; refuses one that cannot be written to, or has such files already."""
     directory = stores.normal(folder)
     try:
-        present = [name for name in (CSV, PAGE) if stores.exists(stores.join(directory, name))]
+        present = [name for name in names if stores.exists(stores.join(directory, name))]
         stores.make_directory(directory)
     except OSError as error:
         raise ParameterError(f"cannot write to the folder {folder!r}: {stores.reason(error)}") from error

@@ -75,6 +75,25 @@ class Method:
         return made
 
 
+_ANSWERS = {
+    "histogram": "events",
+    "plume": "users",
+    "count-release": "users",
+    "sampled": "users",
+    "partitions": "names",
+}
+
+
+def method_of(command: tuple[str, ...]) -> Method:
+    """The method that the words of a command stand for; refuses one that answers none of the questions."""
+    if not command or command[0] not in _ANSWERS:
+        given = " ".join(command)
+        raise ParameterError(f"--method must begin with one of {', '.join(_ANSWERS)}, got {given!r}")
+    args, _ = parser.parse(load(command[0]), command[1:])
+    question = "users" if getattr(args, "of", None) == "users" else _ANSWERS[command[0]]
+    return Method(" ".join(command), question, command)
+
+
 def methods_of(questions: Iterable[str], max_items: int) -> list[Method]:
     """All methods that answer these questions. Strategies that choose nothing take `max_items` items of each user."""
     found = [

@@ -14,6 +14,8 @@ import uuid
 import psycopg
 import pytest
 
+from tests.pipelines.conftest import run as run
+
 PASSWORD = "canary-4711"
 
 

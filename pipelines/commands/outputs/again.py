@@ -20,16 +20,18 @@ from headcount.pipelines import parser
 from headcount.pipelines.command import COMMANDS, JobCommand
 from headcount.pipelines.main import load
 from headcount.pipelines.options import as_flag
+from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks import digests
 from headcount.pipelines.sinks.output import REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
 
 # What the flags of a job say that its report does not: where things lie, and how it is run.
 NOT_STATED = {
-    *("input", "input_format", "delimiter", "domain", "output", "overwrite", "key_file", "key_env", "key_secret"),
+    *("input", "input_format", "delimiter", "domain", "output", "overwrite", *KEY_SOURCES),
     *("release_id", "label", "period", "ledger", "dataset", "shards", "explain", "verbose", "help"),
 }
-_GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", "key_file", "key_env", "key_secret")
+_GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
+_BOTH = "users and events"  # of what a total is that was not told of what
 _CHOSEN_BEFORE = "bound_from"  # what it holds are parameters besides
 
 
@@ -57,6 +59,8 @@ def rebuilt(report: Mapping[str, Any]) -> list[str]:
     if not isinstance(parameters, Mapping):
         raise InputError(f"{REPORT} states no parameters, so that its release cannot be made again")
     stated = {name: value for name, value in parameters.items() if name in actions and name != _CHOSEN_BEFORE}
+    if stated.get("of") == _BOTH:
+        del stated["of"]
     if "epsilon" in stated:
         stated.pop("rho", None)  # that of this epsilon
     words = {name: report[name] for name in ("release_id", "label", "period") if name in report}

@@ -18,10 +18,11 @@ from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.pages import layout
+from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
 
-_WITH_INPUT = ("input_format", "delimiter", "domain", "key_file", "key_env", "key_secret")
+_WITH_INPUT = ("input_format", "delimiter", "domain", *KEY_SOURCES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +52,20 @@ def verify_again(args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
 
     found = read_complete(args.output)
     made = again.run_again(found.report, args, beam_flags)
-    say(
-        verdict(
-            found, made.files, again.changed_parts(found.report, made), again.other_versions(found.report, versions())
-        )
-    )
+    keyed = any(getattr(args, name) is not None for name in KEY_SOURCES)
+    changed, other = again.changed_parts(found.report, made), again.other_versions(found.report, versions())
+    say(verdict(found, made.files, changed, other, "this input with this key" if keyed else "this input"))
 
 
-def verdict(found: Complete, files: Mapping[str, str], other_parts: Sequence[str], other_versions: str) -> str:
-    """What is said of an unchanged output whose second run gave files of these digests, and differs in these parts of the
-    report; refuses where the rows or the report are others."""
+def verdict(
+    found: Complete,
+    files: Mapping[str, str],
+    other_parts: Sequence[str],
+    other_versions: str,
+    source: str = "this input with this key",
+) -> str:
+    """What is said of an unchanged output whose second run, from this source, gave files of these digests, and differs in these
+    parts of the report; refuses where the rows or the report are others."""
     because = f"; {other_versions}" if other_versions else ""
     if "details.parameters.domain_digest" in other_parts:
         raise InputError(
@@ -68,15 +73,15 @@ def verdict(found: Complete, files: Mapping[str, str], other_parts: Sequence[str
         )
     if files != {file.name: file.digest for file in found.files}:
         raise InputError(
-            "the files are unchanged, but this input with this key gives other rows: another input, another key, or a release "
-            f"without a key of its own{because}"
+            f"the files are unchanged, but {source} gives other rows: another input, another key, or a release without a key "
+            f"of its own{because}"
         )
     if other_parts and not other_versions:
         parts = ", ".join(other_parts)
         raise InputError(
-            f"changed: the rows came from this input with this key, but {REPORT} says other than their job does, in: {parts}"
+            f"changed: the rows came from {source}, but {REPORT} says other than their job does, in: {parts}"
         )
-    said = f"complete and unchanged, and it came from this input with this key: {_contents(found)}"
+    said = f"complete and unchanged, and it came from {source}: {_contents(found)}"
     return f"{said}\n{REPORT} has other words than now in: {', '.join(other_parts)}{because}" if other_parts else said
 
 

@@ -77,7 +77,7 @@ def test_users_and_events_from_one_command_are_those_of_the_pure_function(run, p
     assert {name: share for name, share in shares.items() if share} == pytest.approx(
         {"users: noise": 0.1, "events: choice of the bound": 0.18, "events: noise": 0.72}
     )
-    assert report["parameters"].items() >= {"bound": "auto", "method": "bounded"}.items()
+    assert report["parameters"].items() >= {"of": "users and events", "bound": "auto", "method": "bounded"}.items()
     assert "item" not in report["parameters"] and "max_item_bytes" not in report["parameters"]
 
 

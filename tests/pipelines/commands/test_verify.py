@@ -269,6 +269,16 @@ def test_a_stopped_run_leaves_nothing(place, monkeypatch):
     assert not folders[0].exists()
 
 
+def test_on_another_runner(run, place):
+    """Beam's own job service in this process: the digests lie beside the output meanwhile, and are gone at the end."""
+    elsewhere = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
+    status, said, states = run("verify", place / "out", *flags(place), *elsewhere)
+    assert status == 0 and said.startswith("complete and unchanged, and it came from this input with this key: ")
+    assert states[0].startswith("headcount: job job-") and states[0].endswith(" on PortableRunner")
+    assert states[-1].startswith("headcount: DONE after ")
+    assert [path.name for path in place.iterdir() if "verify-" in path.name] == []
+
+
 def test_workers_elsewhere_leave_digests_beside_the_output(place):
     assert again._place(str(place / "out"), []) == ("", False)
     folder, remote = again._place(str(place / "out"), ["--runner=PrismRunner"])

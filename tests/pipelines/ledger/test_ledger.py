@@ -21,24 +21,11 @@ from headcount.pipelines.ledger import book, processes, spending
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import COMMITTED, GIVEN_BACK, RESERVED, Change, Request, make_dataset
 from headcount.pipelines.ledger.resolve import decide
-from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused
 
 FRAME = {"user": [f"u{k % 400}" for k in range(4000)], "item": ["a", "b", "c", "d"] * 1000}
 CALL = {"user": "user", "item": "item", "domain": ["a", "b", "c"], "method": "one-stage", "bound": 2, "epsilon": 1.0}
-
-
-@pytest.fixture
-def run(capsys):
-    """Runs one command line: (status, standard output, lines of standard error)."""
-
-    def call(*argv):
-        status = main([str(word) for word in argv])
-        out, err = capsys.readouterr()
-        return status, out, err.splitlines()
-
-    return call
 
 
 @pytest.fixture
@@ -262,7 +249,7 @@ def test_jobs_on_other_machines(job, ledger, run, url, tmp_path):
     assert status == 1 and any("stays reserved" in line and "ledger resolve" in line for line in err)
     alone = ["--runner", "tests.pipelines.ledger.runners.Alone", "--no_wait_until_finish"]
     status, out, err = job("alone", *alone, "--release-id", "alone")
-    assert (status, err) == (0, []) and "stays reserved until `headcount ledger resolve visits`" in out
+    assert status == 0 and "stays reserved until `headcount ledger resolve visits`" in out
     refused(job("more"), "epsilon = 2 of it is spent")
     assert states(ledger) == [RESERVED] * 2
     status, out, _ = run("ledger", "resolve", "--ledger", url)
@@ -370,6 +357,24 @@ def test_refused_before_anything_is_reserved(call, ledger, given, words):
     with pytest.raises(HeadcountError, match=words) as error:
         call(**given)
     assert "hunter2" not in str(error.value) and ledger.entries() == []
+
+
+def test_the_page_shows_spending_against_the_limit(call, run, url, tmp_path):
+    for label in ("shops & <b>more</b>", "jobs"):
+        call(label=label)
+    status, out, err = run("ledger", "show", "--html", tmp_path / "ledger.html", "--ledger", url)
+    page = (tmp_path / "ledger.html").read_text()
+    assert (status, err) == (0, []) and "ledger.html" in out
+    assert "shops &amp; &lt;b&gt;more&lt;/b&gt;" in page and page.count("committed") == 2
+    assert page.count("<polyline") == 3 and "spent, composed" in page and "the limit of 2.5" in page
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("sqlite:///x", "ledger"), ("postgresql://u:hunter2@h/x", "postgres")])
+def test_an_error_names_the_extra(call, monkeypatch, scheme, extra):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ParameterError, match=rf"headcount\[{extra}\]") as error:
+        call(ledger=scheme)
+    assert "hunter2" not in str(error.value)
 
 
 def test_create_is_refused(run, url, tmp_path):

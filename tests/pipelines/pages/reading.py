@@ -107,7 +107,8 @@ def _axes() -> set[str]:
 def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     """What is counted or computed: shown rows, items of little noise, items that have no logarithm, a guess's chance."""
     guarantee = report["details"]["guarantee"]
-    chance = (math.exp(guarantee["epsilon"]) + guarantee["delta"]) / (1 + math.exp(guarantee["epsilon"]))
+    loss = math.exp(min(guarantee["epsilon"], 100))
+    chance = min(1, (loss + guarantee["delta"]) / (1 + loss))
     found = {f"{math.ceil(1000 * chance - 1e-9) / 10:g}"}
     number = len(rows)
     found |= {f"{min(number, most):,}" for most in (20, 50, 62, 200)} | {f"{min(number, 50) - 20}"}

@@ -162,7 +162,7 @@ def test_names_are_text(nasty):
     page = page_of(nasty)
     assert {row[0] for row in page.tables[0][1:]} == set(NASTY.values())
     assert {tag for tag, _ in page.tags} <= set(
-        "html head meta title style body header main footer section h1 h2 h3 p b bdi br code ul li span figure figcaption "
+        "html head meta title style body header main footer section h1 h2 h3 p b div bdi br code ul li span figure figcaption "
         "table thead tbody tr th td details summary svg rect line path circle text".split()
     )
     attributes = {name for _, given in page.tags for name in given}
