@@ -8,10 +8,10 @@
     counts.report            # what was promised, and what is what
     counts.save("out/")      # the files that the command line would write
 
-There is a function for every command that counts events: `histogram`, `total`, `partitions`, `top`, `count_release`, `plume`,
-`sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`; and `compare`, which measures these on
-data that is public, and `forecast`, which needs none. A frame is one of pandas or Polars, an Arrow table, batch or reader, a
-DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+There is a function for every command that counts events: `histogram`, `aggregate`, `total`, `partitions`, `top`,
+`count_release`, `plume`, `sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`; and `compare`,
+which measures these on data that is public, and `forecast`, which needs none. A frame is one of pandas or Polars, an Arrow
+table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
 Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
 """
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.calls.counts import histogram as histogram
     from headcount.calls.counts import plume as plume
     from headcount.calls.counts import total as total
+    from headcount.calls.metrics import aggregate as aggregate
     from headcount.calls.names import partitions as partitions
     from headcount.calls.names import top as top
     from headcount.calls.samples import heavy_hitters as heavy_hitters
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
 # Where the public names live.
 _ROOMS = {
     "calls.counts": "choose_bound count_release histogram plume total",
+    "calls.metrics": "aggregate",
     "calls.names": "partitions top",
     "calls.samples": "heavy_hitters quantiles sampled",
     "calls.shapes": "distribution shape",

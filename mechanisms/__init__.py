@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.accounting.relation import Relation as Relation
     from headcount.mechanisms.accounting.totals import total_delta as total_delta
     from headcount.mechanisms.accounting.totals import total_epsilon as total_epsilon
+    from headcount.mechanisms.aggregate.metrics import Metric as Metric
+    from headcount.mechanisms.aggregate.metrics import parse_metric as parse_metric
+    from headcount.mechanisms.aggregate.release import aggregate as private_aggregate  # noqa: F401
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
     from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
     from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
@@ -45,6 +48,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.total import total as total
+    from headcount.mechanisms.keys.value_ranges import value_columns as value_columns
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions
@@ -82,6 +86,8 @@ _ROOMS = {
     "accounting.filters": "BudgetExceeded ZcdpFilter",
     "accounting.guarantee": "Guarantee compose",
     "accounting.relation": "Relation",
+    "aggregate.metrics": "Metric parse_metric",
+    "aggregate.release": "private_aggregate",
     "accounting.totals": "total_delta total_epsilon",
     "batches.contributions": "contribution_batch",
     "bound_choice.methods": "choose_public_domain choose_unknown_domain",
@@ -96,6 +102,7 @@ _ROOMS = {
     "histogram.factory": "private_histogram",
     "histogram.debiased": "debiased_count",
     "histogram.total": "total",
+    "keys.value_ranges": "value_columns",
     "mechanism": "Mechanism",
     "partitions.auto": "auto_partitions",
     "partitions.select": "select_partitions",
@@ -114,6 +121,10 @@ _ROOMS = {
 }
 
 # Names that are another one at home: here, that would be the family's own package.
-_AT_HOME = {"private_count_release": "count_release", "private_histogram": "histogram"}
+_AT_HOME = {
+    "private_aggregate": "aggregate",
+    "private_count_release": "count_release",
+    "private_histogram": "histogram",
+}
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS, _AT_HOME)

@@ -36,6 +36,10 @@ COMMANDS = {
     "histogram": Listed(
         "headcount.pipelines.commands.histogram", "Count how often each item occurs, without giving any user away."
     ),
+    "aggregate": Listed(
+        "headcount.pipelines.commands.aggregate",
+        "Compute users, events, and the sum, mean and variance of values for each item, in one release.",
+    ),
     "choose-bound": Listed(
         "headcount.pipelines.commands.choose_bound",
         "Choose privately how much one user may contribute, for a release that comes later and costs its own budget.",
@@ -114,11 +118,13 @@ COMMANDS = {
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
     "generate": Listed(
-        "headcount.pipelines.commands.generate", "Write a synthetic event log with the columns user and item."
+        "headcount.pipelines.commands.tools.generate", "Write a synthetic event log with the columns user and item."
     ),
-    "key": Listed("headcount.pipelines.commands.key", "Make a key file, from which the noise of releases follows."),
+    "key": Listed(
+        "headcount.pipelines.commands.tools.key", "Make a key file, from which the noise of releases follows."
+    ),
     "demo": Listed(
-        "headcount.pipelines.commands.demo",
+        "headcount.pipelines.commands.tools.demo",
         "Make a synthetic event log, count it privately, and show the result beside the truth.",
     ),
 }

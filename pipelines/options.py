@@ -14,6 +14,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.ledger.flags import add_account
+from headcount.pipelines.metrics import values
 from headcount.pipelines.numbers import number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
@@ -107,13 +108,14 @@ def columns(args: argparse.Namespace) -> Columns:
     """The columns that the flags of `add_input` name."""
     from headcount.pipelines.sources.columns import columns_of  # which needs Arrow, as flags do not
 
-    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args))
+    carried = [of.column for of in values(args)]
+    return columns_of(args.user, args.item, args.count, args.explode, args.time_zone, window(args), carried)
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:
     """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of the door of a call."""
     names = "user item count drop_null max_item_bytes explode time_zone protect time"
-    return {name: getattr(args, name) for name in names.split()}
+    return {name: getattr(args, name) for name in names.split()} | {"values": values(args)}
 
 
 def add_files(group: argparse._ArgumentGroup) -> None:

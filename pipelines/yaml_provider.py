@@ -46,6 +46,8 @@ _LATER = {
 }
 # Parameters of transforms that a pipeline file does not give.
 _MADE_HERE = ("budget", "release_budget", "release", "output_files")
+# Parameters of `Contributions` that the rows, or the metrics that are asked for, tell.
+_KNOWN = ("schema", "values")
 _ITEM_TYPES = {"str": str, "int": int}
 _STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
 _QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
@@ -64,7 +66,7 @@ class Step(beam.PTransform):
         own = _own_parameters(transform)
         of_values = "value" in own  # such a transform has its columns itself
         columns = (
-            {} if of_values else {name: each for name, each in _parameters(Contributions).items() if name != "schema"}
+            {} if of_values else {name: each for name, each in _parameters(Contributions).items() if name not in _KNOWN}
         )
         if "ranges" in own and "ranges" in given:
             given = {"quantiles": []} | given  # ranges alone are enough
@@ -80,10 +82,11 @@ class Step(beam.PTransform):
             isinstance(item, list) and not all(isinstance(each, str) for each in item)
         ):
             raise ParameterError(f"item must be a text, or a list of texts for several key columns: {_QUOTE}")
+        if not isinstance(given.get("metrics", []), list):
+            raise ParameterError(f"metrics must be a list of texts such as mean:price:0:100, got {given['metrics']!r}")
         if not isinstance(given.get("drop_null", False), bool):
             raise ParameterError(f"drop_null must be true or false, got {given['drop_null']!r}")
         self._transform = transform
-        self._contributions = None if of_values else Contributions(**_those(given, columns))
         holds = "value" if of_values else "item"
         names = {"user": "user", holds: holds} | _those(given, ("user", holds, "count"))
         self._columns = list(names.values()) if of_values else []  # keys know their own columns
@@ -91,7 +94,10 @@ class Step(beam.PTransform):
         self._budget = Zcdp(**numbers) if "rho" in numbers else Budget(**numbers)
         self._arguments = _arguments(_those(given, own), own, given.get("max_item_bytes", MAX_ITEM_BYTES))
         self._release = _release(_those(given, release))
-        promise: Guarantee = self._make(None).guarantee()  # so that all is refused here that can be
+        made = self._make(None)  # so that all is refused here that can be
+        values = made.mechanism.metrics.values if "metrics" in own else ()
+        self._contributions = None if of_values else Contributions(**_those(given, columns), values=values)
+        promise: Guarantee = made.guarantee()
         self._guarantee = Protection(given.get("protect", "user")).of(promise)
 
     def default_label(self) -> str:
@@ -132,6 +138,7 @@ def _factory(transform: type[beam.PTransform]) -> Callable[..., Step]:
 
 # A further transform is one line here and one in providers.yaml.
 Histogram = _factory(transforms.Histogram)
+Aggregate = _factory(transforms.Aggregate)
 Total = _factory(transforms.Total)
 DebiasedCount = _factory(transforms.DebiasedCount)
 SelectPartitions = _factory(transforms.SelectPartitions)

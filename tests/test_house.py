@@ -23,6 +23,7 @@ FAMILIES = {
     "count_release": {"partitions", "bound_choice"},
     "distribution": set(),
     "partitions": set(),
+    "aggregate": {"histogram", "partitions", "bound_choice"},
 }
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it
 MOST_MODULES, MOST_LINES = 15, 400

@@ -7,21 +7,19 @@ only sums by item are shuffled anew. (These are functions where a composite woul
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
-from headcount.mechanisms.batches.shards import Shard, pack_shard, unpack_shard
+from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
 from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
-from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.counting.released import by_file, empty_counts, sorted_counts
 from headcount.mechanisms.histogram.estimates import (
@@ -38,7 +36,7 @@ from headcount.mechanisms.partitions.auto import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
-from headcount.transforms.core.choice import Chosen, choose
+from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
@@ -47,6 +45,7 @@ from headcount.transforms.core.user_shards import UserShards
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
+ByGroup = Callable[[Shard, Grouped], Shard]  # the totals of users by group
 
 
 def estimated(
@@ -58,7 +57,7 @@ def estimated(
     choice = stages.kept_choice
     known, public = None, None
     if mechanism.domain is None:
-        chosen = users | "ChooseNames" >> _Choose(stages.names_choice, release, shards, ChosenStrategy)
+        chosen = users | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy, keep=True)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
         named = chosen.shards | "NamedItems" >> NamedItems(
@@ -70,23 +69,23 @@ def estimated(
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
     else:
-        names = _one(contributions, "NoNames", None)
+        names = one_value(contributions, "NoNames", None)
         all_named = mechanism.domain  # large ones are read by the workers
         rows = users | "PackShards" >> PackShards()
         if choice is not None:
             table = stages.public_table(None, len(mechanism.domain))
-            public = _one(contributions, "PublicTable", encode_table(table))
+            public = one_value(contributions, "PublicTable", encode_table(table))
     # Items get noise also where there are no users: so there is always a shard, if only one of nobody.
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type)).with_output_types(tuple[int, bytes])
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
-        bounds = rows | "ChooseBounds" >> _Choose(choice, release, shards, KeptBound, public)
+        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, KeptBound, public)
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
-    counted = rows | "Counts" >> _Stage("counts", known_plan, all_named, None, release, shards, item_type)
+    counted = rows | "Counts" >> NoisyStage("counts", known_plan, all_named, None, release, shards, item_type)
     # One worker sees all counts: of their own stage, or where names and counts come from one step those of the names.
     gathered = plan | "AllCounts" >> beam.Map(
         _all_counts,
@@ -102,8 +101,8 @@ def estimated(
     grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
-    totals = rows | "Totals" >> _Stage(
-        "totals", known_plan, beam.pvalue.AsList(every), (groups, stages.once), release, shards, int
+    totals = rows | "Totals" >> NoisyStage(
+        "totals", known_plan, beam.pvalue.AsList(every), (groups, _GroupRows(stages.once)), release, shards, int
     )
     made = grouped | "Estimate" >> beam.ParDo(
         _Estimate(files), decided, beam.pvalue.AsList(totals), all_named if mechanism.domain is None else []
@@ -111,34 +110,16 @@ def estimated(
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 
-class _Choose(beam.PTransform):
-    """Shards of users -> what is chosen from them, by a choice that is called as this transform is."""
-
-    def __init__(
-        self,
-        choice: Choice[Any],
-        release: Release,
-        shards: int,
-        result: type,
-        public: beam.PCollection | None = None,
-    ) -> None:
-        super().__init__()
-        self._choice, self._release, self._shards, self._result, self._public = choice, release, shards, result, public
-
-    def expand(self, shards: beam.PCollection) -> Chosen:
-        keep, where = self._public is None, full_label(shards)  # what is packed already need not be kept again
-        return choose(shards, self._choice, self._release, self._shards, where, keep, self._result, self._public)
-
-
-class _Stage(beam.PTransform):
-    """Packed shards of users -> (k, noisy counts of all that was named): of items, or of groups of them."""
+class NoisyStage(beam.PTransform):
+    """Packed shards of users -> (k, noisy counts of all that was named): of items, or of groups of them, by what makes these of
+    shards. A plan that is decided has the steps and the noise of its stage."""
 
     def __init__(
         self,
         stage: Stage,
         plan: beam.PCollection,
         named: beam.pvalue.AsList | Domain,
-        groups: tuple[beam.pvalue.AsSingleton, bool] | None,
+        groups: tuple[beam.pvalue.AsSingleton, ByGroup] | None,
         release: Release,
         shards: int,
         item_type: type,
@@ -166,7 +147,7 @@ class _Stage(beam.PTransform):
         return (
             rows
             | "Bounded"
-            >> beam.ParDo(bound, decided, *(self._groups or (None, False))).with_output_types(ContributionBatch)
+            >> beam.ParDo(bound, decided, *(self._groups or (None, None))).with_output_types(ContributionBatch)
             | "NoisyCounts" >> noisy
         )
 
@@ -193,23 +174,33 @@ class _Bound(Ahead):
         self._key = self._release.key_source.fetch()
 
     def process(
-        self, packed: tuple[int, bytes], plan: StagePlan, groups: Grouped | None, once: bool
+        self, packed: tuple[int, bytes], plan: Any, groups: Grouped | None, by_group: ByGroup | None
     ) -> Iterator[pa.RecordBatch]:
         if _noise_of(plan, self._stage) is not None:
-            yield from self.ahead(packed, plan, groups, once)
+            yield from self.ahead(packed, plan, groups, by_group)
 
     def compute(
-        self, packed: tuple[int, bytes], plan: StagePlan, groups: Grouped | None, once: bool
+        self, packed: tuple[int, bytes], plan: Any, groups: Grouped | None, by_group: ByGroup | None
     ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         shard = unpack_shard(data)
-        if groups is not None:
-            shard = group_rows(shard, groups, once)
+        if groups is not None and by_group is not None:
+            shard = by_group(shard, groups)
         steps = plan.counts_steps if self._stage == "counts" else plan.totals_steps
         subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
         origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
         yield bound_shard(shard, steps, subkeys, origin).to_batch(number)
+
+
+class _GroupRows:
+    """`group_rows` for what is counted."""
+
+    def __init__(self, once: bool) -> None:
+        self._once = once
+
+    def __call__(self, shard: Shard, grouped: Grouped) -> Shard:
+        return group_rows(shard, grouped, self._once)
 
 
 class _Estimate(beam.DoFn):
@@ -235,15 +226,14 @@ def _of_items(items: Names) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"item": items})
 
 
-def _one(pvalue: beam.PCollection, label: str, value: Any) -> beam.PCollection:
+def one_value(pvalue: beam.PCollection, label: str, value: Any) -> beam.PCollection:
+    """A collection of one value."""
     return pvalue.pipeline | label >> beam.Create([value], reshuffle=False)
 
 
 def _nobody(_: NamesPlan | None, item_type: pa.DataType) -> tuple[int, bytes]:
     """A shard without users."""
-    nothing = np.zeros(0, dtype=np.int64)
-    nobody = Shard(pa.array([], pa.string()), pa.array([], item_type), np.zeros(1, dtype=np.int64), nothing, nothing)
-    return -1, pack_shard(nobody)
+    return -1, pack_shard(no_users(item_type))
 
 
 def _public_table(names: NamesPlan, stages: Stages, named: NamedBatches) -> bytes:
@@ -254,11 +244,12 @@ def _plan(chosen: KeptBound, stages: Stages, names: NamesPlan | None) -> StagePl
     return stages.plan(names, chosen)
 
 
-def _noise_of(plan: StagePlan, stage: Stage) -> NoisePlan | None:
-    return plan.counts if stage == "counts" else plan.totals
+def _noise_of(plan: Any, stage: Stage) -> NoisePlan | None:
+    found: NoisePlan | None = plan.counts if stage == "counts" else plan.totals
+    return found
 
 
-def _noise(plan: StagePlan, stage: Stage) -> NoisePlan:
+def _noise(plan: Any, stage: Stage) -> NoisePlan:
     """The noise of a stage; where there is none, nothing gets noise, whatever the plan is."""
     found = _noise_of(plan, stage) or plan.counts or plan.totals
     assert found is not None

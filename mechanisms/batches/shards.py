@@ -3,7 +3,8 @@
 A contribution batch has the columns `user`, `item` (string or int64, plain or dictionary-encoded) and, unless every
 count is one, `count` (int64, at least one); once bounded, its schema says by what. Rows are regrouped and equal (user, item)
 pairs added up, and nothing is lost but what a user has beyond MOST_COUNT on one item; so a shard depends on the rows alone, not
-on how they were batched.
+on how they were batched. Rows may carry numbers in the columns `value0`, `value1` and so on (int64). Then rows are equal only
+if these are, too; `gather` passes over them, and `value_rows` has them.
 
 No count makes a job fail, since a failure would tell. A row counts MOST_COUNT times at most, and so does a user on one item.
 Cutting commutes with adding up (of non-negative numbers, the cut sum of cut sums is the cut sum of all), so it matters neither
@@ -32,6 +33,9 @@ from headcount.mechanisms.errors import InputError
 MOST_COUNT = 10**9
 _HASHED = 1 << 18  # rows whose users are hashed at a time
 
+
+# What the columns of numbers that rows carry are called, before their running number.
+_VALUE = "value"
 
 # Marks in a batch's schema: that it is checked; what bounds it; and which part of the bounded collection it is.
 CONTRIBUTIONS, BOUND, PART = b"headcount.contributions", b"headcount.bound", b"headcount.part"
@@ -130,6 +134,7 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     counts = np.asarray(batch.column("count")) if "count" in batch.schema.names else None
     if counts is not None and int(counts.min()) < 1:
         raise InputError("a contribution batch holds a count below 1; make such batches with Contributions")
+    values = {name: np.asarray(batch.column(name)) for name in value_names(batch.schema.names)}
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
@@ -145,18 +150,30 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
             "item": _take(item, rows, encode_item or crowded),
         }
         count = None if counts is None else counts[rows]
-        if (encode_user and encode_item) or crowded:
-            *codes, count = _consolidate(_codes(columns["user"]), _codes(columns["item"]), count)
+        held = tuple(column[rows] for column in values.values())
+        if crowded or (encode_user and encode_item and not values):
+            *codes, count, held = consolidate(_codes(columns["user"]), _codes(columns["item"]), count, held)
             columns = {
                 name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
                 for name, code in zip(columns, codes, strict=True)
             }
         if count is not None:
             columns["count"] = pa.array(count)
+        columns |= {name: pa.array(column) for name, column in zip(values, held, strict=True)}
         bound = {name: value for name, value in (batch.schema.metadata or {}).items() if name == BOUND}
         return shard, pack(columns, bound)
 
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
+
+
+def value_names(names: Iterable[str]) -> list[str]:
+    """Those of a batch's or chunk's columns that are numbers which rows carry."""
+    return [name for name in names if name.startswith(_VALUE)]
+
+
+def value_name(number: int) -> str:
+    """The column of the numbers of this place, from 0."""
+    return f"{_VALUE}{number}"
 
 
 def stands_out(part: int, whole: int, shards: int) -> bool:
@@ -166,14 +183,12 @@ def stands_out(part: int, whole: int, shards: int) -> bool:
 
 def gather(chunks: Iterable[bytes]) -> Shard:
     """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
-    rows = _united(chunks)
-    order = canonical_order(rows.items, hash64(rows.items))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    user, item, count = _consolidate(rows.user, rank[rows.item], rows.count)
+    rows = united(chunks)
+    items, rank = ranked(rows.items)
+    user, item, count, _ = consolidate(rows.user, rank[rows.item], rows.count)
     return Shard(
         users=rows.users,
-        items=rows.items.take(pa.array(order)),
+        items=items,
         offsets=np.searchsorted(user, np.arange(len(rows.users) + 1)).astype(np.int64),
         item=item,
         count=np.ones(len(user), dtype=np.int64) if count is None else count,
@@ -181,11 +196,19 @@ def gather(chunks: Iterable[bytes]) -> Shard:
     )
 
 
-def pack_shard(shard: Shard) -> bytes:
-    """The whole shard in few bytes, for a step that comes later."""
+def ranked(items: Names) -> tuple[Names, np.ndarray]:
+    """Distinct items in canonical order, and the place of each among them."""
+    order = canonical_order(items, hash64(items))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return items.take(pa.array(order)), rank
+
+
+def pack_shard(shard: Shard, beside: Mapping[str, pa.Array] | None = None) -> bytes:
+    """The whole shard in few bytes, for a step that comes later, with columns `beside` that `unpack_shard` passes over."""
     columns = {"users": shard.users, "items": shard.items, "rows": pa.array(shard.rows_per_user())}
     columns |= {"item": pa.array(shard.item), "count": pa.array(shard.count)}
-    return pack(columns, {BOUND: shard.bound.to_json().encode()})
+    return pack(columns | dict(beside or {}), {BOUND: shard.bound.to_json().encode()})
 
 
 def unpack_shard(data: bytes) -> Shard:
@@ -200,8 +223,8 @@ def repack(chunks: Iterable[bytes]) -> bytes:
 
     It costs what `gather` costs, so it is for shards whose group would else be too large.
     """
-    rows = _united(chunks)
-    user, item, count = _consolidate(rows.user, rows.item, rows.count)
+    rows = united(chunks)
+    user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
     columns = {"user": pa.DictionaryArray.from_arrays(pa.array(user), rows.users)}
     if 2 * len(rows.items) <= len(item):
         columns["item"] = pa.DictionaryArray.from_arrays(pa.array(item), rows.items)
@@ -209,11 +232,12 @@ def repack(chunks: Iterable[bytes]) -> bytes:
         columns["item"] = rows.items.take(pa.array(item))
     if count is not None:
         columns["count"] = pa.array(count)
+    columns |= {value_name(number): pa.array(column) for number, column in enumerate(values)}
     return pack(columns, rows.bound)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rows:
+class Rows:
     """The rows of several chunks: distinct names, and the index of each row's name among them."""
 
     users: Names
@@ -222,9 +246,10 @@ class _Rows:
     item: np.ndarray
     count: np.ndarray | None  # None: one each
     bound: dict[bytes, bytes]
+    values: tuple[np.ndarray, ...] = ()  # the numbers that rows carry
 
 
-def _united(chunks: Iterable[bytes]) -> _Rows:
+def united(chunks: Iterable[bytes]) -> Rows:
     """The rows of the chunks in their order, and the bound that they all carry, as metadata."""
     parts = [unpack(chunk) for chunk in chunks]
     if len({bound_in(metadata) for _, metadata in parts}) > 1:
@@ -237,29 +262,39 @@ def _united(chunks: Iterable[bytes]) -> _Rows:
     count = None
     if any("count" in held for held, _ in parts):
         count = np.concatenate([_counts(held) for held, _ in parts])
-    return _Rows(users, user, items, item, count, parts[0][1])
+    carried = {tuple(value_names(held)) for held, _ in parts}
+    if len(carried) > 1:
+        raise InputError("rows with other values were flattened into one collection; give all rows the same columns")
+    values = tuple(np.concatenate([np.asarray(held[name]) for held, _ in parts]) for name in carried.pop())
+    return Rows(users, user, items, item, count, parts[0][1], values)
 
 
-def _consolidate(
-    user: np.ndarray, item: np.ndarray, count: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Sorts rows by (user, item) and adds up the counts of equal pairs, at most MOST_COUNT; None stands for counts of one."""
+def consolidate(
+    user: np.ndarray, item: np.ndarray, count: np.ndarray | None, values: tuple[np.ndarray, ...] = ()
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
+    """Sorts rows by (user, item) and adds up the counts of equal pairs, at most MOST_COUNT; None stands for counts of one.
+    Where rows carry values, these come next in the order, and equal rows have equal values."""
     packed = (user << 32) | item  # codes are below 2**31
-    if count is None:
+    if count is None and not values:
         packed.sort()
     else:
-        order = np.argsort(packed)
-        packed, count = packed[order], count[order]
-        np.minimum(count, MOST_COUNT, out=count)  # a batch may come from other hands than those of Contributions
+        order = np.lexsort((*reversed(values), packed)) if values else np.argsort(packed)
+        packed, values = packed[order], tuple(column[order] for column in values)
+        if count is not None:
+            count = count[order]
+            np.minimum(count, MOST_COUNT, out=count)  # a batch may come from other hands than those of Contributions
     first = np.empty(len(packed), dtype=bool)
     first[:1] = True
     np.not_equal(packed[1:], packed[:-1], out=first[1:])
+    for column in values:
+        first[1:] |= column[1:] != column[:-1]
     if not first.all():
         starts = np.flatnonzero(first)
         cut = count is not None or len(packed) > MOST_COUNT  # rows of one each are no more than all rows
         count = np.diff(np.append(starts, len(packed))) if count is None else run_sums(count, starts)
         packed, count = packed[starts], np.minimum(count, MOST_COUNT, out=count) if cut else count
-    return packed >> 32, packed & 0xFFFFFFFF, count
+        values = tuple(column[starts] for column in values)
+    return packed >> 32, packed & 0xFFFFFFFF, count, values
 
 
 def _row_hashes(user: pa.Array) -> np.ndarray:
@@ -316,6 +351,12 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     names = column.dictionary.take(pa.array(np.flatnonzero(used)))
     codes = (np.cumsum(used) - 1)[codes]
     return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))
+
+
+def no_users(item_type: pa.DataType) -> Shard:
+    """A shard without users."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return Shard(pa.array([], pa.string()), pa.array([], item_type), np.zeros(1, dtype=np.int64), nothing, nothing)
 
 
 def one_shard(batches: Iterable[pa.RecordBatch]) -> Shard | None:

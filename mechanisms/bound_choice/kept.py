@@ -131,13 +131,16 @@ class KeptChoice:
         for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
             alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
             capped = limit_per_item(whole, cap)
-            norms = None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
-            totals = capped.totals()
+            totals, norms = capped.totals(), self.norms_of(capped, noise)
             found |= _worth(sorted(alike, key=lambda each: each.bound), totals, norms, totals / np.maximum(events, 1))
         table = [found[each] for each in self.candidates]
         if self.norms:
             table += tails(in_bins(self.norms, np.searchsorted(self.norms, events)))
         return [*table, 0]
+
+    def norms_of(self, capped: Shard, noise: str) -> np.ndarray | None:
+        """What a bound is a bound of: the users' l2 norms, or for Laplace noise their totals (None)."""
+        return None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """Nothing: the choice looks at users alone."""
@@ -204,8 +207,8 @@ class KeptChoice:
 def _worth(
     candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None, spared: np.ndarray
 ) -> dict[KeptCandidate, int]:
-    """What users are worth to candidates of one cap and noise, from the lowest bound on: users with these totals, and l2 norms
-    unless the noise is for l1, and the part of all events that the cap has spared.
+    """What users are worth to candidates of one cap and noise, from the lowest bound on: users with these totals, and norms
+    that are bounded unless the totals are, and the part of all events that the cap has spared.
 
     Users whom a bound leaves as they are are worth the same under every higher one, and are not looked at again.
     """

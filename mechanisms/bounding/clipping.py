@@ -36,9 +36,14 @@ def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
     """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
     if int(shard.rows_per_user().max(initial=0)) <= items:
         return shard
-    rows = np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
+    rows = sampled_items(shard, items, subkey)
     limited = shard.keep(rows, shard.count[rows])
     return _checked(limited, limited.rows_per_user(), items)
+
+
+def sampled_items(shard: Shard, items: int, subkey: bytes) -> np.ndarray:
+    """The rows of at most `items` distinct items of each user, chosen uniformly: those that `limit_items` leaves."""
+    return np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
 
 
 def limit_per_item(shard: Shard, count: int) -> Shard:

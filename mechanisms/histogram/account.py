@@ -23,8 +23,9 @@ from headcount.mechanisms.errors import ParameterError
 # estimates too low.
 _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.05, 0.05, 0.1
 
-# Shares of precision, and on the pure way of the epsilon that choices leave. What is not asked for goes to the others.
-_NAMES, _COUNTS, _TOTALS = 0.75, 0.2, 0.05
+# Shares of precision of names, counts and totals, and on the pure way of the epsilon that choices leave. What is not asked for
+# goes to the others.
+SHARES = (0.75, 0.2, 0.05)
 _PURE_TOTALS = 0.07
 _PUBLIC_TOTALS = 0.2
 
@@ -86,10 +87,18 @@ class Account:
 
 
 def make_account(
-    budget: Budget, *, named: bool, chosen: bool, calibrated: bool, gaussian: bool = True, pure: bool = True
+    budget: Budget,
+    *,
+    named: bool,
+    chosen: bool,
+    calibrated: bool,
+    gaussian: bool = True,
+    pure: bool = True,
+    precision: tuple[float, float, float] = SHARES,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
-    given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken."""
+    given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
+    has the shares of names, counts and totals where all are there."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -113,7 +122,7 @@ def make_account(
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
-    shares = (_NAMES, _COUNTS, _TOTALS) if named else (0.0, 1 - _PUBLIC_TOTALS, _PUBLIC_TOTALS)
+    shares = precision if named else (0.0, 1 - _PUBLIC_TOTALS, _PUBLIC_TOTALS)
     if not calibrated:
         shares = (shares[0], 1 - shares[0], 0.0)
     mus = [mu * share**0.5 * (1 - 1e-12) for share in shares]

@@ -161,14 +161,14 @@ class Stages:
         totals_steps: tuple[Step, ...] = ()
         if names is not None:
             pure = names.counts_too
-            cost = self._pure_names() if pure else self._cost(account.names_mu, account.hiding)
+            cost = self._pure_names() if pure else self.cost(account.names_mu, account.hiding)
             steps += selection_steps(names.named.strategy, cost, names.rounds)
         else:
             pure = kept.noise == "laplace"
         counts = None
         if names is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
-            counts = self._noise(counts_steps, account.counts_mu, account.pure_counts, pure)
+            counts = self.noise(counts_steps, account.counts_mu, account.pure_counts, pure)
             steps += [
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
                 MechanismStep.of_plan("noise of the counts", counts),
@@ -176,7 +176,7 @@ class Stages:
         totals = None
         if account.totals_choice is not None:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
-            totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
+            totals = self.noise(totals_steps, account.totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
         counted = counts is not None
         spent = (self._first() + self._way(pure)).zcdp() if account.pure and account.gaussian else None
@@ -223,10 +223,15 @@ class Stages:
                     {"calibrated for": "what is chosen"},
                 ),
             )
-        ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
-        losses = self._first() + Losses.one_of(*ways)
         steps, budget = (*found, *steps), account.budget
-        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=losses, spent=spent)
+        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.losses, spent=spent)
+
+    @property
+    def losses(self) -> Losses:
+        """What composition needs to know: the choice that decides on the way, and whichever of the ways follows."""
+        account = self.account
+        ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
+        return self._first() + Losses.one_of(*ways)
 
     def _first(self) -> Losses:
         """The choice that decides on the way."""
@@ -292,7 +297,7 @@ class Stages:
         scaled = ClipNormStep(bound, 1 if pure else 2)
         return (LimitPerItemStep(max_per_item), scaled) if max_per_item else (scaled,)
 
-    def _noise(self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool) -> NoisePlan:
+    def noise(self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool) -> NoisePlan:
         """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2."""
         bound = promised(steps)
         if is_pure:
@@ -305,9 +310,9 @@ class Stages:
                 f"epsilon = {self.account.budget.epsilon} with a bound of {bound.l2} needs more noise than can be sampled: "
                 "raise epsilon or lower the bound"
             )
-        return make_plan("gaussian", grid, scale, None, self._cost(mu, 0.0), self.relation, bound)
+        return make_plan("gaussian", grid, scale, None, self.cost(mu, 0.0), self.relation, bound)
 
-    def _cost(self, mu: float, hiding: float) -> Budget:
+    def cost(self, mu: float, hiding: float) -> Budget:
         """What one Gaussian part would cost alone."""
         delta = self.account.budget.delta
         return Budget(gaussian_epsilon(mu, delta - hiding), delta)

@@ -19,6 +19,7 @@ from headcount.mechanisms.keys.fields import CONVERT, Field, field_of
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, element_type, exploded, found_type, is_list
 from headcount.mechanisms.keys.times import UTC, check_zone
+from headcount.mechanisms.keys.value_ranges import ValueRange, is_number_type, is_text, parse_range, value_columns
 
 _STRING = pa.string()
 
@@ -29,6 +30,8 @@ class Door:
 
     With a `window`, the unit of time of a column, who is protected is a user in one window. Its name is that of both, and it is
     a user of its own for all that follows.
+
+    `values` are the columns of numbers that rows carry, with their ranges, for what is made of these by key.
 
     `users` and `keys` are None where types are not known: such columns must hold strings or integers.
     """
@@ -41,6 +44,7 @@ class Door:
     explode: str | None = None
     time_zone: str = UTC
     window: KeyColumn | None = None
+    values: tuple[ValueRange, ...] = ()
     users: Keys | None = None
     keys: Keys | None = None
 
@@ -67,12 +71,18 @@ class Door:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that are read, each once."""
-        return tuple(name for name in (self.user, *self.sources, self.count, self.time) if name is not None)
+        named = (self.user, *self.sources, self.count, *self.beside)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     @property
     def time(self) -> str | None:
         """The column of windows, where that is a column of its own."""
         return None if self.window is None or self.window.source in self.sources else self.window.source
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns besides those of user, key and count, which are all that a tuple has."""
+        return (*(() if self.time is None else (self.time,)), *(of.column for of in self.values))
 
     @property
     def is_plain(self) -> bool:
@@ -98,6 +108,9 @@ class Door:
         types = {path: type_ for path, type_ in found.items() if not pa.types.is_null(type_)}
         if self.count in types and not pa.types.is_integer(types[self.count]):
             raise InputError(f"{where}column {self.count!r} is {types[self.count]}; counts are whole numbers")
+        for of in self.values:
+            if not is_number_type(types.get(of.column, _STRING)):
+                raise InputError(f"{where}column {of.column!r} is {types[of.column]}; values must be numbers")
         users = user_keys(self.user, self.window, types, self.time_zone, where)
         if self.explode in types:
             types[self.explode] = element_type(types[self.explode], self.explode)
@@ -136,7 +149,13 @@ class Door:
         item = _names(self.keys, self.sources, columns, place)
         count = None if self.count is None else columns[self.count]
         return contribution_batch(
-            user, item, count, drop_null=self.drop_null, max_item_bytes=self.max_item_bytes, place=place
+            user,
+            item,
+            count,
+            values=value_columns(self.values, columns, place),
+            drop_null=self.drop_null,
+            max_item_bytes=self.max_item_bytes,
+            place=place,
         )
 
 
@@ -161,10 +180,13 @@ def asked(
     time_zone: str = UTC,
     protect: str = USER,
     time: str | None = None,
+    values: Iterable[str | ValueRange] = (),
 ) -> Door:
     """The door that these words ask for, with no types known yet."""
     window = window_column(protect, time)
-    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, check_zone(time_zone), window)
+    ranges = tuple(parse_range("values", of) if isinstance(of, str) else of for of in values)
+    zone = check_zone(time_zone)
+    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
 
 
 def window_column(protect: str, time: str | None) -> KeyColumn | None:
@@ -217,18 +239,14 @@ def _names(keys: Keys | None, sources: tuple[str, ...], columns: Mapping[str, pa
 
 def _is_name(found: pa.DataType) -> bool:
     plain = found.value_type if pa.types.is_dictionary(found) else found
-    return _is_text(plain) or pa.types.is_integer(plain) or pa.types.is_null(plain)
-
-
-def _is_text(found: pa.DataType) -> bool:
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+    return is_text(plain) or pa.types.is_integer(plain) or pa.types.is_null(plain)
 
 
 def _as_known(array: pa.Array, field: Field, place: Place) -> pa.Array:
     """A column with the type that is known, or an InputError: files, and batches of a stream, may differ."""
     found = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     known, source = field.found, field.column.source
-    if found == known or pa.types.is_null(found) or (_is_text(found) and _is_text(known)):
+    if found == known or pa.types.is_null(found) or (is_text(found) and is_text(known)):
         return array
     if field.column.unit or field.column.edges:  # what is made of such columns does not depend on their type
         field_of(field.column, found, f"{place.file}: " if place.file else "", field.zone)

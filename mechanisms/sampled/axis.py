@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.checks import is_real
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.value_ranges import is_text, text_numbers, valid_text
 from headcount.mechanisms.sampled.leaves import Leaves
 
 Number = int | float
@@ -28,7 +29,6 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _DAY = 86_400 * 10**6
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?Z?)?$"
 
 
@@ -78,7 +78,7 @@ def is_value_type(kind: pa.DataType) -> bool:
     """Whether a column of this type can hold values; text is looked at later."""
     if pa.types.is_dictionary(kind):
         return is_value_type(kind.value_type)
-    return _is_number(kind) or _is_time(kind) or _is_text(kind)
+    return _is_number(kind) or _is_time(kind) or is_text(kind)
 
 
 def value_column(values: list[Any], name: str, place: Place) -> pa.Array:
@@ -104,7 +104,7 @@ def leaf_column(
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):
         return column.cast(pa.int64())
-    if _is_text(column.type):
+    if is_text(column.type):
         column = _from_text(column, axis, name, place)
     values = _numbers(column, name, place) if axis.kind == "number" else _times(column, axis, name, place)
     absent = np.asarray(column.is_null())
@@ -144,10 +144,6 @@ def _is_time(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
 def _numbers(column: pa.Array, name: str, place: Place) -> np.ndarray:
     if not _is_number(column.type):
         hint = "; give lo and hi (--lo, --hi) as dates or times" if _is_time(column.type) else ""
@@ -175,19 +171,13 @@ def _times(column: pa.Array, axis: Axis, name: str, place: Place) -> np.ndarray:
 
 def _from_text(column: pa.Array, axis: Axis, name: str, place: Place) -> pa.Array:
     """Text as float64, correctly rounded, or as microseconds."""
-    problem, pattern = "is not a decimal number", _NUMBER
-    if axis.kind != "number":
-        problem, pattern = "is not a date or time such as 2030-01-31 or 2030-01-31T23:59:59, in UTC", _TIME
-    try:
-        column.validate(full=True)
-        column = column.cast(pa.string())
-    except pa.ArrowInvalid:
-        raise place.error(name, "is damaged, or holds text that is no valid UTF-8") from None
-    wrong = pc.index(pc.match_substring_regex(column, pattern), False).as_py()
+    if axis.kind == "number":
+        return text_numbers(column, name, place)
+    problem = "is not a date or time such as 2030-01-31 or 2030-01-31T23:59:59, in UTC"
+    column = valid_text(column, name, place)
+    wrong = pc.index(pc.match_substring_regex(column, _TIME), False).as_py()
     if wrong >= 0:
         raise place.error(name, problem, wrong)
-    if axis.kind == "number":
-        return column.cast(pa.float64())
     plain = pc.replace_substring(column, "Z", "")
     try:
         return plain.cast(pa.timestamp("us"))

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headcount.pipelines.sinks.meanings import is_metric
+
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
+_METRICS = ("events", "bounded_events", "users", "bounded_users")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
 BAR = 24  # letters of the longest bar
@@ -28,7 +31,7 @@ def told(report: Mapping[str, Any], bars: bool = False) -> str:
     if number == 0:
         lines += nothing(report, unit)
     elif number > len(shown):
-        largest = any(name in columns for name in SIZES)
+        largest = any(name in columns for name in (*SIZES, *_METRICS))
         lines.append(
             f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
         )
@@ -87,6 +90,7 @@ def table(
         names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
+        names += [name for name in columns if is_metric(name, columns)]
     else:
         names = list(columns)
     cells = [

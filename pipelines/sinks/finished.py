@@ -30,6 +30,7 @@ _RANKED = (
     ("count", "descending"),
     ("bounded_count", "descending"),
     ("probability", "descending"),
+    *((name, "descending") for name in ("events", "bounded_events", "users", "bounded_users")),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from headcount.mechanisms.keys.columns import UNITS
@@ -56,12 +56,40 @@ _RANGES = {
 def meanings(columns: Sequence[str], keys: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
     are what the columns of the key mean."""
-    known = {**_ANY, **keys}
+    known = {**_ANY, **_metric_meanings(columns), **keys}
     for column in columns:
         known |= _BESIDE.get(column, {})
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
     return {column: known[column] for column in columns if column in known}
+
+
+# Metrics of keys, by how their columns begin.
+_METRICS = {
+    "users": "an estimate of the true number of users",
+    "events": "an estimate of the true number of events",
+    "bounded_users": "the users that were left after limiting on how many items each counts, with noise",
+    "bounded_events": "the events that were left after limiting how much each user counts, with noise",
+    "sum_": "an estimate of the true sum of the values, each cut to the range that was given",
+    "bounded_sum_": "the sum of the values that were left after limiting how much each user counts, with noise",
+    "mean_": "the mean of the values, each cut to the range that was given, of a sample of each user's rows",
+    "variance_": "the variance of the values, each cut to the range that was given, of a sample of each user's rows",
+}
+
+
+def is_metric(column: str, columns: Collection[str]) -> bool:
+    """Whether a column is a metric, with its noise and its interval beside."""
+    return all(f"{column}_{part}" in columns for part in ("noise_stddev", "low", "high"))
+
+
+def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for column in columns:
+        if is_metric(column, columns):
+            names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
+            found |= {column: _METRICS[names[-1]]} if names else {}
+            found |= {f"{column}_{part}": _ANY[part] for part in ("noise_stddev", "low", "high")}
+    return found
 
 
 def key_meanings(keys: Keys) -> tuple[tuple[str, str], ...]:

@@ -92,7 +92,7 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
         kinds[name] = pa.list_(kind) if name == columns.explode else kind
     if columns.count is not None:
         kinds[columns.count] = pa.int64()
-    return kinds
+    return dict.fromkeys(columns.carried, pa.float64()) | kinds
 
 
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
@@ -260,6 +260,8 @@ def _hint(columns: Columns, name: str) -> str:
         return ", as counts are"
     if columns.values is not None and name == columns.values.name:
         return ", as --lo and --hi are"
+    if name in columns.carried:
+        return ", as values are"
     return f": ask for texts as {name}, for whole numbers as {name}:int, for numbers in bins as {name}:0,18,30,65"
 
 

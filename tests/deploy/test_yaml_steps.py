@@ -32,6 +32,11 @@ ESTIMATES = COUNTS | {"count"}
     ("make", "config", "columns"),
     [
         (yaml_provider.SelectPartitions, {"epsilon": 1, "delta": "1e-6"}, {"item"}),
+        (
+            yaml_provider.Aggregate,
+            {"epsilon": 1, "delta": "1e-6", "metrics": ["users"], "domain": ["tea"]},
+            {"item", "users", "users_noise_stddev", "users_low", "users_high"},
+        ),
         (yaml_provider.PrivateCountRelease, {"rho": 1, "delta": "1e-6"}, COUNTS),
         (yaml_provider.TopItems, {"epsilon": 1, "delta": "1e-6", "k": 3}, {"rank", "item"}),
         (

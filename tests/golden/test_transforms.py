@@ -15,6 +15,7 @@ from tests.golden import events
 
 _DOMAIN = [f"i{i}" for i in range(1, 200, 3)]
 _BUDGET = t.Budget(1, 1e-6)
+_OF_NUMBERS = ["sum:number:0:20", "mean:number:0:20", "variance:number:0:20"]
 
 # One line for each public transform; a lambda takes what every random one is given: its release.
 TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
@@ -28,6 +29,10 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "Histogram, one stage": lambda release: t.Histogram(_BUDGET, method="one-stage", **release),
     "Histogram, domain": lambda release: t.Histogram(
         t.Budget(1), domain=_DOMAIN, method="one-stage", bound=4, **release
+    ),
+    "Aggregate": lambda release: t.Aggregate(_BUDGET, ["users", "events", *_OF_NUMBERS], **release),
+    "Aggregate, domain": lambda release: t.Aggregate(
+        _BUDGET, _OF_NUMBERS, domain=_DOMAIN, max_items=4, max_per_item=3, calibrate="none", **release
     ),
     "ChooseBound": lambda release: t.ChooseBound(t.Budget(0.1), t.Budget(0.9, 1e-6), **release),
     "Total": lambda release: t.Total(t.Budget(1), **release),
@@ -67,6 +72,8 @@ def _text(element: Any) -> Any:
     if hasattr(element, "to_pydict"):  # a record batch, whose rows are in the order of the data's own names
         metadata = {k.decode(): v.decode() for k, v in (element.schema.metadata or {}).items()}
         return [sorted(map(repr, element.to_pylist())), metadata]
+    if type(element).__name__.startswith("BeamSchema_"):  # a name that Beam makes anew each time
+        return element._asdict()
     return repr(element)
 
 

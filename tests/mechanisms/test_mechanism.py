@@ -10,6 +10,8 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
+from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_items import top_items
@@ -57,6 +59,8 @@ MADE: dict[str, Mechanism] = {
     "shape of buckets": shape_histogram(PURE, buckets=100),
     "property": central_property(PURE, EntropyQuestion()),
     "properties": ShapeProperties(shape_histogram(PURE, domain_size=100), (EntropyQuestion(),)),
+    "aggregate": aggregate(BUDGET, [Metric("users"), parse_metric("mean", "price:0:100")]),
+    "aggregate, domain": aggregate(BUDGET, [parse_metric("sum", "price:0:100")], domain=["a"]),
     "distribution": learn_distribution(PURE, ["a", "b"]),
 }
 

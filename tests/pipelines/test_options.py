@@ -12,7 +12,7 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import parser, releases
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles
-from headcount.pipelines.commands import key as make_key
+from headcount.pipelines.commands.tools import key as make_key
 from headcount.pipelines.jobs.run import pipeline_options, shards_for
 from headcount.pipelines.sources.domain import domain_file
 

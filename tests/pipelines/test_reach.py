@@ -18,10 +18,12 @@ RENAMED = {
     "Quantile": {"q": "quantile"},
     "Quantiles": {"quantiles": "quantile", "ranges": "range"},
     "ChooseBound": {"method": "bound-method"},
+    "Aggregate": {"metrics": "mean"},  # and its like
     "DebiasedCount": {"items": "domain"},
 }
 COMMANDS = {
     "Histogram": "histogram",
+    "Aggregate": "aggregate",
     "ChooseBound": "choose-bound",
     "Total": "total",
     "DebiasedCount": "total",

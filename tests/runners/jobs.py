@@ -31,6 +31,11 @@ JOBS = {
     "events by country and day": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:day --time-zone Asia/Tokyo",
     "protected by day": "histogram --of users --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
+    "metrics of items": "aggregate --epsilon 2 --delta 1e-6 --users --events --sum number:0:20 --mean number:0:20",
+    "metrics of a public domain": "aggregate --epsilon 1 --delta 1e-6 --domain {domain} --mean number:0:20 "
+    "--variance number:0:20 --max-items 4 --max-per-item 3 --relation replace --output-files 2",
+    "metrics by country, not calibrated": "aggregate --epsilon 2 --delta 1e-6 --item country --events --sum number:-9:9 "
+    "--calibrate none",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",

@@ -25,6 +25,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled import plan
 from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
 from headcount.transforms import (
+    Aggregate,
     AnonymizedHistogram,
     Bound,
     Budget,
@@ -113,7 +114,8 @@ OF_SHAPE = (
 TABLE = [
     Line(Contributions, "_door", {},
          {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9,
-          "explode": "item", "time_zone": "Europe/Berlin", "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},
+          "explode": "item", "time_zone": "Europe/Berlin", "values": ["price:0:100"],
+          "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},
          (({"protect": "user-day", "time": "at"}, {"protect": "user-week", "time": "seen"}),)),
     Line(RandClip, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4}),
     Line(ClipNorm, "_steps", KEY | {"bound": 3}, OTHER | {"bound": 4, "p": 2}),
@@ -126,6 +128,8 @@ TABLE = [
                  "calibrate": "none"},
          (({"method": "one-stage"}, {"bound": 3, "max_per_item": 2, "noise": "laplace", "objective": "items",
                                      "bound_method": "gem", "bound_share": 0.3, "domain": ["a", "b"], "of": "users"}),)),
+    Line(Aggregate, "mechanism", KEY | {"budget": BUDGET, "metrics": ["users", "events"]},
+         COUNTS | {"metrics": ["users"], "max_items": 3, "max_per_item": 2, "calibrate": "none", "domain": ["a", "b"]}),
     Line(ChooseBound, "mechanism", KEY | {"budget": Budget(0.1), "release_budget": BUDGET},
          OTHER | {"budget": Budget(0.2), "release_budget": LESS, "relation": "replace", "domain": ["a", "b"], "method": "em",
                   "objective": "items", "noise": "laplace", "max_per_item": 2, "item_type": Also(int, domain=[1, 2, 3])},

@@ -23,8 +23,10 @@ from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
+from headcount.mechanisms.keys.value_ranges import value_columns
 from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
+    Aggregate,
     AnonymizedHistogram,
     Bound,
     Budget,
@@ -132,6 +134,14 @@ def noisy(transform: beam.PTransform, rows: pa.Table, column: str, release: Rele
     )
 
 
+def aggregated(transform: beam.PTransform, rows: pa.Table, column: str, release: Release, label: str) -> Rows:
+    """With the values that rows carry."""
+    made = mechanism(transform)
+    values = value_columns(made.metrics.values, {"value": rows["value"].combine_chunks()})
+    columns = (rows[name].combine_chunks() for name in ("user", column))
+    return tuples(made.run([contribution_batch(*columns, values=values)] if rows.num_rows else [], release, label))
+
+
 BEFORE = "Before"  # the label of what bounds the rows of NoisyCounts
 OF_VALUES = (searched, read_off)  # these take quantiles of a column, not contributions
 
@@ -163,6 +173,14 @@ TABLE = {
     ),
     "Histogram, public domain, bound chosen": Line(
         lambda **g: Histogram(BUDGET, method="one-stage", domain=ITEMS[g["item_type"]], **g), decides=True
+    ),
+    "Aggregate": Line(
+        lambda **g: Aggregate(BUDGET, ["users", "mean:value:0:10", "sum:value:0:10"], **g), aggregated, decides=True
+    ),
+    "Aggregate, domain": Line(
+        lambda **g: Aggregate(BUDGET, ["events", "variance:value:-5:10"], domain=ITEMS[g["item_type"]], **g),
+        aggregated,
+        decides=True,
     ),
     "ChooseBound": Line(lambda **g: ChooseBound(Budget(0.1), BUDGET, **g), chosen, typed=False),
     "Total": Line(lambda **g: Total(BUDGET, bound=5, **g)),
@@ -237,7 +255,8 @@ class Bench:
     def applied(self, rows: beam.PCollection, name: str, transform: beam.PTransform, item_type: type) -> Any:
         """The transform on batches of a table, under its name."""
         if TABLE[name].pure not in OF_VALUES:
-            rows = rows | f"Contributions of {name}" >> Contributions(item=column_of(item_type))
+            values = mechanism(transform).metrics.values if TABLE[name].pure is aggregated else ()
+            rows = rows | f"Contributions of {name}" >> Contributions(item=column_of(item_type), values=values)
         if name == "NoisyCounts":
             rows = rows | BEFORE >> RandClip(3, release=self._release)
         return rows | name >> transform

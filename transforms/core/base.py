@@ -119,8 +119,14 @@ class PrivateTransform(beam.PTransform):
         if ITEM not in row._fields or not is_named_by_columns(keys):
             return batches if self._output_files is not None else batches | "ToRows" >> ToRows(row)
         keyed_row(row, keys)  # refuses a column that is there twice
-        restored = batches | "KeyColumns" >> beam.Map(_restored, keys).with_output_types(tuple[int, pa.RecordBatch])
+        restored = self._with_key_columns(batches)
         return restored if self._output_files is not None else restored | "ToRows" >> ToKeyedRows(row, keys)
+
+    def _with_key_columns(self, batches: beam.PCollection) -> beam.PCollection:
+        """(file, record batch) with the key columns in place of the name."""
+        if not is_named_by_columns(self._keys):
+            return batches
+        return batches | "KeyColumns" >> beam.Map(_restored, self._keys).with_output_types(tuple[int, pa.RecordBatch])
 
     def _result(self, counts: beam.PCollection, decision: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         """The counts, and the decision if it was asked for."""

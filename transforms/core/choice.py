@@ -20,6 +20,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import one_beyond_barrier
 from headcount.transforms.core.contributions import ContributionBatch
+from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
 
 
@@ -63,6 +64,27 @@ def choose(
     # Bounding, noise and report all stand beyond this barrier: a repeated decision can reach no two of them differently.
     chosen = one_beyond_barrier(decided, result, "Barrier", "Chosen")
     return Chosen(chosen, tabled.shards)
+
+
+class Choose(beam.PTransform):
+    """Shards of users -> what is chosen from them, by a choice that is called as this is; with `keep` also the shards."""
+
+    def __init__(
+        self,
+        choice: Choice[Any],
+        release: Release,
+        shards: int,
+        result: type,
+        public: beam.PCollection | None = None,
+        keep: bool = False,
+    ) -> None:
+        super().__init__()
+        self._choice, self._release, self._shards = choice, release, shards
+        self._result, self._public, self._keep = result, public, keep
+
+    def expand(self, shards: beam.PCollection) -> Chosen:
+        where = full_label(shards)
+        return choose(shards, self._choice, self._release, self._shards, where, self._keep, self._result, self._public)
 
 
 class BoundAsDecided(beam.PTransform):

@@ -21,10 +21,11 @@ from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import Door, asked
 from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.keys.value_ranges import ValueRange
 from headcount.transforms.core.coders import RecordBatchCoder
 from headcount.transforms.keyed.created import keep_here
-from headcount.transforms.keyed.elements import ROWS, door_for, key_parts, no_time
-from headcount.transforms.keyed.values import array_of
+from headcount.transforms.keyed.elements import ROWS, door_for, key_parts, no_field
+from headcount.transforms.keyed.values import array_of, numbers_of
 
 _ROWS = 1 << 16  # rows that are put together into one batch
 
@@ -32,20 +33,22 @@ _ROWS = 1 << 16  # rows that are put together into one batch
 class ContributionBatch(pa.RecordBatch):
     """The element type of a collection of checked batches: a type hint only, the objects are plain `pa.RecordBatch`es.
 
-    It also tells what the names of items stand for: the key columns, and whether their types were known.
+    It also tells what the names of items stand for: the key columns, and whether their types were known; and which values rows
+    carry.
     """
 
     keys: ClassVar[Keys] = Keys.plain(str)
     known: ClassVar[bool] = False
+    values: ClassVar[tuple[ValueRange, ...]] = ()
 
 
 beam.coders.registry.register_coder(ContributionBatch, RecordBatchCoder)
 
 
 @functools.cache
-def batches_of(keys: Keys, known: bool) -> type[ContributionBatch]:
-    """The element type of batches with these keys."""
-    made = type(ContributionBatch.__name__, (ContributionBatch,), {"keys": keys, "known": known})
+def batches_of(keys: Keys, known: bool, values: tuple[ValueRange, ...] = ()) -> type[ContributionBatch]:
+    """The element type of batches with these keys and values."""
+    made = type(ContributionBatch.__name__, (ContributionBatch,), {"keys": keys, "known": known, "values": values})
     beam.coders.registry.register_coder(made, RecordBatchCoder)
     return made
 
@@ -100,6 +103,8 @@ class Contributions(beam.PTransform):
             "user-month", which is weaker: a user's bound is then one of each window, and what a transform promises to each user
             it promises to each such unit (`transform.guarantee().per("user-day")`).
         time: the column of times or dates that windows come from; never the clock (default: None).
+        values: columns of numbers that rows carry, with the public ranges that these are cut to, for `Aggregate`: texts like
+            "price:0:100" (default: none).
         schema: an Arrow schema with the columns that are named (default: None).
     """
 
@@ -115,6 +120,7 @@ class Contributions(beam.PTransform):
         time_zone: str = "UTC",
         protect: str = USER,
         time: str | None = None,
+        values: Sequence[str | ValueRange] = (),
         schema: pa.Schema | None = None,
     ) -> None:
         super().__init__()
@@ -128,6 +134,7 @@ class Contributions(beam.PTransform):
             time_zone=time_zone,
             protect=protect,
             time=time,
+            values=values,
         )
         self._known = schema is not None
         if schema is not None:
@@ -136,7 +143,7 @@ class Contributions(beam.PTransform):
     def contributed(self, rows: beam.PCollection) -> type[ContributionBatch]:
         """The element type of what is made of a collection: it tells the key columns."""
         door = self._door_for(rows)
-        return batches_of(door.shown, door.keys is not None)
+        return batches_of(door.shown, door.keys is not None, door.values)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
@@ -163,6 +170,7 @@ class _ToBatches(beam.DoFn):
         self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
         self._times: list[Any] = []
+        self._carried: dict[str, list[Any]] = {of.column: [] for of in self._door.values}
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
@@ -185,15 +193,17 @@ class _ToBatches(beam.DoFn):
     def _append(self, row: Any, kind: str) -> None:
         door = self._door
         count: list[Any] = []
+        carried: dict[str, Any] = {}
         try:
             if kind == "tuple":
                 user, key, *count = row
                 if len(count) > 1:
                     raise ValueError
                 keys = self._parts(key)
-                if door.time is not None:
-                    raise no_time(door.time)
+                for name in door.beside:
+                    raise no_field(name)
             else:
+                carried = {name: _at(row, name) for name in self._carried}
                 self._times += [] if door.time is None else [_at(row, door.time)]
                 user, keys = _at(row, door.user), tuple([_at(row, source) for source in door.sources])
                 if door.count is not None:
@@ -203,6 +213,8 @@ class _ToBatches(beam.DoFn):
         self._users.append(user)
         self._keys.append(keys)
         self._counts += count
+        for name, values in self._carried.items():
+            values.append(carried[name])
         if self._counts and len(self._counts) < len(self._users):
             raise InputError("some rows have a count and some have none; give every row one, or none")
 
@@ -231,6 +243,8 @@ class _ToBatches(beam.DoFn):
             columns[source] = self._key_column([key[k] for key in self._keys], source, place)
         if door.time is not None:
             columns[door.time] = array_of(self._times, door.users, door.time, place)
+        for name, values in self._carried.items():
+            columns.setdefault(name, numbers_of(values, name, place))
         if self._counts:
             door = dataclasses.replace(door, count=door.count or place.count)
             columns[place.count] = array_of(self._counts, None, place.count, place, counts=True)

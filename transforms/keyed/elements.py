@@ -44,9 +44,9 @@ _PLAIN: dict[type, pa.DataType] = {
 }
 
 
-def no_time(time: str) -> InputError:
-    """The error that tuples have no field for the windows of protection."""
-    return InputError(f"tuples of user and item have no {time!r}: give dicts, beam.Rows or frames with that field")
+def no_field(name: str) -> InputError:
+    """The error that tuples have no field for the windows of protection, or for values."""
+    return InputError(f"tuples of user and item have no {name!r}: give dicts, beam.Rows or frames with that field")
 
 
 def door_for(door: Door, rows: beam.PCollection) -> Door:
@@ -56,8 +56,8 @@ def door_for(door: Door, rows: beam.PCollection) -> Door:
     if fields is not None:
         return door.of_schema(pa.schema([(name, arrow_type(found)) for name, found in fields]), where)
     if isinstance(hint, typehints.TupleConstraint):
-        if door.time is not None:
-            raise no_time(door.time)
+        for name in door.beside:
+            raise no_field(name)
         return door.of_types(_of_tuple(hint.tuple_types, door), where)
     if isinstance(hint, typehints.DictConstraint):  # one type for all values, or none
         found = arrow_type(hint.value_type)

@@ -7,7 +7,7 @@ import functools
 import keyword
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -30,7 +30,11 @@ def keyed_row(row: Any, keys: Keys) -> Any:
 
     What a name has that no field may have is an underscore: `user.id` is `user_id`. Times are Beam's, to the microsecond.
     """
-    others = [name for name in row._fields if name != ITEM]
+    return _row(row, tuple(field_types(keys, [name for name in row._fields if name != ITEM])))
+
+
+def field_types(keys: Keys, others: Sequence[str]) -> list[tuple[str, Any]]:
+    """The fields of the key columns, with their Python types; refused if a field is there twice, among the `others` too."""
     names = [_identifier(name) for name in keys.names]
     for column, name in zip(keys.names, names, strict=True):
         if column in others or (*others, *names).count(name) > 1:
@@ -38,7 +42,7 @@ def keyed_row(row: Any, keys: Keys) -> Any:
                 f"the key column {column!r} has the name of another column of the result: rename it before", "item"
             )
     kinds = [_python_type(field.shown) for field in keys.fields]
-    return _row(row, tuple(zip(names, kinds, strict=True)))
+    return list(zip(names, kinds, strict=True))
 
 
 class ToKeyedRows(beam.PTransform):
@@ -57,10 +61,11 @@ def _rows(file: tuple[int, pa.RecordBatch], row: Any, keys: Keys) -> Iterator[Na
     _, batch = file
     at = row._fields.index(ITEM)
     names = [*row._fields[:at], *keys.names, *row._fields[at + 1 :]]
-    return map(keyed_row(row, keys), *(_values(batch.column(name)) for name in names))
+    return map(keyed_row(row, keys), *(field_values(batch.column(name)) for name in names))
 
 
-def _values(column: pa.Array) -> list[Any]:
+def field_values(column: pa.Array) -> list[Any]:
+    """The values of a column as those of a field."""
     if pa.types.is_timestamp(column.type):
         micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
         return [Timestamp(micros=each) for each in micros.to_pylist()]

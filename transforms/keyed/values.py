@@ -43,6 +43,14 @@ def array_of(
         ) from None
 
 
+def numbers_of(values: list[Any], source: str, place: Place) -> pa.Array:
+    """The column `source` of numbers, or of None."""
+    try:
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    except (TypeError, ValueError, OverflowError):
+        raise place.error(source, "holds what is no number") from None
+
+
 def plain_value(value: Any) -> Any:
     """A value of a type that Arrow has none for as the one that stands for it."""
     if isinstance(value, Timestamp):

@@ -34,6 +34,9 @@ _TAKEN_AS_PUBLIC = {
     "samples": "the number of samples: {}",
     "lo": "the least value: {}",
     "hi": "the largest value: {}",
+    "sum": "the ranges of values that are added up: {}",
+    "mean": "the ranges of values of means: {}",
+    "variance": "the ranges of values of variances: {}",
 }
 
 
@@ -81,6 +84,12 @@ class Facts:
     def unit(self) -> str:
         """Who is promised something, as the registry calls it."""
         return f"{self.guarantee.unit.capitalize()}-level"
+
+    @property
+    def users(self) -> int | None:
+        """The number of users, where whoever ran the job has given it; that users were to be counted is no number of them."""
+        given = self.parameters.get("users")
+        return given if type(given) is int else None
 
     @property
     def product(self) -> str:
@@ -208,9 +217,11 @@ class Facts:
                 f"{self.parameters['domain_digest']}): that an item is in the result says nothing of the data."
             )
         known = [
-            words.format(self.parameters[name]) for name, words in _TAKEN_AS_PUBLIC.items() if name in self.parameters
+            words.format(value if isinstance(value, str | int | float) else ", ".join(value))
+            for name, words in _TAKEN_AS_PUBLIC.items()
+            if (value := self.users if name == "users" else self.parameters.get(name)) is not None
         ]
-        if self.guarantee.relation is Relation.REPLACE and "users" not in self.parameters:
+        if self.guarantee.relation is Relation.REPLACE and self.users is None:
             known.append("the number of users, which replacing one does not change")
         if known:
             said.append(f"Whoever ran the job says that these are public: {'; '.join(known)}.")

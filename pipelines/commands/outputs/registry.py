@@ -40,7 +40,7 @@ def record(facts: Facts, over_time: OverTime | None) -> dict[str, Any]:
             "privacy_loss": {
                 "privacy_unit": facts.unit,
                 "privacy_unit_details": facts.adjacency(),
-                **({"number_of_privacy_units": facts.parameters["users"]} if _knows_users(facts) else {}),
+                **({"number_of_privacy_units": facts.users} if _knows_users(facts) else {}),
                 "privacy_parameters": _parameters(facts),
                 "privacy_parameters_details": listed([_told(each) for each in (facts.given(), *facts.converted())]),
             },
@@ -94,7 +94,7 @@ def _told(each: Converted) -> str:
 
 
 def _knows_users(facts: Facts) -> bool:
-    return isinstance(facts.parameters.get("users"), int)
+    return facts.users is not None
 
 
 def _period(report: Any) -> str | None:

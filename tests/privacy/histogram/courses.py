@@ -21,7 +21,7 @@ from headcount.mechanisms.bound_choice.kept import KeptChoice
 from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.histogram import estimates as module
-from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped
+from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.partitions import select
 
 BUDGET = Budget(20, 1e-3)
@@ -105,6 +105,7 @@ class Course:
             self.seen.groups.append((grouped.items.to_pylist(), grouped.group.tolist()))
             return real_rows(shard, grouped, once)
 
+        self.counts, self.rows = counts, rows
         monkeypatch.setattr(module, "noisy_counts", counts)
         monkeypatch.setattr(select, "noisy_counts", counts)
         monkeypatch.setattr(choice_run, "decide", decide)
@@ -116,10 +117,14 @@ class Course:
             self.released[label] = make()
         return self.released[label]
 
-    def run(self, mechanism: EstimatesMechanism, users: list[User], release: Any) -> Seen:
+    def run(self, mechanism: Any, users: list[User], release: Any) -> Seen:
         self.seen = Seen()
-        mechanism.run(batch_of(users), release)
+        mechanism.run(self.batches(users), release)
         return self.seen
+
+    def batches(self, users: list[User]) -> list[pa.RecordBatch]:
+        """The users' contributions."""
+        return batch_of(users)
 
 
 @dataclasses.dataclass
@@ -185,10 +190,11 @@ def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
     return found
 
 
-def fits(spent: Spent, mechanism: EstimatesMechanism) -> bool:
+def fits(spent: Spent, mechanism: Any) -> bool:
     """Whether all of it is within the account, whose composition is the promise."""
     account = mechanism.stages.account
     squares = {"NamedItems": account.names_mu, "Counts": account.counts_mu, "Totals": account.totals_mu}
+    squares["Sums"] = account.counts_mu
     pures = {"NamedItems": account.pure_counts, "Counts": account.pure_counts, "Totals": account.pure_totals}
     hiding = account.pure_hiding if spent.laplace else account.hiding
     return (

@@ -1,0 +1,170 @@
+"""Metrics and their intervals from noisy sums: post-processing, which costs nothing.
+
+A mean is middle + half * S / n, for noisy rows n and noisy sums S. Its interval is Fieller's: all r in [-1, 1] for which S -
+r n is within 1.96 standard deviations of 0, where those are sqrt(sigma_S^2 + r^2 sigma_n^2). As S - r n has mean 0 for the
+true r, the interval holds it in 95 % of all releases, however few rows there are; where n may be 0, it is the whole range.
+
+A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
+97.5 %: so it holds the truth in 95 % of all releases or more.
+
+All intervals are of the noise: they are about the rows that the bounds have left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.intervals import DEVIATIONS, outward
+from headcount.mechanisms.aggregate.measures import MeasuresPlan
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.keys.value_ranges import ValueRange
+
+#: What the columns of a metric end with, besides the metric itself.
+PARTS = ("noise_stddev", "low", "high")
+
+# For each of two intervals that hold together with a probability of 95 %.
+_BOTH = statistics.NormalDist().inv_cdf(1 - 0.025 / 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The released numbers of one metric."""
+
+    value: np.ndarray
+    noise_stddev: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class NoisySums:
+    """The noisy sums of all named keys, sorted, and the standard deviations of their noise; public."""
+
+    items: Names
+    sums: Mapping[str, np.ndarray]
+    stddev: Mapping[str, float]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, plan: MeasuresPlan) -> NoisySums:
+        """Those in a batch of noisy sums."""
+        sums = {measure.name: np.asarray(rows.column(measure.name)) for measure in plan.measures}
+        stddev = {measure.name: measure.stddev for measure in plan.measures}
+        if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
+            sums, stddev = sums | {"users": sums["rows"]}, stddev | {"users": stddev["rows"]}
+        return cls(rows.column("item"), sums, stddev)
+
+    def counts(self, kind: str) -> tuple[np.ndarray, float]:
+        """The noisy users or events, and the standard deviation of their noise."""
+        name = "rows" if kind == "events" else kind
+        return self.sums[name], self.stddev[name]
+
+    def total(self, metric: Metric, values: tuple[ValueRange, ...]) -> tuple[np.ndarray, float]:
+        """A total and the standard deviation of its noise: of users, of events, or middle * rows + half * sum."""
+        if metric.of is None:
+            return self.counts(metric.kind)
+        own, middle, half = f"sum{values.index(metric.of)}", metric.of.middle, metric.of.half
+        if "rows" not in self.sums:  # a sum alone of a range around 0
+            return half * self.sums[own], half * self.stddev[own]
+        return (
+            middle * self.sums["rows"] + half * self.sums[own],
+            float(np.hypot(middle * self.stddev["rows"], half * self.stddev[own])),
+        )
+
+
+def total_answer(metric: Metric, value: np.ndarray, noise_stddev: np.ndarray | float) -> Answer:
+    """A total with its interval; none that cannot be negative has an end below 0, and ends of counts are whole numbers."""
+    stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
+    low, high = value - DEVIATIONS * stddev, value + DEVIATIONS * stddev
+    if metric.of is None:
+        low, high = outward(low, high)
+    elif metric.is_total:
+        low, high = np.maximum(low, 0.0), np.maximum(high, 0.0)
+    return Answer(value, stddev, low, high)
+
+
+def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
+    """Means and variances."""
+    found = {}
+    for metric in metrics.each:
+        if metric.of is None or metric.kind == "sum":
+            continue
+        number = metrics.values.index(metric.of)
+        make = _mean if metric.kind == "mean" else _variance
+        found[metric] = make(noisy, number, metric.of)
+    return found
+
+
+def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
+    rows, sums = noisy.sums["rows"], noisy.sums[f"sum{number}"]
+    noise = noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    ratio = _ratio(sums, rows, noise[0], -1.0)
+    low, high = fieller(sums, rows, noise[1], noise[0], DEVIATIONS, -1.0)
+    # A number within the range is within half of it from the middle.
+    stddev = np.minimum(np.hypot(noise[1], ratio * noise[0]) / np.maximum(rows, noise[0]), 1.0)
+    return _within(of, ratio, stddev, low, high)
+
+
+def _within(of: ValueRange, ratio: np.ndarray, stddev: np.ndarray, low: np.ndarray, high: np.ndarray) -> Answer:
+    return Answer(of.middle + of.half * ratio, of.half * stddev, of.middle + of.half * low, of.middle + of.half * high)
+
+
+def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
+    rows, sums, gaps = noisy.sums["rows"], noisy.sums[f"sum{number}"], noisy.sums[f"gap{number}"]
+    noise, own = noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    mean, gap = _ratio(sums, rows, noise, -1.0), _ratio(gaps, rows, noise, 0.0)
+    size = np.maximum(rows, noise)
+    by_rows = (gap + 2 * mean**2) * noise
+    stddev = np.minimum(np.sqrt((1 + 4 * mean**2) * own**2 + by_rows**2) / size, 0.5)
+    means = fieller(sums, rows, own, noise, _BOTH, -1.0)
+    gap_low, gap_high = fieller(gaps, rows, own, noise, _BOTH, 0.0)
+    squares = np.square(means)
+    least = np.where((means[0] <= 0) & (means[1] >= 0), 0.0, squares.min(axis=0))
+    square = of.half**2
+    low, high = 1 - gap_high - squares.max(axis=0), 1 - gap_low - least
+    return Answer(
+        square * np.clip(1 - gap - mean**2, 0.0, 1.0),
+        square * stddev,
+        square * np.clip(low, 0.0, 1.0),
+        square * np.clip(high, 0.0, 1.0),
+    )
+
+
+def _ratio(above: np.ndarray, below: np.ndarray, noise: float, least: float) -> np.ndarray:
+    """above / below, within [least, 1]; where there may be no rows at all, the middle of that."""
+    sure = below > noise
+    ratio = np.clip(above / np.where(sure, below, 1.0), least, 1.0)
+    return np.where(sure, ratio, (least + 1) / 2)
+
+
+def fieller(
+    above: np.ndarray, below: np.ndarray, above_noise: float, below_noise: float, deviations: float, least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ratios r in [least, 1] with (above - r below)^2 <= deviations^2 (above_noise^2 + r^2 below_noise^2), as an interval.
+
+    These are the r between the roots of a square, if that opens upwards, and else at least all of the interval's middle: then
+    it is the whole of it. Where no r is left, since the noise has led out of the range, it is the end that is nearest.
+    """
+    a = below**2 - (deviations * below_noise) ** 2
+    c = above**2 - (deviations * above_noise) ** 2
+    known = (a > 0) & (below > 0)
+    safe = np.where(known, a, 1.0)
+    centre = above * below / safe
+    root = np.sqrt(np.maximum(centre**2 - c / safe, 0.0))
+    low = np.where(known, np.clip(centre - root, least, 1.0), least)
+    high = np.where(known, np.clip(centre + root, least, 1.0), 1.0)
+    return low, high
+
+
+def answers_batch(items: Names, columns: Mapping[str, Answer]) -> pa.RecordBatch:
+    """The released rows: the key, and for each metric its value, `noise_stddev`, `low` and `high`."""
+    made: dict[str, pa.Array] = {"item": items}
+    for name, answer in columns.items():
+        made[name] = pa.array(answer.value, pa.float64())
+        made |= {f"{name}_{part}": pa.array(getattr(answer, part), pa.float64()) for part in PARTS}
+    return pa.RecordBatch.from_pydict(made)

@@ -1,0 +1,106 @@
+"""What each user adds to the sums: at most m keys, of at most c rows each, as whole numbers by (user, key).
+
+Keys and rows are uniform samples. The lane of a user's keys is known by its keys and their numbers of rows, that of the rows
+on one key by the user, the key and their number: so a repeated run draws the same sample, and no value has a part in who is
+drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.aggregate.measures import Measure, MeasuresPlan
+from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.bounding.clipping import sample_units, sampled_items
+from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.keys.value_ranges import VALUE_BITS
+from headcount.mechanisms.randomness.lane_ids import user_lane_ids
+from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key
+
+_WHOLE = 2**VALUE_BITS
+
+
+def bounded_rows(shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes]) -> ValueShard:
+    """At most m keys of each user, and of each a sample of at most c rows; `subkeys` are those of the plan's steps."""
+    kept = shard.keep(sampled_items(shard.pairs, plan.max_items, subkeys[0]))
+    return limit_rows(kept, plan.max_per_item, subkeys[1])
+
+
+def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
+    """At most so many rows of each (user, key), chosen uniformly: rows that are there several times count as several."""
+    totals = run_sums(shard.count, shard.starts[:-1])
+    above = np.flatnonzero(totals > rows)
+    count = shard.count
+    if len(above):
+        each = shard.rows_per_pair()
+        chosen = np.zeros(len(totals), dtype=bool)
+        chosen[above] = True
+        places = np.flatnonzero(np.repeat(chosen, each))
+        pairs = shard.pairs
+        user = np.repeat(np.arange(len(pairs.users)), pairs.rows_per_user())[above]
+        ids = user_lane_ids(
+            lane_key(subkey),
+            pairs.users.take(pa.array(user)),
+            np.arange(len(above) + 1),
+            pairs.items.take(pa.array(pairs.item[above])),
+            totals[above],
+        )
+        count = count.copy()
+        offsets = np.append(0, np.cumsum(each[above]))
+        count[places] = sample_units(Lanes(block_key(subkey), ids), count[places], offsets, rows)
+    totals = run_sums(count, shard.starts[:-1])
+    return dataclasses.replace(shard, pairs=dataclasses.replace(shard.pairs, count=totals), count=count)
+
+
+def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
+    """What each (user, key) adds to each measure, in units of 2**-bits. Sums are rounded towards 0, and gaps down: rounding
+    makes no contribution longer."""
+    found = {}
+    for measure in measures:
+        if measure.kind == "users":
+            found[measure.name] = np.ones(len(shard.pairs.item), dtype=np.int64)
+        elif measure.kind == "rows":
+            found[measure.name] = shard.pairs.count
+        else:
+            x = shard.values[measure.value]
+            row = x if measure.kind == "sum" else _gap(x)
+            sums = run_sums(row * shard.count, shard.starts[:-1])
+            found[measure.name] = np.sign(sums) * (np.abs(sums) >> (VALUE_BITS - measure.bits))
+    return found
+
+
+def _gap(x: np.ndarray) -> np.ndarray:
+    """1 - x^2, rounded down, in units of 2**-VALUE_BITS."""
+    return (_WHOLE * _WHOLE - x * x) >> VALUE_BITS
+
+
+def bounded_batch(
+    shard: ValueShard, plan: MeasuresPlan, subkeys: Sequence[bytes], label: str, part: int = 0
+) -> pa.RecordBatch:
+    """The users' contributions by key, as a batch that carries its bound; `label` names what did the bounding."""
+    bounded = bounded_rows(shard, plan, subkeys)
+    added = measured(bounded, plan.measures)
+    check_kept(bounded, added, plan)
+    bound = promise_of(plan.steps, shard.pairs.bound, label)
+    batch = dataclasses.replace(bounded.pairs, bound=bound).to_batch(part).drop_columns("count")
+    for name, column in added.items():
+        batch = batch.append_column(name, pa.array(column))
+    return batch
+
+
+def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: MeasuresPlan) -> None:
+    """Refuses contributions that are beyond what the noise was made for."""
+    rows = bounded.pairs.count
+    kept = int(bounded.pairs.rows_per_user().max(initial=0)) <= plan.max_items
+    kept &= int(rows.max(initial=0)) <= plan.max_per_item
+    for measure in plan.measures:
+        if measure.value >= 0:
+            kept &= bool(np.all(np.abs(added[measure.name]) <= rows << measure.bits))
+    if not kept:
+        raise RuntimeError("bounding did not keep its bound")  # a bug, and never to be released

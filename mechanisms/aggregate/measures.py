@@ -1,0 +1,195 @@
+"""The numbers that get noise, and how much: every metric of a key is a function of these few sums over users.
+
+A user's rows on one key, at most c of them, with values x in [-1, 1] (half ranges from the middle), add
+
+    users      1
+    rows       the number of rows
+    sum        the sum of x,               for each range
+    gap        the sum of 1 - x^2,         for each range whose variance is asked for
+
+With one row per key, users are rows. All sums of all keys are one vector, which gets Gaussian noise of one calibration: of
+standard deviation sigma_u for users, sigma_r for rows and sigma_j for sum and gap of range j.
+
+Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise. As x^2
++ (1 - x^2)^2 <= 1, its squared length is at most A = 1 / sigma_r^2 + sum of 1 / sigma_j^2: the gap comes for free, since it
+is small where x is large. By the triangle inequality the squared length of a user's rows on one key is at most B = 1 /
+sigma_u^2 + c^2 A, and x = 1 in all of c rows attains it. So the squared distance of neighbours is at most
+
+    add-remove      m B
+    replace         m max(2 B, 4 c^2 sum of 1 / sigma_j^2)
+
+For the second: on a key that only one of the two users has, that user adds B at most. On one that both have, users cancel.
+With n and n' rows the rest is at most (n - n')^2 / sigma_r^2 + (n + n')^2 sum of 1 / sigma_j^2, which is convex in each of n
+and n'. So it is largest where one of them is 0, and then at most B, or where both are c. If k keys are shared, there are 2 (m
+- k) others: the sum is largest at k = 0 or k = m. Sums have both signs, so that two users' contributions may point in
+opposite directions. So the rule of `Relation.users`, for numbers that are not negative, does not do here. Both distances are
+attained; tests compute them by brute force.
+
+`MeasuresPlan.loss` is this distance in exact fractions, for sigmas as they are drawn. It is checked against mu when a plan is
+made.
+
+Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors
+of the metrics, where a total is relative to what c rows of the largest value add, a mean to half the range, and a variance to
+its square. This needs no data, and no proof rests on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeVar
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.calibration import whole_sigma
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.metrics import Metrics
+from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
+from headcount.mechanisms.counting.noisy import promised
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.value_ranges import VALUE_BITS
+from headcount.mechanisms.randomness.noise import LARGEST_SCALE
+
+#: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
+MOST_PER_ITEM = 1000
+
+Real = TypeVar("Real", float, Fraction)
+
+# No part of any proof: sums are kept in so many bits of a half range that sigma has about 24, where noise is drawn fast.
+_FAST_BITS, _LEAST_BITS = 24, 6
+
+# What the error of a mean and of a variance depends on, by rows and by its own sums, in the mean over what values may be.
+_MEAN, _VARIANCE = (1 / 3, 1.0), (1.0, 2.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """One kind of sum, of the values of a range if it is about values, and its noise.
+
+    Contributions are whole multiples of 2**-bits, and noise is drawn on the grid 2**-grid with a whole `sigma` in its units.
+    """
+
+    kind: str
+    value: int
+    bits: int
+    grid: int
+    sigma: int
+
+    @property
+    def name(self) -> str:
+        """The name of its column."""
+        return self.kind if self.value < 0 else f"{self.kind}{self.value}"
+
+    @property
+    def exact_stddev(self) -> Fraction:
+        """The scale of its noise in users, rows or half ranges."""
+        return Fraction(self.sigma, 2**self.grid)
+
+    @property
+    def stddev(self) -> float:
+        """The same as a float: the standard deviation."""
+        return float(self.exact_stddev)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuresPlan:
+    """At most `max_items` keys of a user, at most `max_per_item` rows on each, and the noise of all sums. All is public."""
+
+    max_items: int
+    max_per_item: int
+    relation: Relation
+    measures: tuple[Measure, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What is done to each user's rows of named keys; the second one draws a sample of rows."""
+        return LimitItemsStep(self.max_items), LimitPerItemStep(self.max_per_item)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """What the noise was made for."""
+        return promised(self.steps)
+
+    def loss(self) -> Fraction:
+        """The largest squared distance of neighbours, in units of the noise."""
+        most = self.max_per_item**2
+        precision = {measure.name: 1 / measure.exact_stddev**2 for measure in self.measures}
+        users = precision.pop("users", Fraction(0))
+        rows = precision.pop("rows", Fraction(0))
+        values = self._values(precision)
+        own = users + most * (rows + values)
+        return self.max_items * _distance(self.relation, own, most * values)
+
+    def _values(self, precision: dict[str, Fraction]) -> Fraction:
+        """The sum of 1 / sigma_j^2; a gap costs nothing as long as its noise is no less than that of its sum."""
+        for measure in self.measures:
+            if measure.kind == "gap" and precision[measure.name] > precision[f"sum{measure.value}"]:
+                raise RuntimeError("a gap has less noise than its sum")  # a bug, and never to be released
+        return sum((size for name, size in precision.items() if name.startswith("sum")), Fraction(0))
+
+    def to_json(self) -> dict[str, Any]:
+        """What defines the noise, exactly and in one form only."""
+        return {
+            "max_items": self.max_items,
+            "max_per_item": self.max_per_item,
+            "relation": self.relation.value,
+            "measures": [list(dataclasses.astuple(measure)) for measure in self.measures],
+        }
+
+    def stddev(self, name: str) -> float:
+        """The standard deviation of the noise of a measure, in users, rows or half ranges."""
+        return next(measure.stddev for measure in self.measures if measure.name == name)
+
+
+def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
+    """The share of the squared distance that users, rows and each range (`sum0`, ...) have; what has none is not needed."""
+    squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
+    for metric in metrics.each:
+        if metric.of is None:
+            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += 1.0
+            continue
+        own = f"sum{metrics.values.index(metric.of)}"
+        rows, values = {"mean": _MEAN, "variance": _VARIANCE}.get(metric.kind, (0.0, 0.0))
+        if metric.kind == "sum":
+            rows, values = ((part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
+        squared["rows"] += rows
+        squared[own] = squared.get(own, 0.0) + values
+    roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}
+    return {name: root / sum(roots.values()) for name, root in roots.items()}
+
+
+def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, relation: Relation) -> MeasuresPlan:
+    """The noise of all sums for these bounds, whose distance of neighbours is at most `mu` standard deviations together."""
+    parts = shares(metrics, max_per_item)
+    values = sum(share for name, share in parts.items() if name.startswith("sum"))
+    # The squared distance, where one user adds 1 on each key: beyond the rounding of these lines.
+    unit = math.sqrt(max_items * _distance(relation, 1.0, values)) / mu * (1 + 1e-9)
+    gaps = {metrics.values.index(metric.of) for metric in metrics.each if metric.kind == "variance" and metric.of}
+    found = []
+    for name, share in parts.items():
+        sigma = unit * (1 if name == "users" else max_per_item) / math.sqrt(share)
+        value = int(name.removeprefix("sum")) if name.startswith("sum") else -1
+        kinds = [name] if value < 0 else ["sum", "gap"] if value in gaps else ["sum"]
+        bits = 0 if value < 0 else _bits(sigma)
+        grid, scale = whole_sigma(sigma, bits)
+        if scale >= LARGEST_SCALE:
+            raise ParameterError(
+                f"a bound of {max_items} keys with {max_per_item} rows each needs more noise than can be sampled: raise "
+                "epsilon or lower the bounds"
+            )
+        found += [Measure(kind, value, bits, grid, int(scale)) for kind in kinds]
+    plan = MeasuresPlan(max_items, max_per_item, relation, tuple(found))
+    if plan.loss() > Fraction(mu) ** 2:
+        raise RuntimeError("the noise is not what the budget asks for")  # a bug, and never to be released
+    return plan
+
+
+def _distance(relation: Relation, own: Real, values: Real) -> Real:
+    """The squared distance on one key: `own` is what one user adds, and `values` the part of sums in it."""
+    return own if relation is Relation.ADD_REMOVE else max(2 * own, 4 * values)
+
+
+def _bits(sigma: float) -> int:
+    """How finely sums of values are kept, for noise of this size in half ranges."""
+    return min(VALUE_BITS, max(_LEAST_BITS, _FAST_BITS - math.ceil(math.log2(sigma))))

@@ -1,0 +1,94 @@
+"""What is asked of every key: users, events, and the sum, mean or variance of a column of numbers within a public range."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from headcount.mechanisms.checks import check_one_of
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.value_ranges import ValueRange, parse_range
+
+COUNTS = ("users", "events")
+OF_VALUES = ("sum", "mean", "variance")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """One number for each key: `kind` is what it is, of the values of a range where it is about values."""
+
+    kind: str
+    of: ValueRange | None = None
+
+    def __post_init__(self) -> None:
+        check_one_of("metric", self.kind, (*COUNTS, *OF_VALUES))
+        if (self.of is None) == (self.kind in OF_VALUES):
+            what = "needs a column and its range" if self.of is None else "has no column"
+            raise ParameterError(f"the metric {self.kind!r} {what}")
+
+    @property
+    def name(self) -> str:
+        """What its column is called: with an underscore for what no field of a row may have in its name."""
+        return self.kind if self.of is None else re.sub(r"\W", "_", f"{self.kind}_{self.of.column}")
+
+    @property
+    def is_total(self) -> bool:
+        """Whether it is a total of numbers that are not negative, of which a bound leaves out a part."""
+        return self.kind in COUNTS or (self.kind == "sum" and self.of is not None and self.of.low >= 0)
+
+
+def parse_metric(kind: str, text: str) -> Metric:
+    """The metric of a kind for a text like `price:0:100`."""
+    return Metric(kind, parse_range(kind, text))
+
+
+def _metric_of(given: Metric | str) -> Metric:
+    if isinstance(given, Metric):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError(f"a metric is a Metric, or a text such as users, got a {type(given).__name__}", "metrics")
+    kind, _, rest = given.partition(":")
+    return parse_metric(kind, rest) if kind in OF_VALUES else Metric(kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    """All metrics of a release, in the order of their columns."""
+
+    each: tuple[Metric, ...]
+
+    def __post_init__(self) -> None:
+        names = [metric.name for metric in self.each]
+        if not names:
+            raise ParameterError("there is nothing to compute: ask for users, events, sum, mean or variance", "metrics")
+        for name in names:
+            if names.count(name) > 1:
+                raise ParameterError(f"the metric {name!r} is asked for more than once: leave one out", "metrics")
+
+    @classmethod
+    def of(cls, metrics: Iterable[Metric | str]) -> Metrics:
+        """The metrics, or those of texts like `users` and `mean:price:0:100`."""
+        if isinstance(metrics, str):
+            raise ParameterError(f"metrics must be a list of them, got the text {metrics!r}", "metrics")
+        return cls(tuple(map(_metric_of, metrics)))
+
+    @property
+    def values(self) -> tuple[ValueRange, ...]:
+        """The ranges of values that rows carry, each once: their places are those of the value columns of a batch."""
+        return tuple(dict.fromkeys(metric.of for metric in self.each if metric.of is not None))
+
+    @property
+    def totals(self) -> tuple[str, ...]:
+        """Which of users and events there must be totals of, so that metrics can be calibrated by them."""
+        asked = {metric.kind for metric in self.each if metric.is_total}
+        return tuple(kind for kind, by in (("users", {"users"}), ("events", {"events", "sum"})) if asked & by)
+
+    @property
+    def users_alone(self) -> bool:
+        """Whether nothing but users is asked for, so that one row of a user on a key says all."""
+        return all(metric.kind == "users" for metric in self.each)
+
+    def texts(self) -> list[str]:
+        """The metrics in one form only, as a part of randomness."""
+        return [metric.kind if metric.of is None else f"{metric.kind}:{metric.of.text()}" for metric in self.each]

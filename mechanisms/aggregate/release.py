@@ -1,0 +1,247 @@
+"""The whole aggregate as a value: its stages in a row, without Beam, and the factory that makes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
+from headcount.mechanisms.accounting.expected_error import users_needed
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.answers import PARTS, Answer, NoisySums, answers_batch, ratio_answers, total_answer
+from headcount.mechanisms.aggregate.bounding import bounded_batch
+from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.stages import PRECISION, AggregatePlan, AggregateStages
+from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
+from headcount.mechanisms.aggregate.totals import calibrated, cells, group_keys, total_rows
+from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
+from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
+from headcount.mechanisms.bounding.steps import check_bound, provenance, step_subkeys
+from headcount.mechanisms.checks import check_one_of, check_whole
+from headcount.mechanisms.choice.run import choose_of
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.account import make_account
+from headcount.mechanisms.histogram.estimates import Grouped
+from headcount.mechanisms.histogram.factory import CALIBRATIONS
+from headcount.mechanisms.partitions.select import named_in_rounds
+from headcount.mechanisms.randomness.keys import Release
+
+NAME = "Aggregate"
+
+#: What a reader of calibrated totals must know of them.
+ASSUMPTION = (
+    "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
+    "they kept; low to high covers the noise, and not that assumption; means and variances are of a sample of each user's rows"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregated:
+    """What was chosen, and what the totals have told: the share of the first of them that the bounds left out."""
+
+    plan: AggregatePlan
+    groups: int
+    left_out: float | None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The whole promise, in the numbers of what was chosen."""
+        return self.plan.guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        return self.plan.words()
+
+    def sections(self) -> Mapping[str, Any]:
+        """The same as parts of a report."""
+        return {**self.plan.sections(), **({"groups": self.groups} if self.groups else {})}
+
+    def told(self) -> Mapping[str, Any]:
+        """What a reader asks first: the users that a key needs, and what the bounds left out."""
+        names = self.plan.names
+        told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
+        if self.left_out is not None:
+            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+        return told
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregateMechanism:
+    """A whole aggregate as a value; `run` is the mechanism without Beam."""
+
+    stages: AggregateStages
+    domain: Domain | None
+    item_type: type
+    name = NAME
+
+    def __post_init__(self) -> None:
+        if (self.domain is None) != (self.stages.account.names_choice is not None):
+            given = "no domain" if self.domain is None else "a domain"
+            raise ParameterError(f"the account has {given} to be for: make one with named={self.domain is None}")
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is asked of every key."""
+        return self.stages.metrics
+
+    @property
+    def decides(self) -> bool:
+        """Whether anything is chosen on the way."""
+        return self.domain is None or self.stages.choice is not None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the released rows beside the key."""
+        names = (name_of(metric, self.stages.calibrated) for metric in self.metrics.each)
+        return [column for name in names for column in (name, *(f"{name}_{part}" for part in PARTS))]
+
+    def guarantee(self) -> Guarantee:
+        """What is promised, before anything runs."""
+        return self.stages.guarantee() if self.decides else self.stages.plan(None, None).guarantee
+
+    def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
+        """The released rows, sorted by key, of contribution batches with a value column for each of the metrics' ranges."""
+        return self.run_decided(batches, release, label)[0]
+
+    def run_decided(
+        self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
+    ) -> tuple[pa.RecordBatch, Aggregated | None]:
+        """The same, and what was chosen and told; None if nothing was."""
+        label, stages = self.name if label is None else label, self.stages
+        if self.domain is not None:
+            batches = [only_domain(batch, self.domain) for batch in batches]
+        shard = one_value_shard(batches)
+        names, items = None, None if self.domain is None else self.domain.sorted_names
+        if items is None:
+            pairs = _pairs(shard)
+            names = stages.shared.names_plan(choose_of(pairs, stages.names_choice, release, f"{label}/ChooseNames"))
+            items = named_in_rounds(pairs, names.rounds, release, f"{label}/NamedItems", self.item_type)
+        shard = None if shard is None else shard.with_items(items)
+        chosen, choice = None, stages.choice
+        if choice is not None:
+            public = choice.items_table(max(1, len(items)))
+            chosen = choose_of(_pairs(shard), choice, release, f"{label}/ChooseBounds", public)
+        plan = stages.plan(names, chosen)
+        noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
+        if plan.totals is None:
+            rows, decision = released(noisy, None, None, plan, self.metrics)
+            return rows, decision if self.decides else None
+        grouped = group_keys(noisy, self.metrics, plan.totals.stddev)
+        summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
+        bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
+        totals = noisy_counts(
+            bounded,
+            plan.totals,
+            release,
+            f"{label}/Totals/NoisyCounts",
+            item_type=int,
+            named=cells(grouped, self.metrics),
+        )
+        return released(noisy, grouped, totals, plan, self.metrics)
+
+    def _sums(
+        self, shard: ValueShard | None, plan: AggregatePlan, items: Names, release: Release, label: str
+    ) -> pa.RecordBatch:
+        """Bounding, sums and noise of all named keys, sorted."""
+        key, measures = release.key_source.fetch(), plan.measures
+        batches = []
+        if shard is not None:
+            where = f"{label}/Bounded"
+            subkeys = step_subkeys(key, release.id, where, measures.steps)
+            batches = [bounded_batch(shard, measures, subkeys, provenance(where, release.id, 1))]
+        own = measure_subkeys(key, release.id, f"{label}/NoisySums", measures, self.metrics.texts())
+        chunks = [chunk for batch in batches for _, chunk in sum_measures(batch, 1)]
+        merged, digest = merge_measures(chunks, items, measures, own)
+        return noisy_measures(merged, measures, own, Evidence.of([digest], map(Origin.of, batches)))
+
+
+def released(
+    noisy: NoisySums,
+    grouped: Grouped | None,
+    totals: pa.RecordBatch | None,
+    plan: AggregatePlan,
+    metrics: Metrics,
+) -> tuple[pa.RecordBatch, Aggregated]:
+    """The released rows of noisy sums, and of noisy totals if there are any. A total without them is `bounded_...`."""
+    found = ratio_answers(noisy, metrics)
+    estimates: dict[Metric, Answer] = {}
+    left_out = None
+    if grouped is not None and totals is not None and plan.totals is not None:
+        told = np.asarray(totals.column("bounded_count"))
+        estimates, left_out = calibrated(noisy, grouped, told, plan.totals.stddev, metrics)
+    columns = {}
+    for metric in metrics.each:
+        answer = (found | estimates).get(metric)
+        name = name_of(metric, grouped is not None)
+        columns[name] = total_answer(metric, *noisy.total(metric, metrics.values)) if answer is None else answer
+    groups = 0 if grouped is None else grouped.number
+    return answers_batch(noisy.items, columns), Aggregated(plan, groups, left_out)
+
+
+def name_of(metric: Metric, calibrated: bool) -> str:
+    """The column of a metric: `bounded_...` for a total of what the bounds leave."""
+    is_ratio = metric.kind in ("mean", "variance")
+    return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
+
+
+def _pairs(shard: ValueShard | None) -> Shard | None:
+    return None if shard is None else shard.pairs
+
+
+def aggregate(
+    budget: Budget,
+    metrics: Iterable[Metric | str],
+    *,
+    domain: Iterable[str] | Iterable[int] | None = None,
+    max_items: int | Literal["auto"] = "auto",
+    max_per_item: int | None = None,
+    calibrate: str = "totals",
+    relation: Relation = Relation.ADD_REMOVE,
+    item_type: type = str,
+) -> AggregateMechanism:
+    """Metrics by key: keys are named, or public, and every named key gets all metrics, of one calibration of noise.
+
+    `max_items` keys of a user count, with at most `max_per_item` rows each: both are chosen privately where they are not given.
+    `calibrate` is "totals", or "none" to spend nothing on totals and get what the bounds leave.
+    """
+    check_budget(budget)
+    check_one_of("calibrate", calibrate, CALIBRATIONS)
+    arrow_type(item_type)
+    asked = Metrics.of(metrics)
+    names = None if domain is None else public_domain(domain, item_type)
+    if names is None:
+        check_delta_or_domain(budget.delta)
+    if budget.delta == 0:
+        raise ParameterError("metrics have Gaussian noise, which needs a delta above 0, got 0: give one", "delta")
+    items = None if max_items == "auto" else check_bound("max_items", max_items)
+    cap = None if max_per_item is None else check_whole("max_per_item", max_per_item, 1, MOST_PER_ITEM)
+    if asked.users_alone:
+        if cap not in (None, 1):
+            raise ParameterError(
+                f"max_per_item={max_per_item!r} says nothing of users, who count once on a key: leave it out",
+                "max_per_item",
+            )
+        cap = 1
+    account = make_account(
+        budget,
+        named=names is None,
+        chosen=items is None or cap is None,
+        calibrated=calibrate == "totals" and bool(asked.totals),
+        pure=False,
+        precision=PRECISION,
+    )
+    stages = AggregateStages(account, relation, asked, items, cap)
+    made = AggregateMechanism(stages, names, item_type)
+    for named, kept in stages.ends():
+        stages.plan(named, kept)
+    return made

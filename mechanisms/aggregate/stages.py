@@ -1,0 +1,214 @@
+"""The stages of an aggregate in numbers: candidates to choose from, and noise for what is chosen. All of it is public.
+
+Who takes what of the budget is told by `histogram.account`, whose counts are the sums of all metrics here; only the Gaussian
+way is taken. How keys are named, and totals noised, is that of `histogram.stages`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
+from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.metrics import Metrics
+from headcount.mechanisms.bound_choice.kept import NORMS, KeptBound
+from headcount.mechanisms.bounding.steps import ClipNormStep, Step
+from headcount.mechanisms.histogram.account import Account
+from headcount.mechanisms.histogram.stages import NamesPlan, Stages
+from headcount.mechanisms.partitions.auto import PartitionChoice
+from headcount.mechanisms.partitions.select import in_items, selection_steps
+
+#: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
+PRECISION = (0.55, 0.4, 0.05)
+
+# How much more noise counts for a mean or a variance than for a total in a choice, no part of any proof: of these a bound takes
+# rows alone, which makes them noisier, and no part of the number itself.
+_OF_RATIOS = 8
+
+_MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregatePlan:
+    """What was chosen, and what follows from it: the noise of sums and totals, and the whole guarantee. All is public."""
+
+    names: NamesPlan | None
+    kept: KeptBound
+    measures: MeasuresPlan
+    totals_steps: tuple[Step, ...]
+    totals: NoisePlan | None
+    guarantee: Guarantee
+
+    def words(self) -> str:
+        """What was chosen, in one line."""
+        parts = [] if self.names is None else [self.names.words()]
+        rows = "row" if self.kept.max_per_item == 1 else "rows"
+        parts.append(
+            f"{in_items(self.kept.bound)} of each user, with at most {self.kept.max_per_item:,} {rows} on each"
+        )
+        if self.totals is not None:
+            parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
+        return "chosen: " + "; ".join(parts)
+
+    def sections(self) -> Mapping[str, Any]:
+        """What was chosen, as a part of a report."""
+        chosen: dict[str, Any] = {}
+        if self.names is not None:
+            chosen["names"] = self.names.named._asdict()
+        chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
+        if self.totals is not None:
+            chosen["totals_bound"] = self.kept.totals_bound
+        return {"chosen": chosen}
+
+
+@dataclasses.dataclass(frozen=True)
+class AggregateStages:
+    """An account, what is asked for, and what of the bounds is given: keys of a user and rows on a key, or None."""
+
+    account: Account
+    relation: Relation
+    metrics: Metrics
+    max_items: int | None
+    max_per_item: int | None
+
+    @cached_property
+    def shared(self) -> Stages:
+        """The stages of a histogram with the same account: what names keys, and noises totals."""
+        return Stages(self.account, self.relation, None, None, self.metrics.users_alone)
+
+    @property
+    def names_choice(self) -> PartitionChoice:
+        """The choice of how keys are named."""
+        return self.shared.names_choice
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether totals are estimates."""
+        return self.account.totals_choice is not None
+
+    @cached_property
+    def choice(self) -> KeysChoice | None:
+        """The choice of the bounds; None if all are given and nothing is calibrated."""
+        account = self.account
+        if account.counts_choice is None and account.totals_choice is None:
+            return None
+        return KeysChoice(
+            account.counts_choice,
+            account.totals_choice,
+            account.budget,
+            self.relation,
+            self._candidates() if account.counts_choice is not None else (),
+            NORMS if self.calibrated else (),
+            self.metrics.users_alone,
+        )
+
+    def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> AggregatePlan:
+        """All numbers, for what was chosen: `chosen` has what is not given."""
+        account, kept = self.account, self.given()
+        if chosen is not None:
+            kept = chosen if account.counts_choice is not None else kept._replace(totals_bound=chosen.totals_bound)
+        steps: list[MechanismStep] = []
+        if names is not None:
+            cost = self.shared.cost(account.names_mu, account.hiding)
+            steps += selection_steps(names.named.strategy, cost, names.rounds)
+        measures = make_plan(self.metrics, kept.bound, kept.max_per_item, account.counts_mu, self.relation)
+        steps += self._sums(measures)
+        totals_steps: tuple[Step, ...] = ()
+        totals = None
+        if self.calibrated:
+            norm = math.ceil(kept.totals_bound * math.sqrt(len(self.metrics.totals)))
+            totals_steps = (ClipNormStep(norm, 2),)
+            totals = self.shared.noise(totals_steps, account.totals_mu, 0.0, False)
+            steps.append(MechanismStep.of_plan("noise of the totals", totals))
+        return AggregatePlan(names, kept, measures, totals_steps, totals, self.guarantee(*steps))
+
+    def given(self) -> KeptBound:
+        """What is given in place of a choice."""
+        return KeptBound(self.max_items or 0, self.max_per_item or 0, "gaussian", 0)
+
+    def ends(self) -> list[tuple[NamesPlan | None, KeptBound | None]]:
+        """The least and the most that can be chosen: what cannot be calibrated for it is refused before anything runs."""
+        names: list[NamesPlan | None] = [None]
+        if self.account.names_choice is not None:
+            names = [self.shared.names_plan(end) for end in self.names_choice.ends()]
+        bounds: tuple[KeptBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
+        return [(name, kept) for name in names for kept in bounds]
+
+    def guarantee(self, *steps: MechanismStep) -> Guarantee:
+        """The whole promise, with these parts, or before anything is chosen."""
+        account, budget = self.account, self.account.budget
+        found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": "exact composition"})]
+        parts: dict[str, Budget | None] = {
+            "choice of how keys are named": account.names_choice,
+            "choice of the keys and rows of a user that count": account.counts_choice,
+            "choice of the totals' bound": account.totals_choice,
+        }
+        found += [MechanismStep(name, part.epsilon, 0.0, {}) for name, part in parts.items() if part is not None]
+        if not steps:
+            what = "sums" if account.names_choice is None else "names and sums"
+            what += " and totals" if self.calibrated else ""
+            details = {"calibrated for": "what is chosen"}
+            steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, details),)
+        steps = (*found, *steps)
+        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
+
+    def expected_words(self) -> list[str]:
+        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        lines = []
+        if self.account.names_choice is not None:
+            needed = min(candidate.threshold for candidate in self.names_choice.candidates) / 2**10
+            lines.append(f"a key needs about {needed:,.0f} users to be shown, if each has one key, and more if not")
+        keys = (1, 10, 100) if self.max_items is None else (self.max_items,)
+        rows = 1 if self.max_per_item is None else self.max_per_item
+        for items in keys:
+            plan = make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation)
+            sizes = ", ".join(
+                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}" for each in plan.measures
+            )
+            lines.append(
+                f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
+            )
+        return lines
+
+    def _sums(self, measures: MeasuresPlan) -> list[MechanismStep]:
+        cost = self.shared.cost(self.account.counts_mu, 0.0)
+        kept = f"{in_items(measures.max_items)}, {measures.max_per_item} rows on each"
+        stddevs: dict[str, str | int | float] = {
+            f"stddev of {_words(measure.kind, measure.value, self.metrics)}": measure.stddev
+            for measure in measures.measures
+        }
+        return [
+            MechanismStep("bounding of the sums", 0.0, 0.0, {"a user adds at most": kept}),
+            MechanismStep("noise of all sums", cost.epsilon, cost.delta, {"noise": "discrete Gaussian"} | stddevs),
+        ]
+
+    def _candidates(self) -> tuple[KeysCandidate, ...]:
+        caps = (1,) if self.metrics.users_alone else CAPS if self.max_per_item is None else (self.max_per_item,)
+        found, metrics = [], self.metrics.each
+        totals = sum(metric.is_total for metric in metrics)
+        of_each = (totals + _OF_RATIOS * (len(metrics) - totals)) / max(1, totals)
+        for items in MAX_ITEMS if self.max_items is None else (self.max_items,):
+            for cap in caps:
+                plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)
+                sizes = {each.kind: each.stddev for each in plan.measures}
+                # In rows: with users alone these are rows, and where there are sums alone a half range counts as one.
+                noise = _MEAN_GAUSSIAN * sizes.get("rows", sizes.get("users", sizes.get("sum", 0.0))) * of_each
+                found.append(KeysCandidate(items, cap, "gaussian", Fraction(round(noise * 1024), 1024)))
+        return tuple(found)
+
+
+def _words(kind: str, value: int, metrics: Metrics) -> str:
+    if value < 0:
+        return kind
+    column = metrics.values[value].column
+    what = "sums" if kind == "sum" else "squares"
+    return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

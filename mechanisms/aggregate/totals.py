@@ -1,0 +1,79 @@
+"""Totals of groups of keys, which say how much the bounds have left out of users, events and sums.
+
+As for the histogram (`histogram.estimates`, `histogram.groups`): keys are cut into groups by their noisy sums, which are
+public by then. Each user's keys and rows on all groups, of *all* its rows on named keys, are one vector of whole numbers. It
+is scaled down to a norm, summed, and gets noise. Estimates of users and events follow as for the histogram. A sum is scaled
+up as the events of its key are, so that it is the mean times the events.
+
+What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
+like those kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.aggregate.answers import Answer, NoisySums, total_answer
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.histogram.estimates import Grouped, group_rows
+from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
+
+
+def group_keys(noisy: NoisySums, metrics: Metrics, total_stddev: float) -> Grouped:
+    """The keys with the groups that they fall into, by the last of their noisy users and events that totals are made of."""
+    counts, noise = noisy.counts(metrics.totals[-1])
+    group = np.zeros(len(counts), dtype=np.int64)
+    if len(counts):
+        # Samples have their chance besides the noise: groups that were cut by it would be drawn to each other.
+        chance = math.sqrt(noise**2 + float(np.maximum(counts, 0.0).mean()))
+        group = cut_groups(counts, chance, total_stddev)
+    return Grouped(noisy.items, counts, noise, group)
+
+
+def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
+    """What gets noise: each total on each group, by group * totals + place of the total."""
+    return pa.array(np.arange(grouped.number * len(metrics.totals)))
+
+
+def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
+    """The totals of each user by cell, of its rows of grouped keys."""
+    parts = [group_rows(pairs, grouped, kind == "users") for kind in metrics.totals]
+    first, size = parts[0], len(parts)
+    item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
+    count = np.stack([part.count for part in parts], axis=1).ravel()
+    return Shard(first.users, cells(grouped, metrics), first.offsets * size, item, count)
+
+
+def calibrated(
+    noisy: NoisySums, grouped: Grouped, totals: np.ndarray, total_stddev: float, metrics: Metrics
+) -> tuple[dict[Metric, Answer], float]:
+    """Estimates of the metrics that are totals, by the noisy totals of all cells; and the share of events, or else of users,
+    that the bounds have left out."""
+    made = {}
+    for kind, told in zip(metrics.totals, totals.reshape(grouped.number, len(metrics.totals)).T, strict=True):
+        counts, noise = noisy.counts(kind)
+        made[kind] = calibrate(counts, grouped.group, told, noise, total_stddev, sampled=True)
+    found = {}
+    for metric in metrics.each:
+        if not metric.is_total:
+            continue
+        if metric.of is None:
+            by_kind = made[metric.kind]
+            found[metric] = total_answer(metric, np.rint(by_kind.estimate), by_kind.noise_stddev)
+        else:
+            found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
+    return found, made[metrics.totals[-1]].left_out
+
+
+def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
+    """The sum of a key, scaled up as its events are; the noise of that scale is what the events have beyond their own."""
+    value, noise = noisy.total(metric, metrics.values)
+    rows, own = noisy.counts("events")
+    scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
+    of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / np.maximum(events.estimate, own)
+    estimate = scale * value
+    return total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))

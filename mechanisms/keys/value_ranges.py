@@ -1,0 +1,137 @@
+"""Columns of numbers that rows carry, and the public ranges that these are cut to: whole numbers from the door on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.checks import check_number
+from headcount.mechanisms.errors import ParameterError
+
+#: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.
+VALUE_BITS = 20
+
+_LARGEST = 1e15  # ends of ranges: middles and squares of halves keep their digits
+_DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+@dataclasses.dataclass(frozen=True)
+class ValueRange:
+    """A column of numbers, and the public range that its values are cut to."""
+
+    column: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, check_number(name, getattr(self, name)))
+        if not self.low < self.high or max(abs(self.low), abs(self.high)) > _LARGEST:
+            raise ParameterError(
+                f"the range of {self.column!r} must have a low end below its high end, both within {_LARGEST:g}, got "
+                f"{self.low:g} to {self.high:g}"
+            )
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.low + self.high) / 2
+
+    @property
+    def half(self) -> float:
+        """Half the width of the range."""
+        return (self.high - self.low) / 2
+
+    @property
+    def largest(self) -> float:
+        """The largest size of a value."""
+        return max(abs(self.low), abs(self.high))
+
+    def fixed_point(self, column: pa.Array, place: Place | None = None) -> pa.Array:
+        """Numbers, cut to the range, as int64 from -2**VALUE_BITS at its low end to 2**VALUE_BITS at its high one.
+
+        What is no number (NaN) is null, as what is missing is.
+        """
+        numbers = real_numbers(column, self.column, place or Place())
+        real = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+        missing = np.isnan(real)
+        inside = np.clip(np.where(missing, self.middle, real), self.low, self.high)
+        steps = np.rint((inside - self.middle) / self.half * 2**VALUE_BITS).astype(np.int64)
+        # Rounding may lead out of the range, and then by one step at most.
+        return pa.array(np.clip(steps, -(2**VALUE_BITS), 2**VALUE_BITS), mask=missing)
+
+    def text(self) -> str:
+        """The range in one form only, as a part of randomness."""
+        return f"{self.column}:{self.low!r}:{self.high!r}"
+
+
+def value_columns(
+    ranges: Iterable[ValueRange], columns: Mapping[str, pa.Array], place: Place | None = None
+) -> list[tuple[str, pa.Array]]:
+    """The values of a contribution batch, one for each of the ranges, of columns of numbers by their names."""
+    return [(of.column, of.fixed_point(columns[of.column], place)) for of in ranges]
+
+
+def is_number_type(kind: pa.DataType) -> bool:
+    """Whether a column of this type can hold values; text is looked at later."""
+    if pa.types.is_dictionary(kind):
+        return is_number_type(kind.value_type)
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return plain or is_text(kind) or pa.types.is_null(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is one of texts."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def real_numbers(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """A column of numbers, or of texts of them, as float64."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if not is_number_type(column.type):
+        raise place.error(name, f"is of type {column.type}; values must be numbers")
+    if is_text(column.type):
+        return text_numbers(column, name, place)
+    return column.cast(pa.float64(), safe=False)
+
+
+def text_numbers(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """Texts of decimal numbers as float64, correctly rounded."""
+    column = valid_text(column, name, place)
+    wrong = pc.index(pc.match_substring_regex(column, _DECIMAL), False).as_py()
+    if wrong >= 0:
+        raise place.error(name, "is not a decimal number", wrong)
+    return column.cast(pa.float64())
+
+
+def valid_text(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """A column of text as strings, if it is text at all."""
+    try:
+        column.validate(full=True)
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise place.error(name, "is damaged, or holds text that is no valid UTF-8") from None
+
+
+def parse_range(parameter: str, text: str) -> ValueRange:
+    """The range of a text like `price:0:100`."""
+    column, *ends = text.rsplit(":", 2)
+    try:
+        low, high = map(float, ends)
+    except ValueError:
+        raise ParameterError(
+            f"{parameter} needs a column and the range of its values, such as price:0:100, got {text!r}: values are cut to the "
+            "range and noise is made for it, as one value could else be of any size; take it from what you know of the column, "
+            "and not from the data",
+            parameter,
+        ) from None
+    if not column or not all(map(math.isfinite, (low, high))):
+        raise ParameterError(f"{parameter} needs a column and two finite ends of its range, got {text!r}", parameter)
+    return ValueRange(column, low, high)

@@ -1,0 +1,150 @@
+"""`headcount aggregate`: users, events, and sums, means and variances of values by key, from files to a committed output."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
+from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metrics
+from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
+from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.factory import CALIBRATIONS
+from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import JobCommand
+from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.metrics import metrics
+from headcount.pipelines.sources.domain import domain_of, planned_domain
+
+if TYPE_CHECKING:
+    from headcount.mechanisms.batches.domain import Domain
+    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.transforms.aggregate.release import Aggregate
+
+_WHAT = {
+    "sum": "the sum of a column's values",
+    "mean": "their mean",
+    "variance": "their variance, with the number of rows as divisor",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    options.add_input(parser)
+    group = parser.add_argument_group("what to compute for each item, one or several")
+    group.add_argument("--users", action="store_true", help="how many users have it")
+    group.add_argument("--events", action="store_true", help="how many rows it has")
+    for kind in OF_VALUES:
+        group.add_argument(
+            f"--{kind}",
+            action="append",
+            metavar="COLUMN:LOW:HIGH",
+            help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; may be repeated",
+        )
+    group = options.add_budget(parser)
+    group.add_argument(
+        "--max-items",
+        type=numbers.whole_number_or("auto", most=MAX_BOUND),
+        default="auto",
+        metavar="auto|M",
+        help="items of one user that count at most; auto chooses it privately (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-per-item",
+        type=numbers.whole_number(most=MOST_PER_ITEM),
+        metavar="c",
+        help=f"rows of one user that count at most on one item (up to {MOST_PER_ITEM}; default: chosen with --max-items)",
+    )
+    group.add_argument(
+        "--calibrate",
+        choices=CALIBRATIONS,
+        default="totals",
+        help="totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and gives what "
+        "is left (default: %(default)s)",
+    )
+    options.add_domain(group, "the items, if they are public, all of which are released")
+    options.add_output(parser)
+    options.add_release(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse parameters that do not go together, by the names of their flags."""
+    options.require(args, "--epsilon")
+    options.make_budget(args)
+    if args.domain is None:
+        options.require_delta(args, options.NAMING, ", or give the items by --domain")
+    else:
+        options.require_delta(args, "metrics have Gaussian noise")
+    if _metrics(args).users_alone and args.max_per_item not in (None, 1):
+        raise ParameterError(
+            f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
+        )
+
+
+def _metrics(args: argparse.Namespace) -> Metrics:
+    found = metrics(args)
+    if found is None:
+        raise ParameterError(
+            "there is nothing to compute: give one of --users, --events, --sum, --mean or --variance, such as --mean "
+            "price:0:100"
+        )
+    return found
+
+
+def make_mechanism(args: argparse.Namespace, item_type: type) -> AggregateMechanism:
+    """The mechanism that the flags ask for."""
+    return aggregate(**_parameters(args, item_type, planned_domain(args)))
+
+
+def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Aggregate:
+    """The same as a transform."""
+    from headcount.transforms.aggregate.release import Aggregate
+
+    transform = Aggregate(**_parameters(args, item_type, domain_of(args)), **options.how_to_run(args, release, shards))
+    return transform.with_decision() if transform.mechanism.decides else transform
+
+
+def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
+    return {
+        "budget": options.make_budget(args),
+        "metrics": _metrics(args).each,
+        "domain": domain,
+        "max_items": args.max_items,
+        "max_per_item": args.max_per_item,
+        "calibrate": args.calibrate,
+        **options.typed(args, item_type),
+    }
+
+
+def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
+    """What the command says of itself, and the public parameters of it."""
+    parameters = options.shared_parameters(args) | {
+        **{kind: getattr(args, kind) for kind in (*COUNTS, *OF_VALUES)},
+        "max_items": args.max_items,
+        "max_per_item": args.max_per_item,
+        "calibrate": args.calibrate,
+        "public_domain": args.domain is not None,
+    }
+    return Plan(made.guarantee(), parameters, files="metrics")
+
+
+def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
+
+
+COMMAND = JobCommand(
+    name="aggregate",
+    add_arguments=add_arguments,
+    example=(
+        "headcount aggregate --input 'orders-*.parquet' --user user_id --item country --users --mean price:0:100 \\\n"
+        "      --epsilon 1 --delta 1e-8 --output metrics/"
+    ),
+    check=check,
+    make_mechanism=make_mechanism,
+    make_plan=make_plan,
+    explain=explain,
+    make_transform=make_transform,
+)

@@ -1,0 +1,107 @@
+"""`headcount aggregate`: from files of any kind to metrics by key, and what is refused by the names of flags."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from headcount.pipelines.main import main
+from tests.fixed_key import write_fixed_key
+from tests.pipelines.refusals import refused
+
+EXACT = ["--epsilon", "1e9", "--delta", "1e-3", "--max-items", "3", "--max-per-item", "50", "--calibrate", "none"]
+ASKED = ["--users", "--events", "--sum", "price:0:100", "--mean", "price:0:100", "--variance", "price:0:100"]
+
+
+def table(kind: pa.DataType) -> pa.Table:
+    rng = np.random.default_rng(1)
+    user, shop = rng.integers(0, 40, 900), rng.integers(0, 3, 900)
+    price = pa.array(rng.integers(-10, 120, 900).astype(float)).cast(kind)
+    return pa.table({"user": [f"u{u}" for u in user], "shop": [f"s{s}" for s in shop], "price": price})
+
+
+def truth(rows: pa.Table) -> dict[str, list[float]]:
+    frame = rows.set_column(2, "price", rows["price"].cast(pa.float64())).to_pandas()
+    frame["price"] = frame.price.clip(0, 100)
+    by = frame.groupby("shop")
+    return {
+        "bounded_users": by.user.nunique().tolist(),
+        "bounded_events": by.size().tolist(),
+        "bounded_sum_price": by.price.sum().tolist(),
+        "mean_price": by.price.mean().tolist(),
+        "variance_price": by.price.var(ddof=0).tolist(),
+    }
+
+
+def write(rows: pa.Table, path, format: str) -> str:
+    name = str(path / f"events.{format}")
+    if format == "parquet":
+        pq.write_table(rows, name)
+    elif format == "csv":
+        pa.csv.write_csv(rows, name)
+    else:
+        with open(name, "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows.to_pylist())
+    return name
+
+
+@pytest.mark.parametrize(
+    "format, kind",
+    [("parquet", pa.float64()), ("parquet", pa.int16()), ("parquet", pa.decimal128(9, 2)), ("csv", pa.float64()),
+     ("csv", pa.int64()), ("jsonl", pa.float64()), ("jsonl", pa.int64())],
+)  # fmt: skip
+def test_with_a_huge_epsilon_every_format_and_type_gives_the_exact_metrics(format, kind, tmp_path, capsys):
+    rows = table(kind)
+    (tmp_path / "domain.txt").write_text("s0\ns1\ns2\n")
+    write_fixed_key(tmp_path / "key")
+    flags = ["--user", "user", "--item", "shop", *ASKED, *EXACT, "--domain", str(tmp_path / "domain.txt")]
+    files = ["--input", write(rows, tmp_path, format), "--key-file", str(tmp_path / "key")]
+    assert main(["aggregate", *files, *flags, "--output", str(tmp_path / "out")]) == 0
+    found = pq.read_table(*(tmp_path / "out").glob("*.parquet"))
+    assert found["shop"].to_pylist() == ["s0", "s1", "s2"]
+    for name, values in truth(rows).items():
+        assert np.asarray(found[name]) == pytest.approx(np.array(values), rel=2e-3), name
+    said = capsys.readouterr().out
+    assert "3 items came out:" in said and "mean_price" in said
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["columns"]["mean_price"].startswith("the mean of the values")
+    assert set(report["columns"]) == set(found.column_names)
+
+
+def test_explain_reads_nothing(capsys):
+    flags = ["--user", "u", "--item", "i", "--users", "--mean", "price:0:100", "--epsilon", "1", "--delta", "1e-8"]
+    assert main(["aggregate", "--input", "missing.parquet", *flags, "--explain"]) == 0
+    said = capsys.readouterr().out
+    assert "choice of the keys and rows of a user that count" in said and "a key needs about" in said
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ([], "nothing to compute: give one of --users"),
+        (["--mean", "price"], "such as price:0:100, got 'price'"),
+        (["--mean", "price:9:1"], "low end below its high end"),
+        (["--users", "--max-per-item", "2"], "says nothing of users"),
+        (["--users", "--delta", "0"], "--delta must be positive"),
+        (["--mean", "user:0:1"], "is not a decimal number"),
+        (["--mean", "prise:0:1"], "no column 'prise', did you mean 'price'?"),
+    ],
+)
+def test_what_is_wrong_is_said_by_flags(flags, words, tmp_path, run):
+    source = [
+        "--input",
+        write(table(pa.float64()), tmp_path, "parquet"),
+        "--user",
+        "user",
+        "--item",
+        "shop",
+        "--output",
+        str(tmp_path / "o"),
+    ]
+    given = ["--epsilon", "1", *([] if "--delta" in flags else ["--delta", "1e-6"]), *flags]
+    refused(run("aggregate", *source, *given), words)

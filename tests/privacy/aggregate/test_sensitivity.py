@@ -1,0 +1,209 @@
+"""Audits of the sums of an aggregate: how far apart neighbours are, by brute force over small users. Exact, no false alarms.
+
+Users of up to c + 1 rows on each of up to m + 1 keys, with values at both ends of the range, between, and far beyond: what
+each of them adds is computed by the mechanism's own steps, from a column of prices on. Every user alone (add-remove) and
+every two of them (replace) are compared, in units of the noise. The largest squared distance must be within mu^2, and is
+within a hundredth of it. Each of the known bugs breaks it:
+
+    a measure whose noise is left out of the joint distance      sums are further apart
+    shares that are not squared weights                          the same
+    values that are not cut, or counted from the wrong middle    a user adds more than c half ranges
+    more than c rows, or more than m keys                        a user adds more
+    replace as twice add-remove                                  sums of opposite signs are further apart
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate import bounding, measures
+from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
+from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
+from headcount.mechanisms.bounding.steps import step_subkeys
+from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
+
+MU = 0.3
+KEYS = ("a", "b", "c", "d")
+PRICES = (-1e6, 0.0, 20.0, 50.0, 80.0, 100.0, 1e6)
+
+
+def of(kind: str, text: str = "price:0:100") -> Metric:
+    return parse_metric(kind, text)
+
+
+ASKED = {
+    "users": [Metric("users")],
+    "counts": [Metric("users"), Metric("events")],
+    "sum": [of("sum")],
+    "sum around 0": [of("sum", "price:-100:100")],
+    "mean": [of("mean")],
+    "all": [Metric("users"), Metric("events"), of("sum"), of("mean"), of("variance")],
+    "two ranges": [of("mean"), of("variance", "price:-100:100")],
+}
+Rows = dict[str, tuple[float, ...]]  # prices by key
+
+
+def users_of(m: int, c: int) -> list[Rows]:
+    """Users whose keys are all alike, or differ in the last: those at the ends of what can be are among them."""
+    prices = [row for n in (1, c, c + 1) for row in ((price,) * n for price in PRICES)]
+    prices += [(0.0, 100.0), (50.0, 100.0)]
+    found: list[Rows] = []
+    for first in (0, m):  # the same keys, or others
+        keys = [KEYS[(first + k) % len(KEYS)] for k in range(m)]
+        found += [dict.fromkeys(keys, row) for row in prices]
+    found += [dict.fromkeys(KEYS[: m + 1], (100.0,) * c), dict.fromkeys(KEYS[: m + 1], (0.0,) * c)]
+    return found
+
+
+def shard_of(users: list[Rows], metrics: Metrics) -> ValueShard:
+    rows = [(f"u{k:03}", key, price) for k, user in enumerate(users) for key, each in user.items() for price in each]
+    user, key, price = (list(column) for column in zip(*rows, strict=True))
+    values = value_columns(metrics.values, {"price": pa.array(price)})
+    shard = one_value_shard([contribution_batch(pa.array(user), pa.array(key), values=values)])
+    assert shard is not None
+    return shard
+
+
+def vectors(users: list[Rows], metrics: Metrics, plan: MeasuresPlan) -> np.ndarray:
+    """What each user adds to every measure of every key, in standard deviations of its noise."""
+    shard = shard_of(users, metrics)
+    batch = bounding.bounded_batch(shard, plan, step_subkeys(bytes(32), "id", "label", plan.steps), "label")
+    who, where = (np.array(batch.column(name).to_pylist()) for name in ("user", "item"))
+    added = np.zeros((len(users), len(KEYS), len(plan.measures)))
+    for j, measure in enumerate(plan.measures):
+        value = np.asarray(batch.column(measure.name)) * 2.0**-measure.bits / measure.stddev
+        for user, key, each in zip(who, where, value, strict=True):
+            added[int(user[1:]), KEYS.index(key), j] = each
+    return added.reshape(len(users), -1)
+
+
+def audit(asked: str, m: int, c: int, relation: Relation) -> float:
+    """The largest squared distance of neighbours as a share of mu^2: private up to 1."""
+    metrics = Metrics.of(ASKED[asked])
+    plan = make_plan(metrics, m, c, MU, relation)
+    found = vectors(users_of(m, c), metrics, plan)
+    if relation is Relation.ADD_REMOVE:
+        return float(np.square(found).sum(axis=1).max()) / MU**2
+    apart = found[:, None, :] - found[None, :, :]
+    return float(np.square(apart).sum(axis=2).max()) / MU**2
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("m, c", [(1, 1), (1, 3), (2, 1), (2, 2)])
+@pytest.mark.parametrize("relation", Relation)
+def test_neighbours_are_as_far_apart_as_the_noise_is_made_for(asked, m, c, relation):
+    share = audit(asked, m, 1 if asked == "users" else c, relation)
+    assert 0.99 < share <= 1, share
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_loss_is_exact_and_close_to_mu(asked):
+    for m, c, relation in itertools.product((1, 7, 4096), (1, 10, 1000), Relation):
+        plan = make_plan(Metrics.of(ASKED[asked]), m, 1 if asked == "users" else c, MU, relation)
+        assert 0.995 * MU**2 < plan.loss() <= Fraction(MU) ** 2
+
+
+def test_random_users_are_within():
+    """Any numbers of rows, any values: 400 users and all pairs of them."""
+    rng = np.random.default_rng(3)
+    users = [
+        {
+            key: tuple(rng.choice(PRICES + (33.3, 66.6), rng.integers(1, 6)))
+            for key in rng.choice(KEYS, rng.integers(1, 5), False)
+        }
+        for _ in range(400)
+    ]
+    metrics = Metrics.of(ASKED["all"])
+    for relation in Relation:
+        found = vectors(users, metrics, make_plan(metrics, 3, 2, MU, relation))
+        assert np.square(found).sum(axis=1).max() <= MU**2
+        if relation is Relation.REPLACE:
+            squares = np.square(found).sum(axis=1)
+            assert (squares[:, None] + squares[None, :] - 2 * found @ found.T).max() <= MU**2
+
+
+# Mutations: each of them alone, and the audit must see it. What the mechanism's own checks refuse is let through first.
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    monkeypatch.setattr(bounding, "check_kept", lambda *_: None)
+    monkeypatch.setattr(MeasuresPlan, "loss", lambda self: Fraction(0))
+    yield monkeypatch
+
+
+def changed_shares(change: Any) -> Any:
+    real = measures.shares
+    return lambda metrics, c: change(real(metrics, c))
+
+
+@pytest.mark.parametrize("name", ["users", "rows", "sum0"])
+def test_a_measure_that_is_left_out_of_the_distance_is_caught(name, unchecked):
+    unchecked.setattr(measures, "shares", changed_shares(lambda parts: parts | {name: 1.0}))
+    assert audit("all", 2, 2, Relation.ADD_REMOVE) > 1.4
+
+
+def test_weights_that_are_not_squared_are_caught(unchecked):
+    root = lambda parts: {name: math.sqrt(share) for name, share in parts.items()}  # noqa: E731
+    unchecked.setattr(measures, "shares", changed_shares(root))
+    assert audit("all", 2, 2, Relation.ADD_REMOVE) > 1.5
+
+
+def test_values_that_are_not_cut_are_caught(unchecked):
+    def uncut(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
+        return pa.array(np.rint((np.asarray(column) - self.middle) / self.half * 2**20).astype(np.int64))
+
+    unchecked.setattr(ValueRange, "fixed_point", uncut)
+    assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 100
+
+
+def test_values_from_the_wrong_middle_are_caught(unchecked):
+    real = ValueRange.fixed_point
+
+    def from_the_low_end(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
+        return pa.array(np.asarray(real(self, column)) + 2**20)
+
+    unchecked.setattr(ValueRange, "fixed_point", from_the_low_end)
+    assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 1.5
+
+
+def test_rows_beyond_the_bound_are_caught(unchecked):
+    unchecked.setattr(bounding, "limit_rows", lambda shard, rows, subkey: shard)
+    assert audit("counts", 1, 1, Relation.ADD_REMOVE) > 3
+
+
+def test_keys_beyond_the_bound_are_caught(unchecked):
+    unchecked.setattr(bounding, "sampled_items", lambda shard, items, subkey: np.arange(len(shard.item)))
+    assert audit("counts", 1, 1, Relation.ADD_REMOVE) > 1.9
+
+
+def test_replace_as_twice_add_remove_is_caught(unchecked):
+    """Two users with the same keys and values at opposite ends: of a sum alone that is twice what the rule for counts says."""
+    unchecked.setattr(measures, "_distance", lambda relation, own, values: relation.users * own)
+    assert audit("sum around 0", 1, 1, Relation.REPLACE) > 1.9
+    assert audit("all", 1, 1, Relation.REPLACE) <= 1.001, "there rows have half of the distance, and cancel"
+
+
+def test_the_steps_refuse_what_they_did_not_bound(monkeypatch):
+    for name, broken in (
+        ("limit_rows", lambda shard, rows, subkey: shard),
+        ("sampled_items", lambda shard, items, subkey: np.arange(len(shard.item))),
+    ):
+        with monkeypatch.context() as context:
+            context.setattr(bounding, name, broken)
+            with pytest.raises(RuntimeError, match="did not keep"):
+                audit("counts", 1, 1, Relation.ADD_REMOVE)
+    monkeypatch.setattr(measures, "shares", changed_shares(lambda parts: parts | {"rows": 1.0}))
+    with pytest.raises(RuntimeError, match="not what the budget"):
+        make_plan(Metrics.of(ASKED["all"]), 2, 2, MU, Relation.ADD_REMOVE)

@@ -1,0 +1,389 @@
+"""`Aggregate`: users, events, sums, means and variances by key, each stage beyond the barrier of the last.
+
+As for estimated histograms (`transforms.estimates`), users are brought together once, and every stage reads their shards again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.answers import NoisySums
+from headcount.mechanisms.aggregate.bounding import bounded_batch
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.release import Aggregated, AggregateMechanism, aggregate, released
+from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
+from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
+from headcount.mechanisms.aggregate.totals import cells, group_keys, total_rows
+from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
+from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.shards import Shard, no_users
+from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
+from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bounding.steps import provenance, step_subkeys
+from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.counting.evidence import Evidence, Origin
+from headcount.mechanisms.counting.released import by_file, sorted_counts
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram.estimates import Grouped
+from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
+from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.aggregate.rows import ToMetricRows
+from headcount.transforms.core.ahead import Ahead
+from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
+from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.choice import Choose
+from headcount.transforms.core.contributions import Contributions, check_whole, is_contributions
+from headcount.transforms.core.domain import OnlyDomain
+from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
+from headcount.transforms.core.release import full_label
+from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.estimates import NoisyStage, one_value
+from headcount.transforms.keyed.domain import given_items
+from headcount.transforms.partitions import NamedItems
+
+
+class Aggregate(PrivateTransform):
+    """How many users and events each key has, and the sum, mean and variance of values: all in one release, with one budget.
+
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Keys that come from the data are named first,
+    and those that few users have stay hidden. Then at most `max_items` named keys of each user count, with at most
+    `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of Gaussian noise.
+
+    The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
+    `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the true totals, as noisy
+    totals of groups of keys tell how much the bounds have left out. Means and variances are of a uniform sample of each user's
+    rows. Sums of a range with negative numbers are not calibrated, and are called `bounded_sum_...`; so are all totals with
+    `calibrate="none"`. Rows with fields for the values go in, or `Contributions(values=...)` of the same ranges.
+    `with_decision()` gives what was chosen beside.
+
+    Parameters:
+        budget: what all of it may cost; it needs a delta.
+        metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100".
+            Values beyond a range count as its ends. It must be public: known without a look at the data.
+        domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
+        max_items: the keys of one user that count (default: "auto", chosen privately).
+        max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
+        calibrate: "totals" (default), or "none" to spend nothing on them.
+        relation, release, item_type, shards, output_files: as for `Histogram`.
+    """
+
+    mechanism: AggregateMechanism
+
+    def __init__(
+        self,
+        budget: Budget,
+        metrics: Sequence[Metric | str],
+        *,
+        domain: Any = None,
+        max_items: int | Literal["auto"] = "auto",
+        max_per_item: int | None = None,
+        calibrate: str = "totals",
+        relation: Relation | str = Relation.ADD_REMOVE,
+        release: Release | None = None,
+        item_type: type | None = None,
+        shards: int | None = None,
+        output_files: int | None = None,
+    ) -> None:
+        items = given_items(item_type, domain)
+        made = aggregate(
+            budget,
+            metrics,
+            domain=items.domain,
+            max_items=max_items,
+            max_per_item=max_per_item,
+            calibrate=calibrate,
+            relation=Relation.parse(relation),
+            item_type=items.made,
+        )
+        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
+
+    def _given(self) -> str | None:
+        return None if self.mechanism.decides else "all is"
+
+    def expand(self, rows: beam.PCollection) -> Any:
+        check_whole(rows)
+        values = self.mechanism.metrics.values
+        if not is_contributions(rows):
+            rows = rows | "Contributions" >> Contributions(values=values)
+        if rows.element_type.values != values:
+            texts = ", ".join(repr(f"{of.column}:{of.low:g}:{of.high:g}") for of in values)
+            raise ParameterError(
+                f"the metrics are of other values than rows carry: give Contributions(values=[{texts}])"
+            )
+        return self._of(rows.element_type)._expand(rows)
+
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        release, _ = self._drawn(rows)
+        m = self.mechanism
+        if m.domain is not None:
+            rows = rows | "OnlyDomain" >> OnlyDomain(m.domain)
+        files = self._output_files or item_shards(self._shards)
+        made = aggregated(rows, m, release, self._shards, files)
+        to_rows = ToMetricRows(self._keys, m.columns)  # refuses a column that is there twice
+        shown = self._with_key_columns(made.counts)
+        return self._result(shown if self._output_files is not None else shown | "ToRows" >> to_rows, made.decision)
+
+
+def aggregated(
+    contributions: beam.PCollection, mechanism: AggregateMechanism, release: Release, shards: int, files: int
+) -> CountsAndDecision:
+    """(file, released rows) of contributions with values, sorted, for each of the files, and the `Aggregated` decision."""
+    stages, item_type, metrics = mechanism.stages, mechanism.item_type, mechanism.metrics
+    choice, known, public = stages.choice, None, None
+    packed = (
+        contributions
+        | "UserShards" >> UserShards(shards)
+        | "PackShards" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
+    )
+    if mechanism.domain is None:
+        chosen = packed | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
+        names = chosen.chosen | "NamesPlan" >> beam.Map(stages.shared.names_plan).with_output_types(NamesPlan)
+        known_names = beside(names, "NamesBeside")
+        named = packed | "NamedItems" >> NamedItems(known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS)
+        all_named = beam.pvalue.AsList(named)  # (0, named keys) of each round, beyond a barrier
+        rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
+        known = beam.pvalue.AsSingleton(known_names)
+        if choice is not None:
+            public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
+    else:
+        names = one_value(contributions, "NoNames", None)
+        all_named, rows = mechanism.domain, packed
+        if choice is not None:
+            table = choice.items_table(max(1, len(mechanism.domain)))
+            public = one_value(contributions, "PublicTable", encode_table(table))
+    # Keys get noise also where there are no users: so there is always a shard, if only one of nobody.
+    nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type), len(metrics.values)).with_output_types(
+        tuple[int, bytes]
+    )
+    rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
+    if choice is not None:
+        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, KeptBound, public)
+        plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(AggregatePlan)
+    else:
+        plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(AggregatePlan)
+    known_plan = beside(plan, "PlanBeside")
+    decided = beam.pvalue.AsSingleton(known_plan)
+    sums = rows | "Sums" >> _Sums(known_plan, all_named, metrics, release, shards, item_type)
+    gathered = plan | "AllSums" >> beam.Map(_all_sums, beam.pvalue.AsList(sums)).with_output_types(pa.RecordBatch)
+    groups: Any = None
+    totals: Any = None
+    if stages.calibrated:
+        grouped = gathered | "Group" >> beam.Map(_grouped, decided, metrics).with_output_types(Grouped)
+        groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
+        every = grouped | "EveryCell" >> beam.Map(_every_cell, metrics).with_output_types(tuple[int, pa.RecordBatch])
+        totals = beam.pvalue.AsList(
+            rows
+            | "Totals"
+            >> NoisyStage(
+                "totals", known_plan, beam.pvalue.AsList(every), (groups, _TotalRows(metrics)), release, shards, int
+            )
+        )
+    made = gathered | "Answers" >> beam.ParDo(_Answers(files, metrics), decided, groups, totals).with_output_types(
+        tuple[int, bytes], decision=Aggregated
+    ).with_outputs("decision", main="rows")
+    return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
+
+
+class _Pack(Ahead):
+    """(shard, chunks) -> (shard, packed with values): each shard gathered once, for all that reads it later."""
+
+    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
+        number, chunks = group
+        yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
+
+    def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
+        number, chunks = group
+        yield number, pack_values(gather_values(chunks))
+
+
+class _OnlyNamed(Ahead):
+    """Packed shards -> the same with the rows of named keys only."""
+
+    def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
+        return self.ahead(packed, named)
+
+    def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
+        number, data = packed
+        shard = unpack_values(data)
+        yield number, pack_values(shard.with_items(names_in(named, shard.pairs.items.type)).compact())
+
+
+class _Sums(beam.PTransform):
+    """Packed shards of users -> (0, noisy sums of all that was named), beyond a barrier."""
+
+    def __init__(
+        self,
+        plan: beam.PCollection,
+        named: beam.pvalue.AsList | Domain,
+        metrics: Metrics,
+        release: Release,
+        shards: int,
+        item_type: type,
+    ) -> None:
+        super().__init__()
+        self._plan, self._named, self._metrics = plan, named, metrics
+        self._release, self._shards, self._item_type = release, shards, item_type
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        bound = _Bound(self._release, f"{full_label(rows)}/Bounded", self._shards)
+        noise = _Noise(self._plan, self._named, self._metrics, self._release, self._shards, self._item_type)
+        plan = beam.pvalue.AsSingleton(self._plan)
+        return rows | "Bounded" >> beam.ParDo(bound, plan).with_output_types(pa.RecordBatch) | "NoisySums" >> noise
+
+
+class _Bound(Ahead):
+    """Packed shards -> what each user adds to the sums of its named keys. The key is fetched on the worker."""
+
+    def __init__(self, release: Release, label: str, number: int) -> None:
+        self._release, self._label, self._number = release, label, number
+
+    def setup(self) -> None:
+        self._key = self._release.key_source.fetch()
+
+    def process(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
+        yield from self.ahead(packed, plan)
+
+    def compute(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
+        number, data = packed
+        subkeys = step_subkeys(self._key, self._release.id, self._label, plan.measures.steps)
+        # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
+        origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
+        yield bounded_batch(unpack_values(data), plan.measures, subkeys, origin, number)
+
+
+class _Noise(beam.PTransform):
+    """Bounded batches -> (0, noisy sums of all that was named), beyond a barrier."""
+
+    def __init__(
+        self,
+        plan: beam.PCollection,
+        named: beam.pvalue.AsList | Domain,
+        metrics: Metrics,
+        release: Release,
+        shards: int,
+        item_type: type,
+    ) -> None:
+        super().__init__()
+        self._plan, self._named, self._texts, self._release = plan, named, metrics.texts(), release
+        self._shards, self._item_type = item_shards(shards), item_type
+
+    def expand(self, bounded: beam.PCollection) -> beam.PCollection:
+        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded), self._texts)
+        summed = sum_by_item(bounded, self._shards, sum_measures, every_shard=True)
+        merged = (
+            summed.sums  # (item shard, packed sums)
+            | "GroupByItemShard" >> beam.GroupByKey()
+            | "Merge"
+            >> beam.ParDo(_Merge(key, self._item_type, self._shards), plan, self._named)
+            .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
+            .with_outputs("digests", main="sums")
+        )
+        noisy = merged.sums | "AddNoise" >> beam.ParDo(
+            _AddNoise(key), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
+        ).with_output_types(tuple[int, bytes])
+        return sorted_by_item(barrier(noisy))
+
+
+class _Keyed:
+    """Where the randomness of the sums comes from; the subkeys are derived on the worker, from the key fetched there."""
+
+    def __init__(self, release: Release, label: str, texts: list[str]) -> None:
+        self._release, self._label, self._texts = release, label, texts
+
+    def subkeys(self, plan: AggregatePlan) -> list[bytes]:
+        """The subkey of each measure."""
+        key = self._release.key_source.fetch()
+        return measure_subkeys(key, self._release.id, self._label, plan.measures, self._texts)
+
+
+class _Merge(beam.DoFn):
+    """(item shard, chunks) -> Arrow stream of the sums of all named keys with their lanes, and their digest beside."""
+
+    def __init__(self, key: _Keyed, item_type: type, shards: int) -> None:
+        self._keyed, self._item_type, self._shards = key, item_type, shards
+
+    def process(
+        self, group: tuple[int, Iterable[bytes]], plan: AggregatePlan, named: NamedBatches | Domain
+    ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        shard, chunks = group
+        public = named if isinstance(named, Domain) else names_in(named, arrow_type(self._item_type))
+        here = in_shard(public, shard, self._shards)
+        held = [chunk for chunk in chunks if chunk]
+        sums, digest = merge_measures(held, here, plan.measures, self._keyed.subkeys(plan))
+        yield beam.pvalue.TaggedOutput("digests", digest)
+        yield to_ipc(sums)
+
+
+class _AddNoise(beam.DoFn):
+    def __init__(self, key: _Keyed) -> None:
+        self._keyed = key
+
+    def process(
+        self, sums: bytes, plan: AggregatePlan, digests: list[int], origins: list[Origin]
+    ) -> Iterator[tuple[int, bytes]]:
+        evidence = Evidence.of(digests, origins)
+        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence)
+        yield 0, to_ipc(noisy)
+
+
+class _Answers(beam.DoFn):
+    """Noisy sums, and the totals of groups of keys -> released rows by file, and the decision beside."""
+
+    def __init__(self, files: int, metrics: Metrics) -> None:
+        self._files, self._metrics = files, metrics
+
+    def process(
+        self, sums: pa.RecordBatch, plan: AggregatePlan, grouped: Grouped | None, totals: NamedBatches | None
+    ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
+        told = None if totals is None else sorted_counts(to_ipc(batch) for _, batch in totals)
+        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan, self._metrics)
+        yield beam.pvalue.TaggedOutput("decision", decision)
+        yield from by_file(rows, self._files)
+
+
+class _TotalRows:
+    """`total_rows` for what is asked for."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def __call__(self, shard: Shard, grouped: Grouped) -> Shard:
+        return total_rows(shard, grouped, self._metrics)
+
+
+def _nobody(_: NamesPlan | None, item_type: pa.DataType, values: int) -> tuple[int, bytes]:
+    nothing = np.zeros(0, dtype=np.int64)
+    shard = ValueShard(no_users(item_type), np.zeros(1, dtype=np.int64), nothing, (nothing,) * values)
+    return -1, pack_values(shard)
+
+
+def _public_table(_: NamesPlan, stages: AggregateStages, named: NamedBatches) -> bytes:
+    assert stages.choice is not None
+    return encode_table(stages.choice.items_table(max(1, sum(batch.num_rows for _, batch in named))))
+
+
+def _plan(chosen: KeptBound, stages: AggregateStages, names: NamesPlan | None) -> AggregatePlan:
+    return stages.plan(names, chosen)
+
+
+def _all_sums(_: AggregatePlan, sums: NamedBatches) -> pa.RecordBatch:
+    (one,) = sums
+    return one[1]
+
+
+def _grouped(sums: pa.RecordBatch, plan: AggregatePlan, metrics: Metrics) -> Grouped:
+    assert plan.totals is not None
+    return group_keys(NoisySums.of(sums, plan.measures), metrics, plan.totals.stddev)
+
+
+def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch]:
+    return 0, pa.RecordBatch.from_pydict({"item": cells(grouped, metrics)})
