@@ -33,7 +33,7 @@ from headcount.mechanisms.histogram.estimates import (
     group_rows,
 )
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
-from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item

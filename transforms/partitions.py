@@ -26,9 +26,9 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.partitions.auto import AutoSelection, ChosenStrategy, DecidedSelection, partitions
+from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
-from headcount.mechanisms.partitions.select import Selection
+from headcount.mechanisms.partitions.select import ChosenStrategy, Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import beside

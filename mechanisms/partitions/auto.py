@@ -54,17 +54,10 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
 from headcount.mechanisms.partitions.law import fourth_root
 from headcount.mechanisms.partitions.law_budget import LawBudget
-from headcount.mechanisms.partitions.rounds import (
-    SIPS_ROUNDS,
-    STRATEGIES,
-    Round,
-    check_rounds,
-    last_round,
-    law_rounds,
-)
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, STRATEGIES, Round, check_rounds, last_round, law_rounds
 from headcount.mechanisms.partitions.select import (
+    ChosenStrategy,
     Selection,
-    in_items,
     named_in_rounds,
     select_partitions,
     selection_steps,
@@ -95,30 +88,6 @@ _NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 16, 3, 100)
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
 _NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
-
-
-class ChosenStrategy(NamedTuple):
-    """The strategy and the items per user that were chosen; public, since the choice is paid for.
-
-    `rounds` is for laws: where it is 0, the strategy says how many there are.
-    """
-
-    strategy: str
-    max_items: int
-    rounds: int = 0
-
-    def words(self) -> str:
-        """The choice in one line."""
-        return f"chosen: {self.short_words()}"
-
-    def short_words(self) -> str:
-        """What was chosen, as a part of a sentence."""
-        rounds = {0: "", 1: " in one round"}.get(self.rounds, f" in {self.rounds} rounds")
-        return f"{self.strategy}{rounds} with at most {in_items(self.max_items)} of each user"
-
-    def sections(self) -> Mapping[str, Any]:
-        """The choice as a part of a report."""
-        return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 
 
 @dataclasses.dataclass(frozen=True)

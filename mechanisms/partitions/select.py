@@ -31,7 +31,8 @@ Interface for other modules:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -114,6 +115,30 @@ def select_partitions(
 def in_items(number: int) -> str:
     """A number of items in words."""
     return "1 item" if number == 1 else f"{number:,} items"
+
+
+class ChosenStrategy(NamedTuple):
+    """The strategy and the items per user that were chosen; public, since the choice is paid for.
+
+    `rounds` is for laws: where it is 0, the strategy says how many there are.
+    """
+
+    strategy: str
+    max_items: int
+    rounds: int = 0
+
+    def words(self) -> str:
+        """The choice in one line."""
+        return f"chosen: {self.short_words()}"
+
+    def short_words(self) -> str:
+        """What was chosen, as a part of a sentence."""
+        rounds = {0: "", 1: " in one round"}.get(self.rounds, f" in {self.rounds} rounds")
+        return f"{self.strategy}{rounds} with at most {in_items(self.max_items)} of each user"
+
+    def sections(self) -> Mapping[str, Any]:
+        """The choice as a part of a report."""
+        return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 
 
 _WEIGHTS_IN_WORDS = {
