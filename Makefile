@@ -2,13 +2,15 @@
 # make test   sets up and runs all checks: lint, types, tests
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
 #                   Beam's Prism runner if Go is installed
+# make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
+# make test-postgres   runs the ledger's tests on SQLite and on a real PostgreSQL, which it starts
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := mechanisms transforms pipelines
 
-.PHONY: demo test test-flink lint types unit clean
+.PHONY: demo test test-flink test-browser test-postgres lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -23,7 +25,7 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --ignore=tests/runners tests
+	$(BIN)/python -m pytest -n 2 --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres tests
 
 # One after the other. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
@@ -31,9 +33,18 @@ test-flink: $(VENV)/development
 	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/runners
 
+test-browser: $(VENV)/development
+	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/browser
+
+# The server is found on the PATH or where Debian puts it, and is started for the tests alone.
+test-postgres: $(VENV)/development
+	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
+	$(BIN)/python -m pytest -rs tests/postgres
+
 $(VENV)/runtime: requirements.txt setup.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -r requirements.txt -e .
+	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
 	touch $@
 
 # mypy cannot follow the mapping of an editable install, so it gets a tree of links.

@@ -9,6 +9,7 @@ FOLDERS = [path.parent.parts for top in ("headcount", *TOPS) for path in sorted(
 PACKAGES = {
     ".".join(folder if folder[0] == "headcount" else ("headcount", *folder)): "/".join(folder) for folder in FOLDERS
 }
+TEMPLATES = sorted(Path("pipelines/pages/templates").iterdir())
 
 setup(
     name="headcount",
@@ -20,7 +21,10 @@ setup(
     python_requires=">=3.11,<3.14",
     package_dir=PACKAGES,
     packages=[*PACKAGES],
-    package_data={name: ["py.typed"] for name in ("headcount", *(f"headcount.{top}" for top in TOPS))},
+    package_data={
+        **{name: ["py.typed"] for name in ("headcount", *(f"headcount.{top}" for top in TOPS))},
+        "headcount.pipelines.pages": [f"templates/{path.name}" for path in TEMPLATES],
+    },
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "numpy>=2.0,<3",
@@ -37,6 +41,9 @@ setup(
         "yaml": ["apache-beam[yaml]"],
         "pandas": ["pandas>=2"],
         "plot": ["matplotlib>=3.8"],
+        "report": ["Jinja2>=3.1,<4"],
+        "ledger": ["sqlalchemy>=2.0,<3"],
+        "postgres": ["sqlalchemy>=2.0,<3", "psycopg[binary]>=3.1,<4"],
     },
     entry_points={"console_scripts": ["headcount = headcount.pipelines.main:run"]},
 )

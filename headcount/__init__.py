@@ -9,8 +9,9 @@
     counts.save("out/")      # the files that the command line would write
 
 There is a function for every command that counts events: `histogram`, `total`, `partitions`, `top`, `count_release`, `plume`,
-`sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`. A frame is one of pandas or Polars, an
-Arrow table, batch or reader, a DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
+`sampled`, `heavy_hitters`, `quantiles`, `distribution`, `shape` and `choose_bound`; and `compare`, which measures these on
+data that is public, and `forecast`, which needs none. A frame is one of pandas or Polars, an Arrow table, batch or reader, a
+DuckDB relation, whatever else has `__arrow_c_stream__`, a dict of lists, or a list of dicts.
 Nothing of Beam is imported. `headcount.transforms` has the same for Beam pipelines, and `headcount.mechanisms` the parts.
 """
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face
     from headcount.calls.samples import sampled as sampled
     from headcount.calls.shapes import distribution as distribution
     from headcount.calls.shapes import shape as shape
+    from headcount.calls.studies import compare as compare
+    from headcount.calls.studies import forecast as forecast
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
@@ -49,6 +52,7 @@ _ROOMS = {
     "calls.names": "partitions top",
     "calls.samples": "heavy_hitters quantiles sampled",
     "calls.shapes": "distribution shape",
+    "calls.studies": "compare forecast",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
 }

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from headcount.result import Result
@@ -15,6 +15,7 @@ Path = str | os.PathLike[str]
 Columns = str | Sequence[str]
 Domain = Path | Iterable[str] | Iterable[int]
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def called(command: str, given: Mapping[str, Any]) -> Result:
@@ -24,12 +25,12 @@ def called(command: str, given: Mapping[str, Any]) -> Result:
     return released(command, {name: value for name, value in given.items() if name != "data"}, given["data"])
 
 
-def suggesting(function: Callable[P, Result]) -> Callable[P, Result]:
+def suggesting(function: Callable[P, R]) -> Callable[P, R]:
     """The function, but an unknown keyword is refused with the one that was probably meant."""
     known = [*inspect.signature(function).parameters]
 
     @functools.wraps(function)
-    def call(*args: P.args, **given: P.kwargs) -> Result:
+    def call(*args: P.args, **given: P.kwargs) -> R:
         for name in given:
             if name not in known:
                 raise TypeError(f"{function.__name__}() has no parameter {name!r}; {_hint(name, known, function)}")

@@ -18,9 +18,11 @@ from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.jobs import report
+from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.options import FORMATS, MOST_FILES
+from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.sinks import output
 
 
@@ -64,10 +66,15 @@ class Result:
     @cached_property
     def report(self) -> dict[str, Any]:
         """What report.json would hold: the promise in words and numbers, what the columns mean, and every public parameter."""
-        target, (rows,) = self._target("result", "parquet", False, 1), self._released.files(1)
-        _, written = output.encoded(target, 0, rows)
-        found: dict[str, Any] = json.loads(self._finished(target, [written]))
+        found: dict[str, Any] = json.loads(self.checked())
         return found
+
+    def checked(self, expected: str | None = None) -> bytes:
+        """The content of report.json, for one file of Parquet; refuses rows of another digest than is expected, if one is."""
+        target = dataclasses.replace(self._target("result", "parquet", False, 1), expected=expected)
+        (rows,) = self._released.files(1)
+        _, written = output.encoded(target, 0, rows)
+        return self._finished(target, target.checked([written]))
 
     def save(
         self,
@@ -77,7 +84,8 @@ class Result:
         overwrite: bool = False,
         output_files: int = 1,
     ) -> None:
-        """Write the files that the command would write: the rows, and report.json, which is there once all are complete.
+        """Write the files that the command would write: the rows, and report.json, which is there once all are complete. Where
+        the extra `headcount[report]` is installed, report.html is written beside it, a page to look at.
 
         `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
         anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.
@@ -91,10 +99,22 @@ class Result:
             try:
                 parts = enumerate(self._released.files(output_files))
                 written = [output.write_file(target, k, rows) for k, rows in parts]
-                output.commit(target, written, self._finished(target, written))
+                finished = self._finished(target, written)
+                output.commit(target, written, finished)
             except BaseException:
                 output.abandon(target)
                 raise
+            with_page(
+                Outcome(
+                    target.directory,
+                    target.release_id,
+                    output.COMPLETE,
+                    json.loads(finished),
+                    self._about.note,
+                    output.written(target),
+                    format,
+                )
+            )
         except HeadcountError as error:
             raise spelled(error) from None
 

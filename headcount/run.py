@@ -1,6 +1,7 @@
 """One call: the command's own checks, mechanism and report, in this process and without Beam.
 
-Guarantee: that of the command. For the same key, release id, parameters and data, the rows are those of the command.
+Guarantee: that of the command. For the same key, release id, parameters and data, the rows are those of the command. With a
+ledger, the cost is reserved before any row is read, and spent once the result is returned: it can be looked at then.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from headcount.keywords import namespace, spelled
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
+from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
 from headcount.pipelines import options, releases
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.plan import label_of
+from headcount.pipelines.jobs.plan import Plan, label_of
+from headcount.pipelines.ledger import account as accounts
+from headcount.pipelines.ledger import flags
 from headcount.pipelines.main import load
 from headcount.pipelines.protection import protection
+from headcount.pipelines.sources.domain import domain_digest
 from headcount.result import Released, Result
 
 
@@ -37,6 +42,7 @@ def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
 
 def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
     command.check(args)
+    flags.check(args)
     release = releases.make_release(args, None, spell=str)
     if command.name == "quantiles":
         item_type: type = int
@@ -49,10 +55,29 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         if getattr(args, "domain", None) is not None:
             args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
         mechanism = command.make_mechanism(args, item_type)
-    plan = command.make_plan(args, mechanism, item_type)
+    plan = command.make_plan(args, mechanism, item_type).stating(domain_digest(args, events.keys))
     words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
     if words is not None:
         warnings.warn(words, stacklevel=6)  # where the function was called
+    release = accounts.identified(release, args, command.name, plan)
+    account = accounts.open_account(args, command.name, release, plan)
+    try:
+        result = _result(command, args, release, mechanism, plan, events)
+        account.published(result.checked(account.expected))
+    except BaseException:
+        account.failed()
+        raise
+    return result
+
+
+def _result(
+    command: JobCommand[Any],
+    args: argparse.Namespace,
+    release: Release,
+    mechanism: Any,
+    plan: Plan,
+    events: frames.Events,
+) -> Result:
     label, decision = plan.drawn_as or label_of(command.name), None
     if isinstance(mechanism, Deciding):
         rows, decision = mechanism.run_decided(events.batches, release, label)
@@ -60,6 +85,14 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
         rows = mechanism.run(events.batches, release, label)
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
     about = report.About(
-        command.name, release.id, plan.parameters, plan.note, args.label, args.period, plan.told, protection(args)
+        command.name,
+        release.id,
+        plan.parameters,
+        plan.note,
+        args.label,
+        args.period,
+        plan.told,
+        protection(args),
+        args.dataset,
     )
     return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)

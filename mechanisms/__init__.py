@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
     from headcount.mechanisms.accounting.relation import Relation as Relation
+    from headcount.mechanisms.accounting.totals import total_delta as total_delta
+    from headcount.mechanisms.accounting.totals import total_epsilon as total_epsilon
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
     from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
     from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
@@ -80,6 +82,7 @@ _ROOMS = {
     "accounting.filters": "BudgetExceeded ZcdpFilter",
     "accounting.guarantee": "Guarantee compose",
     "accounting.relation": "Relation",
+    "accounting.totals": "total_delta total_epsilon",
     "batches.contributions": "contribution_batch",
     "bound_choice.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",

@@ -86,13 +86,29 @@ COMMANDS = {
         "headcount.pipelines.commands.distribution",
         "Learn how likely each of given symbols is, from users with many samples each.",
     ),
+    "compare": Listed(
+        "headcount.pipelines.commands.studies.compare",
+        "Run the methods at several epsilons on data that is public or made up, and measure them against its truth.",
+    ),
+    "forecast": Listed(
+        "headcount.pipelines.commands.studies.forecast",
+        "Say what an epsilon, bound or method would give, from an earlier release or from assumptions, without any data.",
+    ),
     "show": Listed(
         "headcount.pipelines.commands.outputs.show",
         "Print a complete output again: what its job said, its rows, its promise.",
     ),
     "verify": Listed(
         "headcount.pipelines.commands.outputs.verify",
-        "Check that the files of an output are there and unchanged since its report was written.",
+        "Check that the files of an output are unchanged; with its input and key, that it came from them.",
+    ),
+    "statement": Listed(
+        "headcount.pipelines.commands.outputs.statement",
+        "Tell people outside what a release promises, how, and what it does not protect.",
+    ),
+    "ledger": Listed(
+        "headcount.pipelines.commands.ledger.command",
+        "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",
     ),
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
@@ -167,7 +183,10 @@ class JobCommand(Command, Generic[M]):
         if args.explain:
             print(self.explained(args))
             return
-        say(self.shown(self.job(args, beam_flags)))
+        outcome = self.job(args, beam_flags)
+        say(self.shown(outcome))
+        if outcome.page is not None:
+            say(f"to look at: {outcome.page}")
 
     def shown(self, outcome: Outcome) -> str:
         """What is said of the rows of a job that has ended; nothing of one that is only submitted."""
@@ -189,16 +208,23 @@ class JobCommand(Command, Generic[M]):
 
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""
-        from headcount.pipelines.jobs.run import run_job
-
-        def plan(release: Release, item_type: type, shards: int) -> tuple[Plan, beam.PTransform]:
-            made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
-            return self.make_plan(args, made, item_type), self.make_transform(args, release, item_type, shards)
-
-        self.check(args)
-        outcome = run_job(args, beam_flags, self.name, plan, self.source(args))
+        outcome = self.outcome(args, beam_flags)
         print(outcome.words())
         return outcome
+
+    def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
+        """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
+        from headcount.pipelines.jobs.run import run_job
+
+        def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
+            made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
+            return (
+                self.make_plan(args, made, item_type),
+                lambda release, shards: self.make_transform(args, release, item_type, shards),
+            )
+
+        self.check(args)
+        return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
 
 
 def say(text: str) -> None:

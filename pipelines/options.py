@@ -13,6 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines.ledger.flags import add_account
 from headcount.pipelines.numbers import number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
@@ -50,14 +51,12 @@ def chosen_items(items: int) -> str:
 def add_input(parser: argparse.ArgumentParser, values: bool = False) -> None:
     """Which rows to read, and which columns of them: of items, or of `values`."""
     group = parser.add_argument_group("what to read")
-    group.add_argument(
-        "--input",
-        action="append",
-        metavar="GLOB",
-        help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
-        "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
-    )
-    add_kind_of_files(group)
+    add_files(group)
+    add_columns(group, values)
+
+
+def add_columns(group: argparse._ArgumentGroup, values: bool = False) -> None:
+    """Which columns of the files are read."""
     group.add_argument(
         "--user",
         metavar="COLUMN",
@@ -115,6 +114,18 @@ def rows(args: argparse.Namespace) -> dict[str, Any]:
     """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of the door of a call."""
     names = "user item count drop_null max_item_bytes explode time_zone protect time"
     return {name: getattr(args, name) for name in names.split()}
+
+
+def add_files(group: argparse._ArgumentGroup) -> None:
+    """Which files to read, and what they are."""
+    group.add_argument(
+        "--input",
+        action="append",
+        metavar="GLOB",
+        help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
+        "s3:// or hdfs://; or bigquery://project.dataset.table; may be repeated",
+    )
+    add_kind_of_files(group)
 
 
 def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
@@ -195,6 +206,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the time that the events are of, in your words, for the report",
     )
+    add_account(parser)
 
 
 def short_text(text: str) -> str:
@@ -237,16 +249,12 @@ def quality(args: argparse.Namespace) -> dict[str, Any]:
 def add_release(parser: argparse.ArgumentParser) -> None:
     """Where the noise comes from."""
     group = parser.add_argument_group("where the noise comes from")
-    source = group.add_mutually_exclusive_group()
-    source.add_argument("--key-file", metavar="FILE", help="key file (see: headcount key), on every worker")
-    source.add_argument("--key-env", metavar="NAME", help="environment variable of the workers with the key")
-    source.add_argument(
-        "--key-secret",
-        metavar="RESOURCE",
-        help="Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N",
-    )
+    add_key(group)
     group.add_argument(
-        "--release-id", metavar="ID", help="only to repeat a release of the same input: its id (and its key)"
+        "--release-id",
+        metavar="ID",
+        help="only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that follows from "
+        "data set, label, period and parameters, so that a job that is run again is no new release",
     )
     group = parser.add_argument_group("how to run")
     group.add_argument(
@@ -254,6 +262,18 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         type=whole_number(most=1 << 16),
         metavar="N",
         help="shards of users (default: by the size of the input)",
+    )
+
+
+def add_key(group: argparse._ArgumentGroup) -> None:
+    """Where the key lies."""
+    source = group.add_mutually_exclusive_group()
+    source.add_argument("--key-file", metavar="FILE", help="key file (see: headcount key), on every worker")
+    source.add_argument("--key-env", metavar="NAME", help="environment variable of the workers with the key")
+    source.add_argument(
+        "--key-secret",
+        metavar="RESOURCE",
+        help="Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N",
     )
 
 

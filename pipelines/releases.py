@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
+from headcount.pipelines.ledger.flags import AUTO
 from headcount.pipelines.options import as_flag
 
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
@@ -39,6 +40,7 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
         source.fetch()  # a bad key is told now and not by a worker
     elif isinstance(source, KeyFile):
         source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
+    _refuse_auto(args, spell)
     return Release(source, args.release_id)
 
 
@@ -47,7 +49,17 @@ def make_keyless(args: argparse.Namespace) -> Release:
 
     A key that is given is never fetched: the parameters of a template name one for every job.
     """
+    _refuse_auto(args, as_flag)
     return Release(ephemeral_key(), args.release_id)
+
+
+def _refuse_auto(args: argparse.Namespace, spell: Callable[[str], str]) -> None:
+    """Refuse an id that follows from parameters where nobody knows whether it was used before, for other events."""
+    if args.release_id == AUTO and getattr(args, "ledger", None) is None:
+        raise ParameterError(
+            f"{spell('release_id')} {AUTO} needs a ledger, which knows whether that release was made before: give "
+            f"{spell('ledger')} and {spell('dataset')}, or an id of your own"
+        )
 
 
 def _key_source(args: argparse.Namespace) -> KeySource | None:

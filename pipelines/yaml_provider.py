@@ -352,7 +352,7 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
     for alike in kinds.values():
         steps = f"{len(alike)} step{'s' * (len(alike) > 1)}"
         under = "" if len(kinds) == 1 else f" under {alike[0].relation.value}"
-        lines.append(f"Epsilon and delta of the {steps}{under} add up to: {compose(alike).total_words()}")
+        lines.append(f"Epsilon and delta of the {steps}{under} compose to: {compose(alike).total_words()}")
     return "\n".join(lines)
 
 

@@ -32,6 +32,7 @@ from headcount.mechanisms.histogram.estimates import (
     group_items,
     group_rows,
 )
+from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
@@ -95,7 +96,8 @@ def estimated(
     ).with_output_types(pa.RecordBatch)
     if not mechanism.calibrated:
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
-        decision = plan | "Decision" >> beam.Map(Estimated, 0, None).with_output_types(Estimated)
+        told = all_named if mechanism.domain is None else []
+        decision = plan | "Decision" >> beam.Map(_not_calibrated, told).with_output_types(Estimated)
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
     grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
@@ -103,9 +105,9 @@ def estimated(
     totals = rows | "Totals" >> _Stage(
         "totals", known_plan, beam.pvalue.AsList(every), (groups, stages.once), release, shards, int
     )
-    made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
-        tuple[int, bytes], decision=Estimated
-    ).with_outputs("decision", main="rows")
+    made = grouped | "Estimate" >> beam.ParDo(
+        _Estimate(files), decided, beam.pvalue.AsList(totals), all_named if mechanism.domain is None else []
+    ).with_output_types(tuple[int, bytes], decision=Estimated).with_outputs("decision", main="rows")
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 
@@ -217,11 +219,16 @@ class _Estimate(beam.DoFn):
         self._files = files
 
     def process(
-        self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
+        self, grouped: Grouped, plan: StagePlan, totals: NamedBatches, named: NamedBatches
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan)
+        naming = told_of_names(plan.names, (batch for _, batch in named))
+        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan, naming)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
+
+
+def _not_calibrated(plan: StagePlan, named: NamedBatches) -> Estimated:
+    return Estimated(plan, 0, None, told_of_names(plan.names, (batch for _, batch in named)))
 
 
 def _of_items(items: Names) -> pa.RecordBatch:

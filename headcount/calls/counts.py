@@ -52,6 +52,8 @@ def histogram(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """How often each item occurs: estimates of the true counts, with an interval for the noise.
 
@@ -92,7 +94,10 @@ def histogram(
         label, period: what this is, and the time it is of, in your words, for the report (default: None).
         key_file, key_env, key_secret: where the key lies (see `headcount key`): a file, an environment variable, or Secret
             Manager's name (default: None, a fresh key that nobody keeps).
-        release_id: only to repeat a release of the same input: its id, with its key (default: None, a new one).
+        release_id: only to repeat a release of the same input: its id, with its key (default: None, a new one); "auto", with a
+            ledger: one that follows from data set, label, period and parameters, so that a call made again is no new release.
+        ledger, dataset: the URL of the ledger, and the data set in it, on whose account this goes: the call is refused if too
+            little is left, and is charged when it returns (default: None, no account is kept).
 
     The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count).
     """
@@ -132,6 +137,8 @@ def total(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """How many users and how many events there are, in all or on the items of a public `domain`.
 
@@ -191,6 +198,8 @@ def count_release(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The users of each item, for as many of the largest items as the budget buys; users count for all of their items.
 
@@ -243,6 +252,8 @@ def plume(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The users of each item, with items named first and then counted; a bound on a user's items.
 
@@ -296,6 +307,8 @@ def choose_bound(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """How much one user should count, chosen privately for a release that comes later and costs its own budget.
 

@@ -40,6 +40,8 @@ def partitions(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The items that enough users have, and nothing but their names.
 
@@ -84,6 +86,8 @@ def top(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The items with the most users, in order and without counts.
 

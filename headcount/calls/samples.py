@@ -44,6 +44,8 @@ def sampled(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The users of each item, from a secret sample and without noise: no item is shown that nobody has.
 
@@ -90,6 +92,8 @@ def heavy_hitters(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """The items that a given share of all users have, from a secret sample and without noise.
 
@@ -138,6 +142,8 @@ def quantiles(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """Quantiles of the users' values, or counts of users by ranges of values, from a secret sample and without noise.
 

@@ -42,6 +42,8 @@ def distribution(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """How likely each of given symbols is, from users with many samples each.
 
@@ -94,6 +96,8 @@ def shape(
     key_env: str | None = None,
     key_secret: str | None = None,
     release_id: str | None = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
 ) -> Result:
     """How many items have which number of users, their entropy and their number, without naming any.
 

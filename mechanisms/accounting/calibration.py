@@ -15,6 +15,7 @@ from typing import Literal
 from headcount.mechanisms.accounting import gaussian, thresholds
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget
+from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
 from headcount.mechanisms.checks import check_one_of, is_whole
@@ -59,6 +60,31 @@ class NoisePlan:
     def threshold_in_counts(self) -> Fraction | None:
         """The threshold in the units of the counts."""
         return None if self.threshold is None else Fraction(self.threshold, 2**self.grid)
+
+    def losses(self) -> Losses:
+        """What composition needs to know of this noise, and of this threshold.
+
+        Laplace noise is for an l1 distance of so many steps of the grid, or for steps of one user in one item each where it is
+        truncated. Gaussian noise has a mu where the grid is so fine that the continuous formulas hold, and else its zCDP.
+        A threshold hides own items but for delta, or for what the joint accounting leaves of it.
+        """
+        if self.kind == "law":
+            return Losses.of_promise(self.epsilon, self.delta)
+        hiding, users = 0.0 if self.threshold is None else self.delta, self.relation.users
+        if self.kind == "gaussian":
+            squared = _l2_squared(self.bound)
+            assert squared is not None
+            mu = math.sqrt(users * squared) / float(self.scale / 2**self.grid) * (1 + 1e-12)
+            hiding *= thresholds.TOTAL_SHARE
+            if self.scale >= _GAUSSIAN_STEPS:
+                return Losses(mu=mu, hiding=hiding)
+            return Losses(rho=mu**2 / 2, hiding=hiding)
+        l1 = _l1(self.bound)
+        assert l1 is not None
+        if self.kind == "truncated-geometric":
+            return Losses(hiding=hiding, parts=((Laplace(_up(1 / self.scale)), users * l1),))
+        steps = users * l1 * 2**self.grid
+        return Losses.of(Laplace(_up(steps / self.scale), steps), hiding=hiding)
 
     def to_json(self) -> dict[str, str | int]:
         """What defines the mechanism, exactly and in one form only: two plans that differ in it differ here.
@@ -224,6 +250,24 @@ def whole_sigma(sigma: float, grid: int) -> tuple[int, Fraction]:
     while sigma * 2**grid < _GAUSSIAN_STEPS:
         grid += 1
     return grid, Fraction(math.ceil(sigma * 2**grid))
+
+
+def any_bound_losses(budget: Budget, relation: Relation, kind: str, public: int) -> Losses:
+    """Losses that dominate those of noise of this kind for whatever bound is chosen, without a threshold if the domain is
+    public: then `public` is the least number of steps that a bound has on its grid; else there is a threshold, and it is 0."""
+    hiding = 0.0 if public else budget.delta
+    if kind == "laplace":
+        users = relation.users
+        part = Laplace.in_more_steps(budget.epsilon, users * public) if public else Laplace(budget.epsilon, users)
+        return Losses.of(part, hiding=hiding)
+    share = thresholds.TOTAL_SHARE if public else thresholds.GAUSSIAN_SHARE
+    mu = (1 + 1e-12) / gaussian.gaussian_sigma(budget.epsilon, share * budget.delta)
+    return Losses(mu=mu, hiding=thresholds.TOTAL_SHARE * hiding)
+
+
+def _up(exact: Fraction) -> float:
+    number = float(exact)
+    return number if Fraction(number) >= exact else math.nextafter(number, math.inf)
 
 
 def _laplace_stddev(scale: Fraction) -> float:

@@ -18,6 +18,11 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=workers, thread_name_prefix="headcount")
 
 
+os.register_at_fork(
+    after_in_child=_pool.cache_clear
+)  # a forked process has none of its parent's threads, and would wait
+
+
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """`function` of each item, in the order of the items. It must not call `in_threads` itself."""
     return list(_pool().map(function, items))

@@ -12,7 +12,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound, DecidedBound
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, DecidedBound, choice_losses
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.randomness.keys import Release
 
@@ -29,7 +29,7 @@ class ChoiceAlone:
         """What is promised of the choice alone."""
         budget = self.choice.budget
         step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
-        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,))
+        return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,), losses=choice_losses(self.choice))
 
     def decided(self, chosen: ChosenBound) -> DecidedBound:
         """The choice with its guarantee, for a report."""

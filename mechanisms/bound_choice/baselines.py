@@ -43,6 +43,7 @@ class DescentChoice(TailChoice):
     name: str = "dp-gd"
 
     draws = _STEPS  # a lane for each step
+    bounded_range = False
     methods = ("dp-gd",)
 
     def __post_init__(self) -> None:
@@ -74,6 +75,7 @@ class PerturbedChoice(TailChoice):
     """The regularised optimum, with noise."""
 
     name: str = "output-perturbation"
+    bounded_range = False
 
     methods = ("output-perturbation",)
 

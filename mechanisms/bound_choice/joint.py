@@ -52,6 +52,7 @@ class JointChoice:
 
     name = "joint"
     by_item = True
+    bounded_range = True
     draws = 1
 
     def __post_init__(self) -> None:

@@ -105,6 +105,7 @@ class KeptChoice:
 
     name = "kept"
     by_item = False
+    bounded_range = True  # of both draws together: the ranges add up
     draws = 1  # one lane, with words for both
 
     @property

@@ -46,6 +46,7 @@ class VolumeChoice:
     bounds: tuple[int, ...] = BOUNDS
 
     by_item = True
+    bounded_range = True
     draws = 1
 
     def __post_init__(self) -> None:

@@ -46,9 +46,13 @@ def limit_per_item(shard: Shard, count: int) -> Shard:
     return dataclasses.replace(shard, count=np.minimum(shard.count, count))
 
 
+#: The least number of steps of its grid that a norm has to which counts are scaled.
+LEAST_STEPS = 2**10
+
+
 def clip_grid(bound: int) -> int:
     """The smallest q >= 0 with 2**-q <= bound / 2**10: fine enough that rounding down costs under a thousandth."""
-    return max(0, 10 - int(math.floor(math.log2(bound))))
+    return max(0, LEAST_STEPS.bit_length() - 1 - int(math.floor(math.log2(bound))))
 
 
 def clip_norm(shard: Shard, bound: int, p: int) -> Shard:

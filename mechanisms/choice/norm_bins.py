@@ -30,6 +30,7 @@ class NormChoice:
     name: str
     grid: tuple[int, ...]
     by_item = False
+    bounded_range = True
     noise: str
     max_per_item: int | None = None
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
@@ -78,6 +79,11 @@ class Choice(Protocol[T_co]):
         """Whether items have a part in the table."""
 
     @property
+    def bounded_range(self) -> bool:
+        """Whether it is a draw by `exponential.select`, and nothing else: log-probabilities of neighbours differ by amounts
+        within an interval as long as epsilon."""
+
+    @property
     def entries(self) -> int:
         """The length of the table."""
 
@@ -105,6 +111,13 @@ class Choice(Protocol[T_co]):
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
+
+
+def choice_losses(choice: Choice[Any]) -> Losses:
+    """What composition needs to know of a choice: its range, or no more than its promise where it is no draw."""
+    if choice.bounded_range and choice.budget.delta == 0:
+        return Losses.of(Draw(choice.budget.epsilon))
+    return Losses.of_promise(choice.budget.epsilon, choice.budget.delta)
 
 
 def check_relation(choice: Choice[Any], relation: Relation) -> None:

@@ -30,6 +30,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts, ch
 from headcount.mechanisms.accounting.calibration import NoisePlan, make_plan
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import Shard, one_shard
@@ -216,7 +217,14 @@ class PlumeRelease:
         if self.choice is not None:
             epsilon = self.choice.budget.epsilon
             first.append(MechanismStep("choice of the bounds", epsilon, 0.0, self.choice.details()))
-        return Guarantee(promise.epsilon, promise.delta, self.relation, (*first, *steps))
+        return Guarantee(promise.epsilon, promise.delta, self.relation, (*first, *steps), losses=self._losses())
+
+    def _losses(self) -> Losses:
+        """Those of the choice, of the noise of naming, and of that of counting, which is on the integers: its zCDP."""
+        naming, counting = self._shares(self._parts()[1])
+        draws = [] if self.choice is None else [Draw(self.choice.budget.epsilon)]
+        mu = math.sqrt(2 * naming.rho) * (1 + 1e-12)
+        return Losses.of(*draws, mu=mu, rho=counting.rho, hiding=naming.delta)
 
 
 def counted_steps(counted: int) -> tuple[Step, ...]:

@@ -41,6 +41,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_for_names
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step, check_bound
@@ -183,7 +184,8 @@ class CountRelease:
             ),
             MechanismStep("rounds of selection and noise", self.promise.epsilon, self.promise.delta, details),
         )
-        return Guarantee(self.promise.epsilon, self.promise.delta, self.relation, steps)
+        losses = Losses(rho=self.zcdp.rho, hiding=self.zcdp.delta)
+        return Guarantee(self.promise.epsilon, self.promise.delta, self.relation, steps, losses=losses)
 
     def subkey(self, key: bytes, release_id: str, label: str) -> bytes:
         """The subkey of the loop, from its label and all public parameters."""
@@ -220,7 +222,11 @@ class CountRelease:
             levels.append(spent)
             level = self.next_level(level)
         rho, delta = map(float, budget.spent)
-        return Outcome(rounds.counts(), Released(self.guarantee(), self.zcdp, tuple(levels), rho, delta))
+        promise = self.guarantee()
+        if rho > 0:  # a filter's sums lie on a grid that floats may miss by a little
+            used = Zcdp(min(rho * (1 + 1e-15), self.zcdp.rho), min(delta * (1 + 1e-15), self.zcdp.delta))
+            promise = dataclasses.replace(promise, spent=used)
+        return Outcome(rounds.counts(), Released(promise, self.zcdp, tuple(levels), rho, delta))
 
 
 def count_release(

@@ -32,11 +32,12 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.checks import check_whole, wrong
-from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
+from headcount.mechanisms.choice.protocol import ChosenBound, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
@@ -323,8 +324,12 @@ class DistributionRelease:
             own = self.choice.budget
             first = MechanismStep("choice of the samples per user", own.epsilon, own.delta, self.choice.details())
             steps = (first, *steps)
-        pure = isinstance(self.samples, int) and self.plans()[0].method == "laplace"
-        return Guarantee(self.budget.epsilon, 0.0 if pure else self.budget.delta, self.relation, steps)
+        given = isinstance(self.samples, int)
+        delta = 0.0 if given and self.plans()[0].method == "laplace" else self.budget.delta
+        _, rest = self._parts()  # what follows a choice, or is in buckets, is known by its promise alone
+        losses = self.plans()[0].losses() if given else Losses.of_promise(rest.epsilon, rest.delta)
+        losses += Losses() if self.choice is None else choice_losses(self.choice)
+        return Guarantee(self.budget.epsilon, delta, self.relation, steps, losses=losses)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, probability, error, sorted by item, of contribution batches."""

@@ -32,6 +32,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
 from headcount.mechanisms.accounting.guarantee import MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, promise_of
 from headcount.mechanisms.distribution.binomial_choice import (
@@ -154,6 +155,17 @@ class DistributionPlan:
             each["symbols that a user can change"] = self.touched
             parts.append(MechanismStep("vector and choices", budget.epsilon, budget.delta, each))
         return tuple(parts)
+
+    def losses(self) -> Losses:
+        """What composition needs to know of all steps."""
+        found = [each.losses() for each in (self.users, self.noise, self.spread) if isinstance(each, NoisePlan)]
+        if self.method == "dense":
+            each = Draw(float(choice_epsilon(self.budget, self.touched)) * (1 + 1e-15))
+            found.append(Losses(parts=((each, self.touched),)))
+        elif self.method == "sparse":
+            _, rest = _sparse_parts(self.budget)  # whatever number of choices shares it
+            found.append(Losses(rho=rest.rho) if isinstance(rest, Zcdp) else Losses.of_promise(rest.epsilon, 0.0))
+        return Losses.together(found)
 
     def errors(self, p: np.ndarray, users: int, correlation: np.ndarray | float = 0.0) -> np.ndarray:
         """The mean absolute error to expect of each estimate, if the probabilities were `p` in the mean of all users, and two

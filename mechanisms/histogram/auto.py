@@ -13,15 +13,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import Budget, check_parts
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts
+from headcount.mechanisms.accounting.calibration import (
+    NoisePlan,
+    any_bound_losses,
+    calibrate_public_domain,
+    calibrate_unknown_domain,
+)
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import Step
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.counting.noisy import mechanism_steps, promised
 from headcount.mechanisms.errors import ParameterError
@@ -86,12 +93,21 @@ class AutoRelease:
         bound = promised(self.steps(chosen))
         calibrate = calibrate_public_domain if self.public else calibrate_unknown_domain
         plan = calibrate(self.release_budget, bound, self.relation, chosen.noise)
-        return Decided(chosen, plan, self._whole(*mechanism_steps(plan)))
+        spent = (choice_losses(self.choice) + plan.losses()).zcdp()
+        return Decided(chosen, plan, self._whole(*mechanism_steps(plan), spent=spent))
 
-    def _whole(self, *steps: MechanismStep) -> Guarantee:
-        choice = self.choice
+    def _whole(self, *steps: MechanismStep, spent: Zcdp | None = None) -> Guarantee:
+        choice, budget = self.choice, self.budget
         first = MechanismStep("choice of the bound", choice.budget.epsilon, choice.budget.delta, choice.details())
-        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, (first, *steps))
+        losses = choice_losses(choice) + self._losses()
+        return Guarantee(budget.epsilon, budget.delta, self.relation, (first, *steps), losses=losses, spent=spent)
+
+    def _losses(self) -> Losses:
+        """Those of the release, whichever bound and noise are chosen."""
+        least, _ = self.choice.ends()
+        kinds = ("laplace", "gaussian") if least.noise == "auto" else (least.noise,)
+        steps = LEAST_STEPS if self.public else 0
+        return Losses.one_of(*(any_bound_losses(self.release_budget, self.relation, kind, steps) for kind in kinds))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -91,7 +91,10 @@ class CountPlan:
             users,
             MechanismStep("debiasing", 0.0, 0.0, {"by": "Poisson counts", "largest mean per user": self.largest_mean}),
         )
-        return Guarantee(self.epsilon, self.noise.delta, self.relation, steps)
+        losses = self.noise.losses()
+        if isinstance(self.users, NoisePlan):
+            losses += self.users.losses()
+        return Guarantee(self.epsilon, self.noise.delta, self.relation, steps, losses=losses)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows (`estimates_batch`), sorted by item, of contribution batches of all items."""

@@ -44,6 +44,7 @@ from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups
+from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
 from headcount.mechanisms.randomness.keys import Release
@@ -57,11 +58,12 @@ ASSUMPTION = (
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
-    """What was chosen, and what the totals have told: the share of events that the bound left out of the counts."""
+    """What was chosen, what the totals have told (the share of events that the bound left out of the counts), and the names."""
 
     plan: StagePlan
     groups: int
     left_out: float | None
+    naming: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -74,7 +76,8 @@ class Estimated:
 
     def sections(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
-        return {**self.plan.sections(), **({"groups": self.groups} if self.groups else {})}
+        groups = {"groups": self.groups} if self.groups else {}
+        return {**self.plan.sections(), **groups, **({"naming": list(self.naming)} if self.naming else {})}
 
     def told(self) -> Mapping[str, Any]:
         """What a reader asks first: the users that an item needs, and what the bound left out."""
@@ -132,6 +135,7 @@ class EstimatesMechanism:
     ) -> tuple[pa.RecordBatch, Estimated]:
         """The same, and what was chosen and told."""
         label, stages = self.name if label is None else label, self.stages
+        naming: tuple[Mapping[str, Any], ...] = ()
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_shard(batches)
@@ -139,7 +143,7 @@ class EstimatesMechanism:
         if items is None:
             names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
             counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
-            items = counts.column("item")
+            items, naming = counts.column("item"), told_of_names(names, [counts])
         shard = None if shard is None else shard.with_items(items)
         chosen, choice = None, stages.kept_choice
         if choice is not None:
@@ -150,12 +154,12 @@ class EstimatesMechanism:
             counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None
         if plan.totals is None:
-            return counts, Estimated(plan, 0, None)
+            return counts, Estimated(plan, 0, None, naming)
         grouped = group_items(counts, plan)
         groups = pa.array(np.arange(grouped.number))
         summed = None if shard is None else group_rows(shard, grouped, stages.once)
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
-        return estimate(grouped, totals, plan)
+        return estimate(grouped, totals, plan, naming)
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
@@ -193,8 +197,10 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     )
 
 
-def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
-    """The released rows of grouped items and the noisy totals of their groups."""
+def estimate(
+    grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, naming: tuple[Mapping[str, Any], ...]
+) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups; `naming` is what was told of the names."""
     assert plan.totals is not None
     made = calibrate(
         grouped.counts,
@@ -205,7 +211,7 @@ def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple
         sampled=plan.counts is None,
     )
     rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts)
-    return rows, Estimated(plan, grouped.number, made.left_out)
+    return rows, Estimated(plan, grouped.number, made.left_out, naming)
 
 
 def _noisy(

@@ -58,7 +58,8 @@ class HistogramMechanism:
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, mechanism_steps(self.plan))
+        plan = self.plan
+        return Guarantee(plan.epsilon, plan.delta, plan.relation, mechanism_steps(plan), losses=plan.losses())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, bounded_count, noise_stddev, low, high, sorted by item, of contribution batches."""

@@ -12,12 +12,14 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.kept import BOUNDS, CAPS, NORMS, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
@@ -85,7 +87,7 @@ class StagePlan:
 
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
-        named = {} if self.names is None else self.names.named._asdict()
+        named = {} if self.names is None else self.names.named.sections()["chosen"]
         return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
 
 
@@ -176,9 +178,10 @@ class Stages:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self._noise(totals_steps, account.totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
-        return StagePlan(
-            names, kept, counts_steps, counts, totals_steps, totals, self.guarantee(*steps, counted=counts is not None)
-        )
+        counted = counts is not None
+        spent = (self._first() + self._way(pure)).zcdp() if account.pure and account.gaussian else None
+        guarantee = self.guarantee(*steps, counted=counted, spent=spent)
+        return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
     def given(self) -> KeptBound:
         """What is given in place of a choice; a bound of 0 where one step names and counts."""
@@ -196,7 +199,7 @@ class Stages:
             names = [self.names_plan(end) for end in self.names_choice.ends()]
         return [(each, kept._replace(totals_bound=max(norms, default=0))) for each in names for kept in bounds]
 
-    def guarantee(self, *steps: MechanismStep, counted: bool = True) -> Guarantee:
+    def guarantee(self, *steps: MechanismStep, counted: bool = True, spent: Zcdp | None = None) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
         bound of the counts was chosen."""
         account = self.account
@@ -220,24 +223,44 @@ class Stages:
                     {"calibrated for": "what is chosen"},
                 ),
             )
-        return Guarantee(account.budget.epsilon, account.budget.delta, self.relation, (*found, *steps))
+        ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
+        losses = self._first() + Losses.one_of(*ways)
+        steps, budget = (*found, *steps), account.budget
+        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=losses, spent=spent)
+
+    def _first(self) -> Losses:
+        """The choice that decides on the way."""
+        account = self.account
+        first = account.counts_choice if account.names_choice is None else account.names_choice
+        return Losses.of(*([] if first is None else [Draw(first.epsilon)]))
+
+    def _way(self, pure: bool) -> Losses:
+        """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""
+        account, named = self.account, self.account.names_choice is not None
+        choices = [account.totals_choice, account.counts_choice if named and not pure else None]
+        draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
+        if not pure:
+            mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
+            return Losses.of(*draws, mu=mu, hiding=account.hiding)
+        parts, steps = (0.0 if named else account.pure_counts, account.pure_totals), self.relation.users * LEAST_STEPS
+        laplace = [Laplace.in_more_steps(part, steps) for part in parts if part > 0]
+        return Losses.of(*draws, *laplace) + (self._one_step().plan.losses() if named else Losses())
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is chosen."""
+        return self.account.names_choice is not None or self.kept_choice is not None
 
     def expected_words(self) -> list[str]:
-        """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
+        """The noise of a count in words, where its bound is given: it follows from the budget alone."""
+        if self.bound is None:
+            return []
         account, lines = self.account, []
-        if account.names_choice is not None:
-            # A user of one item weighs 1: what follows needs no more than the lowest threshold.
-            least = min(candidate.threshold for candidate in self.names_choice.candidates)
-            lines.append(
-                f"an item needs about {least / 2**10:,.0f} users to be shown, if each has one item, and more if not"
-            )
         for kind, mu, pure in (("gaussian", account.counts_mu, 0.0), ("laplace", 0.0, account.pure_counts)):
             if mu > 0 or pure > 0:
-                unit = self._stddev(mu, pure)
-                norms = (self.bound,) if self.bound is not None else (1, 10, 100)
-                sizes = ", ".join(f"{unit * norm:,.4g} at {norm:,}" for norm in norms)
                 lines.append(
-                    f"{kind} noise of a count, before it is calibrated: a standard deviation of {sizes} as the bound"
+                    f"{kind} noise of a count, before it is calibrated: a standard deviation of "
+                    f"{self._stddev(mu, pure) * self.bound:,.4g} at {self.bound:,} as the bound"
                 )
         return lines
 

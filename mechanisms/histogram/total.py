@@ -25,7 +25,8 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.expected_error import expected_error
-from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.guarantee import Guarantee, spent_of
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.one_total import TotalChoice
@@ -96,7 +97,10 @@ class TotalPlan:
             for of, part in parts.items()
             for step in part.mechanisms
         )
-        return Guarantee(self.budget.epsilon, 0.0, self.relation, tuple(steps))
+        losses = Losses.together(part.losses for part in parts.values())
+        return Guarantee(
+            self.budget.epsilon, 0.0, self.relation, tuple(steps), losses=losses, spent=spent_of(parts.values())
+        )
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows of contribution batches: those of `TotalRow`."""

@@ -149,6 +149,7 @@ class PartitionChoice:
 
     name = "partitions"
     by_item = True
+    bounded_range = True
     draws = 1
 
     def __post_init__(self) -> None:

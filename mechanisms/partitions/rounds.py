@@ -25,6 +25,7 @@ from headcount.mechanisms.accounting.calibration import (
     make_plan,
     whole_sigma,
 )
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import (
     LimitItemsStep,
@@ -203,6 +204,21 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
         _gaussian_round(items, "l2", grid, scale, rate * share, budget, relation)
         for (grid, scale), share in zip(grids_and_scales, shares, strict=True)
     )
+
+
+def rounds_losses(strategy: str, budget: Budget, rounds: tuple[Round, ...]) -> Losses:
+    """What composition needs to know of the rounds that `rounds_of` gives: by the proof of sips, hiding is that of all.
+
+    Of laws no more is said than what they promise.
+    """
+    if strategy == "law":
+        return Losses.of_promise(budget.epsilon, budget.delta)
+    if strategy != "sips":
+        return Losses.together(each.plan.losses() for each in rounds)
+    mu = Losses.together(dataclasses.replace(each.plan.losses(), hiding=0.0) for each in rounds).mu
+    relation = rounds[0].plan.relation
+    rate = _sips_rate(budget, math.sqrt(relation.users) / mu, relation)
+    return Losses(mu=mu, hiding=-math.expm1(-rate) * (1 + 1e-9))  # beyond the rounding of mu
 
 
 def _sips_rate(budget: Budget, sigma: float, relation: Relation) -> float:

@@ -45,7 +45,7 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_losses, rounds_of
 from headcount.mechanisms.partitions.rounds import zcdp_rounds as zcdp_rounds
 from headcount.mechanisms.randomness.keys import Release
 
@@ -88,7 +88,8 @@ class Selection:
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         steps = selection_steps(self.strategy, self.budget, self.rounds)
-        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps)
+        losses = rounds_losses(self.strategy, self.budget, self.rounds)
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.relation, steps, losses=losses)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""

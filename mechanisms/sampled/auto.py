@@ -20,10 +20,11 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.checks import check_share, check_whole
-from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.choice.protocol import ChosenBound, choice_losses
 from headcount.mechanisms.choice.run import choice_subkey, choose_bound, default_share
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -126,7 +127,13 @@ class AutoSampled:
     def _whole(self, *steps: MechanismStep) -> Guarantee:
         costs = self.choice.budget
         first = MechanismStep("choice of the items per user", costs.epsilon, costs.delta, self.choice.details())
-        return Guarantee(self.budget.epsilon, self.budget.delta, self.choice.relation, (first, *steps))
+        rest = self.choice.release_budget
+        losses = choice_losses(self.choice) + Losses.of_promise(
+            rest.epsilon, rest.delta
+        )  # however many items are chosen
+        if isinstance(self.users, NoisePlan):
+            losses += self.users.losses()
+        return Guarantee(self.budget.epsilon, self.budget.delta, self.choice.relation, (first, *steps), losses=losses)
 
 
 def sampled_histogram(

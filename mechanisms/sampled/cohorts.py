@@ -33,6 +33,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
@@ -85,10 +86,12 @@ class Cohort:
     def guarantee(self) -> Guarantee:
         """What is promised of the answers to one question."""
         steps = sample_steps(self.plan, promise_of(one_each(1), Bound(), ""))
+        budget, losses = self._budget, self.plan.losses()
         if self.asked is not None:
-            share = self._budget.delta - self.plan.delta
+            share = budget.delta - self.plan.delta
             steps += (MechanismStep("known size", 0.0, share, {"users asked": len(self.asked)}),)
-        return Guarantee(self._budget.epsilon, self._budget.delta, self.plan.relation, steps)
+            losses = Losses.of_promise(budget.epsilon, budget.delta)  # the law is not that of the coins
+        return Guarantee(budget.epsilon, budget.delta, self.plan.relation, steps, losses=losses)
 
     def count(self, batches: Iterable[pa.RecordBatch], item_type: type = str) -> pa.RecordBatch:
         """The released rows item, count, noise_stddev, low, high, sampled of the members' answers, sorted by item: once.

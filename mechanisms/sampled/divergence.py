@@ -28,12 +28,15 @@ loss distribution dominates them all (`loss_distributions`).
 
 from __future__ import annotations
 
+import decimal
+import functools
 import math
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms.accounting.losses.parts import Curve
 from headcount.mechanisms.accounting.relation import Relation
 
 # Divergences are raised by this much of the larger of the two probabilities of which they are the difference. That was seen to
@@ -48,6 +51,10 @@ _STEPS, _LARGEST_LOSS = 256, 64
 # What one entry of a composed distribution may be off by: composing is by Fourier transforms (1e-17 was seen). An error of the
 # transform grows with the number of compositions, which is its exponent: so many are in the above.
 _ENTRY_ERROR, _FEW_COMPOSITIONS = 1e-16, 100
+
+
+# A curve for compositions: its points, and the part of delta from which on it is no longer looked at.
+_CURVE_POINTS, _NEGLIGIBLE = 120, 1e-6
 
 
 def added_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
@@ -68,10 +75,12 @@ def removed_delta(epsilon: Any, rate: Any, threshold: Any) -> np.ndarray:
     sampled = rate * np.exp(epsilon)
     q = sampled - np.expm1(epsilon)
     positive = q > -1e-15 * sampled  # it may be, for all that floats tell
-    # Where q is not positive the result is 0, and the k of a q near 0 would take most of the time.
-    k = _around(np.ceil((threshold - 1) / np.where(positive, np.maximum(q, 1e-16 * rate), 1.0)) - 1, threshold)
+    found = np.zeros(q.shape)  # where q is not positive: nearly everywhere on the grid of a loss distribution
+    epsilon, rate, threshold, q = (each[positive] for each in (epsilon, rate, threshold, q))
+    k = _around(np.ceil((threshold - 1) / np.maximum(q, 1e-16 * rate)) - 1, threshold)
     fewer, more = (_chance_hidden(count, threshold, rate) for count in (k, k + 1))
-    return np.where(positive, _raised(fewer, np.exp(epsilon) * more), 0.0)
+    found[positive] = _raised(fewer, np.exp(epsilon) * more)
+    return found
 
 
 def chance_shown(count: Any, threshold: Any, rate: Any) -> np.ndarray:
@@ -133,6 +142,31 @@ def sampled_delta(
         if left > 0:
             bounds.append(compositions * float(added_delta(left / compositions, p, threshold)))
     return min(1.0, *bounds)
+
+
+@functools.lru_cache(maxsize=64)
+def sampled_curve(rate: float, threshold: int, epsilon: float, relation: Relation) -> Curve:
+    """The divergences of one item as a curve, for compositions: a supremum over all counts is convex in e^s as they are.
+
+    Where a user is replaced, one item has a user more and another one less. A hundred points, dense near 0, where most losses
+    are, go as far as the divergences fall: from ln(threshold (1 - rate)) on, k is threshold - 1, and from -ln(1 - rate) on
+    removed is 0. Or they end where the divergence is of no interest beside that at `epsilon`.
+    """
+    most = max(math.log(threshold), -math.log1p(-rate))
+    last, least = min(epsilon, most), _NEGLIGIBLE * float(added_delta(epsilon, rate, threshold))
+    while last < most and added_delta(last, rate, threshold) > least:
+        last = min(1.25 * last, most)
+    losses = np.array([float(f"{s:.5g}") for s in last * np.linspace(0.0, 1.0, _CURVE_POINTS) ** 1.5])
+    values = [np.minimum.accumulate(each(losses, rate, threshold)) for each in (added_delta, removed_delta)]
+    values[0][0] = values[1][0] = max(values[0][0], values[1][0])  # the same number, but for the rounding of floats
+    added, removed = (tuple(map(_few_digits, each.tolist())) for each in values)
+    return Curve(tuple(losses.tolist()), added, removed, both=relation is Relation.REPLACE)
+
+
+def _few_digits(value: float) -> float:
+    """A number rounded up to 8 digits: a report stays short, and the same on every machine."""
+    up = decimal.Context(prec=8, rounding=decimal.ROUND_CEILING)
+    return min(1.0, float(up.create_decimal(repr(value))))
 
 
 def loss_distributions(

@@ -56,7 +56,8 @@ class CountedHitters(SampledHistogramMechanism):
         users = MechanismStep.of_plan("number of users", self.users)
         report = MechanismStep("report", 0.0, 0.0, {"share of the noisy number of users, at least": float(self.phi)})
         steps = (*sample_steps(self.plan, self.bound), users, report)
-        return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps)
+        losses = self.plan.losses() + self.users.losses()
+        return Guarantee(self.epsilon, self.plan.delta, self.plan.relation, steps, losses=losses)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`

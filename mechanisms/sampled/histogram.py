@@ -137,7 +137,8 @@ class SampledHistogramMechanism:
         steps = sample_steps(self.plan, self.bound)
         if self.least > self.plan.threshold:
             steps += (MechanismStep("report", 0.0, 0.0, {"sampled users, at least": self.least}),)
-        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+        plan = self.plan
+        return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`

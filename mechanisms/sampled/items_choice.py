@@ -56,6 +56,7 @@ class ItemsChoice:
 
     name = "items"
     by_item = True
+    bounded_range = True
     draws = 1
 
     @property

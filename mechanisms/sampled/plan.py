@@ -18,11 +18,18 @@ import numpy as np
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
+from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.sampled.divergence import added_delta, chance_shown, removed_delta, sampled_delta
+from headcount.mechanisms.sampled.divergence import (
+    added_delta,
+    chance_shown,
+    removed_delta,
+    sampled_curve,
+    sampled_delta,
+)
 
 #: Sampling rates are multiples of 1 / RATE_GRID.
 RATE_GRID = 2**32
@@ -68,6 +75,11 @@ class SamplePlan:
     def stddev(self, estimate: Any) -> np.ndarray:
         """The standard deviation of an estimate (the sampled number over the rate), told from the estimate itself."""
         return np.sqrt(np.asarray(estimate, float) * float((1 - self.rate) / self.rate))
+
+    def losses(self) -> Losses:
+        """What composition needs to know: the curve of one item, level or round, and how many there are."""
+        curve = sampled_curve(float(self.rate), self.threshold, self.epsilon, self.relation)
+        return Losses(parts=((curve, self.compositions),))
 
     def to_json(self) -> dict[str, str | int]:
         """What defines the mechanism, exactly and in one form only."""

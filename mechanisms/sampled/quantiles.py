@@ -89,7 +89,8 @@ class QuantileSearch:
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         steps = sample_steps(self.plan, _bound(), "rounds")
-        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+        plan = self.plan
+        return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released row quantile, value, low, high, rank_stddev; all but the first are NaN if nothing at all was shown."""
@@ -199,7 +200,8 @@ class Hierarchy:
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
         steps = sample_steps(self.plan, _bound(), "levels")
-        return Guarantee(self.plan.epsilon, self.plan.delta, self.plan.relation, steps)
+        plan = self.plan
+        return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released nodes, which `tree` reads; `label` names the sample."""

@@ -221,7 +221,7 @@ def noise_guarantee(plan: NoisePlan, *more: MechanismStep) -> Guarantee:
     """The guarantee of noise on every cell, and of what is computed from it."""
     bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
     steps = (bounding, MechanismStep.of_plan("noise on every cell", plan), *more)
-    return Guarantee(plan.epsilon, plan.delta, plan.relation, steps)
+    return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 
 
 def noise_parameter(plan: NoisePlan) -> float:

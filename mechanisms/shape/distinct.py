@@ -39,6 +39,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.steps import check_bound
@@ -82,6 +83,7 @@ class DistinctItemsMechanism:
     max_items: int | None
     name = "DistinctItems"
     by_item = True
+    bounded_range = False  # there is noise, too
     draws = 1  # one lane, whose words serve the choice first and the noise after it
 
     def __post_init__(self) -> None:
@@ -115,9 +117,14 @@ class DistinctItemsMechanism:
         else:
             first = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": f"weights of {self.max_items} in all"})
             noise = {"noise": "discrete Laplace", "stddev": self.stddev(self.max_items)}
-        return Guarantee(
-            self.budget.epsilon, 0.0, self.relation, (first, MechanismStep("distinct items", rest.epsilon, 0.0, noise))
-        )
+        steps = (first, MechanismStep("distinct items", rest.epsilon, 0.0, noise))
+        return Guarantee(self.budget.epsilon, 0.0, self.relation, steps, losses=self._losses())
+
+    def _losses(self) -> Losses:
+        """Those of the choice, and of the noise for whatever bound it takes: a multiple of one item's steps."""
+        if self.choosing is None:
+            return self.plan(self.ladder[0]).losses()
+        return Losses.of(Draw(self.choosing.epsilon), Laplace(self.release_budget.epsilon, 1 << _GRID_BITS))
 
     def stddev(self, max_items: int) -> float:
         """The standard deviation of the noise, in items."""

@@ -101,7 +101,9 @@ class HashedHistogram:
         steps = [MechanismStep("hashed shape", 0.0, 0.0, what)]
         if self.ranks is not None:
             steps.append(MechanismStep.of_plan("noise on every rank", self.ranks))
-        return dataclasses.replace(noise_guarantee(self.plan, *steps), epsilon=self.budget.epsilon)
+        own = noise_guarantee(self.plan, *steps)
+        losses = own.losses if self.ranks is None else own.losses + self.ranks.losses()
+        return dataclasses.replace(own, epsilon=self.budget.epsilon, losses=losses)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows count, items, error, sorted by count, of contribution batches."""

@@ -22,6 +22,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
 from headcount.mechanisms.checks import check_whole
@@ -277,15 +278,17 @@ class CentralProperty:
         noise: dict[str, str | int | float]
         if isinstance(self.samples, NoisePlan):
             number = MechanismStep.of_plan("number of samples", self.samples)
+            losses = self.samples.losses() + Losses.of(Laplace(self.budget.epsilon))  # in steps that the number decides
             noise = {"noise": "discrete Laplace", "scale": "the largest step at the counted samples, over epsilon"}
         else:
             number = MechanismStep("number of samples", 0.0, 0.0, {"public": self.samples})
             estimator, plan = self.plan(self.samples)
             noise = {"noise": "discrete Laplace", "stddev": plan.stddev / 2.0**estimator.grid}
+            losses = plan.losses()
         bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.bound.words()})
         steps = (bounding, number, MechanismStep(self.question.name, self.budget.epsilon, 0.0, noise))
         costs = [self.budget.epsilon, *([self.samples.epsilon] if isinstance(self.samples, NoisePlan) else [])]
-        return Guarantee(sum_up(costs), 0.0, self.relation, steps)
+        return Guarantee(sum_up(costs), 0.0, self.relation, steps, losses=losses)
 
     def plan(self, samples: int) -> tuple[Estimator, NoisePlan]:
         """The estimator for so many samples, and its noise in units of the estimator's grid."""

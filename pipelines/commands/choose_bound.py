@@ -11,7 +11,7 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import JobCommand, guarantee_words
+from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of, planned_domain
@@ -131,6 +131,13 @@ def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> P
     return Plan(made.guarantee(), parameters, files="bound", drawn_as=inside)
 
 
+def explain(args: argparse.Namespace, made: ChoiceAlone) -> str:
+    """The promise, and what would be chosen on typical data, before anything is read."""
+    from headcount.pipelines.studies import likely
+
+    return "\n".join([made.guarantee().words().rstrip(), "", *likely.words(made, "events")])
+
+
 COMMAND = JobCommand(
     name="choose-bound",
     add_arguments=add_arguments,
@@ -141,6 +148,6 @@ COMMAND = JobCommand(
     check=check,
     make_mechanism=make_mechanism,
     make_plan=make_plan,
-    explain=guarantee_words,
+    explain=explain,
     make_transform=make_transform,
 )

@@ -15,10 +15,10 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, parser
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands import histogram
+from headcount.pipelines.jobs.told import BAR, bar
 from headcount.pipelines.sources.synthetic import generate
 
 _SHOWN = 20
-_BAR = 24
 _SEED = 1
 
 
@@ -57,6 +57,8 @@ def demo(args: argparse.Namespace) -> None:
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
     print(f"the counts and their report: {result}")
+    if outcome.page is not None:
+        print(f"to look at, in a browser: {outcome.page}")
 
 
 def table(largest: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> str:
@@ -65,13 +67,12 @@ def table(largest: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> str
         f"The {len(largest)} largest counts, with the interval that holds 95 % of their noise.",
         "The true rows stand beside them because this is a demo with made-up users: never publish them.",
         "",
-        f"{'item':<12} {'count':>10} {'low':>10} {'high':>10}  {'':<{_BAR}} {'true rows':>10}",
+        f"{'item':<12} {'count':>10} {'low':>10} {'high':>10}  {'':<{BAR}} {'true rows':>10}",
     ]
     most = max((row["count"] for row in largest), default=1)
     for row in largest:
-        bar = "#" * max(1, round(_BAR * row["count"] / most))
         numbers = " ".join(f"{row[name]:>10,.0f}" for name in ("count", "low", "high"))
-        lines.append(f"{row['item']:<12} {numbers}  {bar:<{_BAR}} {truth.get(row['item'], 0):>10,}")
+        lines.append(f"{row['item']:<12} {numbers}  {bar(row['count'], most):<{BAR}} {truth.get(row['item'], 0):>10,}")
     return "\n".join(lines)
 
 

@@ -160,10 +160,17 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
 
 
 def explain(args: argparse.Namespace, made: _Mechanism) -> str:
-    """The promise and what it costs, in words, before anything is read."""
+    """The promise and what it costs, in words, before anything is read; where something is chosen, on typical data."""
+    if isinstance(made, HistogramMechanism):
+        return report.explain(made.guarantee(), made.plan)
+    lines = [made.guarantee().words().rstrip(), ""]
     if isinstance(made, EstimatesMechanism):
-        return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
-    return report.explain(made.guarantee(), made.plan if isinstance(made, HistogramMechanism) else made.auto)
+        lines += made.stages.expected_words()
+    if not isinstance(made, EstimatesMechanism) or made.stages.chooses:
+        from headcount.pipelines.studies import likely
+
+        lines += likely.words(made, args.of)
+    return "\n".join(lines if isinstance(made, EstimatesMechanism) else [*lines, "", report.BOUNDED])
 
 
 COMMAND = JobCommand(

@@ -101,13 +101,14 @@ def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_ty
 
 
 def explain(args: argparse.Namespace, selection: Selection | AutoSelection) -> str:
-    """The promise and what it costs, in words, before anything is read; where the strategy is chosen, at both ends."""
+    """The promise and what it costs, in words, before anything is read; where the strategy is chosen, on typical data."""
     lines = [selection.guarantee().words()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:
-        for end in selection.choice.ends():
-            lines += ["", f"if {end.short_words()} is chosen:", *_expected(selection.decided(end).rounds)]
+        from headcount.pipelines.studies import likely
+
+        lines += ["", *likely.words(selection, "names")]
     lines += [
         "",
         "how often a user has an item does not matter; which of a user's items count, if not all do, is left to chance",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.count_release.plume import PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
-from headcount.mechanisms.partitions.select import in_items
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
@@ -88,14 +87,14 @@ def make_plan(args: argparse.Namespace, made: PlumeRelease, item_type: type) -> 
 
 
 def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
-    """The promise and what it costs, in words, before anything is read; where the bounds are chosen, at both ends."""
+    """The promise and what it costs, in words, before anything is read; where the bounds are chosen, on typical data."""
     lines = [plan.guarantee().words()]
     if plan.choice is None:
         lines += ["", *report.expected_words(plan.plan().plan)]
     else:
-        for end in plan.choice.ends():
-            expected = report.expected_words(plan.plan(end).plan)
-            lines += ["", f"if at most {in_items(end.bound)} per user is chosen:", *expected]
+        from headcount.pipelines.studies import likely
+
+        lines += ["", *likely.words(plan, "users")]
     lines += ["", "a user's items beyond these bounds do not count, which lowers the counts besides"]
     return "\n".join(lines)
 

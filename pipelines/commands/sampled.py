@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 Mechanism = AutoSampled | SampledHistogramMechanism
 
 _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speaks of
-_SOME_ITEMS = (1, 10, 100, 300)  # and of items per user, where that is chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,12 +134,9 @@ def explain(args: argparse.Namespace, made: Mechanism, note: str | None = None) 
     """The promise and what it costs, in words, before anything is read."""
     lines = [made.guarantee().words(), ""]
     if isinstance(made, AutoSampled):
-        lines += [
-            f"if {'one item' if items == 1 else f'{items:,} items'} of each user may count, an item of about {users:,} users "
-            "is shown with a chance of 50 %"
-            for items, users in made.choice.w50.items()
-            if items in _SOME_ITEMS
-        ]
+        from headcount.pipelines.studies import likely
+
+        lines += [*likely.words(made, "users"), ""]
     else:
         lines += _expected(args, made)
     return "\n".join([*lines, note or whose_items(args)])

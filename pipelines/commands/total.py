@@ -195,9 +195,12 @@ def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
     if isinstance(made, TotalPlan):
         for of, part in made.parts():
             if isinstance(part, AutoHistogramMechanism):
+                from headcount.pipelines.studies import likely
+
                 plan = part.auto.decided(part.auto.choice.ends()[0]).plan
                 each = expected_error.expected_error(plan)
                 lines.append(f"{of}: noise of standard deviation {each.stddev:,.4g} times the bound that is chosen")
+                lines += ["", *likely.words(made, "events"), ""]
             else:
                 each = expected_error.expected_error(part.plan)
                 lines.append(

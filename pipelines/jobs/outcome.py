@@ -16,7 +16,8 @@ class Outcome:
     """A complete output; or one that is only submitted, which has no report and no files yet.
 
     A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
-    `complete` says by what one knows a complete output.
+    `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one, and `charged` what
+    the ledger says of it, if there is one.
     """
 
     output: str
@@ -26,12 +27,15 @@ class Outcome:
     note: str | None = None
     files: Sequence[str] = ()
     format: str = "parquet"
+    page: str | None = None
+    charged: str | None = None
 
     def words(self) -> str:
         """What was decided, what must be known of the numbers, and where they are."""
         if self.report is None:
-            return f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
-        return "\n".join(filter(None, (self.said(), f"wrote {self.output} (release {self.release_id})")))
+            told = f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
+            return "\n".join(filter(None, (told, self.charged)))
+        return "\n".join(filter(None, (self.said(), f"wrote {self.output} (release {self.release_id})", self.charged)))
 
     def said(self) -> str:
         """What was decided, and what must be known of the numbers; of a job that has ended."""

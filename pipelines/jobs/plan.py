@@ -28,6 +28,10 @@ class Plan:
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn_as: str | None = None
 
+    def stating(self, more: Parameters) -> Plan:
+        """The same with more parameters, which are known once the input was looked at."""
+        return dataclasses.replace(self, parameters={**self.parameters, **more})
+
 
 def label_of(command: str) -> str:
     """The label of a command's transform, and of what it draws: part of every subkey, so never changed."""

@@ -17,11 +17,13 @@ from typing import Any, Protocol, runtime_checkable
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.histogram.auto import AutoRelease
 from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.protection import Protection
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
+
+#: What a reader of bounded counts must know of them.
+BOUNDED = "bounding users lowers the counts besides: what they did beyond the bound does not count"
 
 _PACKAGES = ("apache-beam", "cryptography", "dp-accounting", "fastavro", "numpy", "pyarrow", "scipy")
 
@@ -56,7 +58,8 @@ class Telling(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a report says of its job, whatever that decides. Label and period are the user's own words, and nothing else."""
+    """What a report says of its job, whatever that decides. Label, period and
+    the data set's name are the user's own words, and nothing else."""
 
     command: str
     release_id: str
@@ -66,6 +69,7 @@ class About:
     period: str | None = None
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     protection: Protection = Protection()
+    dataset: str | None = None
 
 
 def decided_report(decision: Decision, about: About) -> bytes:
@@ -80,6 +84,7 @@ def make_report(about: About, guarantee: Guarantee, decision: Decision | None = 
         REPORT_MARK: metadata.version("headcount"),
         "label": about.label,
         "period": about.period,
+        "dataset": about.dataset,
         "command": about.command,
         "release_id": about.release_id,
         "promise": guarantee.total_words(),
@@ -102,16 +107,10 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def explain(guarantee: Guarantee, plan: NoisePlan | AutoRelease) -> str:
-    """The promise and what it costs, in words, before anything is read; where the bound is chosen, at both ends."""
-    lines = [guarantee.words().rstrip()]
-    if isinstance(plan, NoisePlan):
-        lines += ["", *expected_words(plan)]
-    else:
-        for end in plan.choice.ends():
-            lines += ["", f"if a bound of {end.bound:,} is chosen:", *expected_words(plan.decided(end).plan)]
-    lines += ["", "bounding users lowers the counts besides: what they did beyond the bound does not count"]
-    return "\n".join(lines)
+def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
+    """The promise and what it costs, in words, before anything is read."""
+    lines = [guarantee.words().rstrip(), "", *expected_words(plan)]
+    return "\n".join([*lines, "", BOUNDED])
 
 
 def expected_words(plan: NoisePlan) -> list[str]:

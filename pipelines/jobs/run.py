@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.runners.job.utils import dict_to_struct
-from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
@@ -22,16 +21,21 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress, releases
-from headcount.pipelines.jobs import failures, memory, report
+from headcount.pipelines.jobs import failures, memory, remote, report
+from headcount.pipelines.jobs.local import local_runner
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
+from headcount.pipelines.ledger import account as accounts
+from headcount.pipelines.ledger import flags as account_flags
+from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.write import WriteOutput
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns
+from headcount.pipelines.sources.domain import domain_digest
 from headcount.pipelines.storage import bigquery
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import LOCAL_RUNNER, is_pinned
@@ -40,6 +44,8 @@ from headcount.transforms.core.result import CountsAndDecision
 _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below 32 MB
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
+
+_KEPT = "in the files that it reads"  # where noise is drawn before the job, or is kept with what it was drawn for
 
 _View = TypeVar("_View", bound=PipelineOptions)
 
@@ -65,6 +71,10 @@ class Source:
         """The input of the job's transform."""
         raise NotImplementedError
 
+    def expected_rows(self) -> int | None:
+        """About how many rows there are, where that is cheap to tell: for the operator's terminal alone."""
+        return None
+
 
 class Events(Source):
     """Files of events, of which a job takes users, items and counts."""
@@ -85,6 +95,10 @@ class Events(Source):
     def _asked(self, args: argparse.Namespace) -> Columns:
         return options.columns(args)
 
+    def expected_rows(self) -> int | None:
+        """About how many rows the files have, by the first of them."""
+        return events.expected_rows(self._inputs)
+
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Checked contributions."""
         return (
@@ -99,19 +113,22 @@ def run_job(
     args: argparse.Namespace,
     beam_flags: Sequence[str],
     command: str,
-    make_plan: Callable[[Release, type, int], tuple[Plan, beam.PTransform]],
+    make_plan: Callable[[type], tuple[Plan, Callable[[Release, int], beam.PTransform]]],
     source: type[Source] | None = None,
+    sink: Any = None,
 ) -> Outcome:
-    """Run one job from files to a committed output; `make_plan` gets the release, item type and shard count.
+    """Run one job from files to a committed output; `make_plan` gets the item type, and what it gives release and shard count.
 
     Its transform takes contributions and gives (k, rows) for every k in 0..files-1, beyond a barrier; or these with the
     decision that the job came to, which then goes into the report.
 
     Everything that can be refused is refused before the run; a failed or stopped job leaves no output. It reads events, unless
-    another `source` is given.
+    another `source` is given, and writes where --output says, unless another `sink` is given, a module like those of `sinks`.
+    With a ledger, its cost is reserved before it reads rows.
     """
     kind = Events if source is None else source
     options.require(args, *kind.required)
+    account_flags.check(args)
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
         if runner is None:
@@ -119,16 +136,28 @@ def run_job(
         release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
-        plan, transform = make_plan(release, source_.item_type, shards)
-        sink: Any = sink_bigquery if bigquery.is_table(args.output) else output
+        plan, make_transform = make_plan(source_.item_type)
+        plan = plan.stating(domain_digest(args, source_.keys))
+        release = accounts.identified(release, args, command, plan)
+        transform = make_transform(release, shards)
+        if sink is None:
+            sink = sink_bigquery if bigquery.is_table(args.output) else output
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         ).of_keys(source_.keys)
-        sink.prepare(target)
+        replaces = sink.prepare(target)
+        if replaces and kind.keyed and args.release_id is None:
+            account_flags.tell_of_replacing()
+        elsewhere = runner if kind.keyed else _KEPT
+        account = accounts.open_account(args, command, release, plan, target, elsewhere)
+        target = dataclasses.replace(target, expected=account.expected)
         try:
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
-            with progress.Progress(sys.stderr):
-                pipeline = beam.Pipeline(_local_runner(beam_options) if runner is None else None, beam_options)
+            # Workers elsewhere count for themselves: of those, states are told.
+            with progress.Progress(sys.stderr, source_.expected_rows) if runner is None else nullcontext():
+                pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
+                if not kind.keyed:
+                    account.started()
                 result = source_.read(pipeline) | label_of(command) >> transform
                 about = report.About(
                     command,
@@ -139,13 +168,17 @@ def run_job(
                     args.period,
                     plan.told,
                     protection(args),
+                    args.dataset,
                 )
                 rows, content = _reported(result, plan.guarantee, about)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
-                finished = _run(pipeline, signals, wait=runner is None or not _detached(beam_options))
+                if runner is not None:
+                    account.started()
+                finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()
             sink.abandon(target)
+            account.failed()
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
             message = failures.input_error(error)
@@ -153,9 +186,20 @@ def run_job(
                 raise InputError(message) from error
             raise
     if not finished:
-        return Outcome(args.output, release.id, sink.COMPLETE)
-    found = json.loads(sink.read_report(target))
-    return Outcome(args.output, release.id, sink.COMPLETE, found, plan.note, sink.written(target), target.format)
+        return Outcome(args.output, release.id, sink.COMPLETE, charged=account.submitted())
+    found = sink.read_report(target)
+    charged = account.published(found)
+    outcome = Outcome(
+        args.output,
+        release.id,
+        sink.COMPLETE,
+        json.loads(found),
+        plan.note,
+        sink.written(target),
+        target.format,
+        charged=charged,
+    )
+    return with_page(outcome) if sink is output else outcome
 
 
 def _reported(
@@ -205,30 +249,24 @@ def _check_runner(runner: str) -> None:
         raise ParameterError(f"unknown runner {runner!r}: give --runner one of {names}, or the full name of a class")
 
 
-def _local_runner(beam_options: PipelineOptions) -> FnApiRunner:
-    """The runner in this process, whose worker processes get Beam's options: by itself it leaves them without."""
-    given = beam_options.get_all_options(drop_default=True)
-    # Numbers as text: the message knows floats alone, and no flag takes a 2.0 for a 2.
-    options = {f"beam:option:{name}:v1": str(value) if type(value) is int else value for name, value in given.items()}
-    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=dict_to_struct(options))
-    return FnApiRunner(provision_info=ExtendedProvisionInfo(provision))
-
-
 def shards_for(size: int, shared: bool = False) -> int:
     """How many shards of users for this many bytes of input, without compression; more if several workers share them."""
     wanted = -(-size // _BYTES_PER_SHARD)
     return min(max(wanted, _FEWEST_TO_SHARE if shared else _FEWEST_SHARDS), _MOST_SHARDS)
 
 
-def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
-    """Run a pipeline to its end; False if it was only submitted."""
+def _run(pipeline: beam.Pipeline, signals: Signals, runner: str | None, beam_options: PipelineOptions) -> bool:
+    """Run a pipeline to its end; False if it was only submitted. On another runner, its states are told as they change."""
     gc.freeze()  # what was imported stays: later collections need not look at it
     gc.enable()
     result = pipeline.run()
-    if not wait:
-        return False
+    if runner is not None:
+        _tell(remote.where(runner, remote.job_of(result), beam_options))
+        if _detached(beam_options):
+            return False
     try:
-        state = result.wait_until_finish()
+        with nullcontext() if runner is None else remote.watched(result, _tell):
+            state = result.wait_until_finish()
     except Stopped:
         signals.ignore()  # the first one is raised again and again, and would stop the cancelling too
         result.cancel()
@@ -236,6 +274,10 @@ def _run(pipeline: beam.Pipeline, signals: Signals, wait: bool) -> bool:
     if state != PipelineState.DONE:
         raise RuntimeError(f"the job ended in the state {state}; see the pages of the runner")
     return True
+
+
+def _tell(words: str) -> None:
+    print(f"headcount: {words}", file=sys.stderr, flush=True)
 
 
 def _detached(beam_options: PipelineOptions) -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
-_SIZES = ("count", "bounded_count", "probability")
+SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
+BAR = 24  # letters of the longest bar
 
 
-def told(report: Mapping[str, Any]) -> str:
-    """All that is to be said of the rows; nothing, if they are no list that a reader looks through."""
+def told(report: Mapping[str, Any], bars: bool = False) -> str:
+    """All that is to be said of the rows, with bars if asked for; nothing, if they are no list that a reader looks through."""
     columns = list(report["columns"])
     keys = report.get("keys", [])
     unit = "item" if keys else next((word for column, word in _ROWS.items() if column in columns), None)
@@ -27,25 +28,32 @@ def told(report: Mapping[str, Any]) -> str:
     if number == 0:
         lines += nothing(report, unit)
     elif number > len(shown):
-        largest = any(name in columns for name in _SIZES)
+        largest = any(name in columns for name in SIZES)
         lines.append(
             f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
         )
     else:
         lines.append(f"{_some(number, unit)} came out:")
     if number:
-        lines += ["", *table(columns, shown, keys), ""]
-    lines += [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
-    if "share_left_out" in report:
+        lines += ["", *table(columns, shown, keys, bars), ""]
+    lines += missing(report)
+    return "\n".join(lines).rstrip("\n")
+
+
+def missing(report: Mapping[str, Any]) -> list[str]:
+    """What the numbers of a report do not hold, and what they take for granted, a sentence each."""
+    columns, shown = report["columns"], report["shown"]
+    lines = [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
+    if "share_left_out" in report and report["rows"]:
         lines.append(
             f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
         )
     limited = [row for row in shown if row.get("of") != "users"]  # each of whom counts, once
     if "bounded_count" in columns and "count" not in columns and limited:
         lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
-    if "assumption" in report and number:
+    if "assumption" in report and report["rows"]:
         lines.append(report["assumption"])
-    return "\n".join(lines).rstrip("\n")
+    return lines
 
 
 def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
@@ -70,10 +78,13 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     return lines
 
 
-def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = ()) -> list[str]:
-    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these."""
+def table(
+    columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = (), bars: bool = False
+) -> list[str]:
+    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these; behind
+    them a bar for the number, if asked for."""
     if keys:
-        names = [name for name in ("rank", *keys, *_SIZES) if name in columns]
+        names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
     else:
@@ -82,8 +93,17 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Seque
         [_BESIDE.get(name, name) for name in names],
         *([_cell(row[name], name in keys) for name in names] for row in rows),
     ]
-    texts = [isinstance(rows[0][name], str) for name in names]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    lines = aligned(cells, [isinstance(rows[0][name], str) for name in names])
+    size = next((name for name in names if name in SIZES), None) if bars and keys else None
+    if size is None:
+        return lines
+    most = max(row[size] for row in rows)
+    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+
+
+def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:
+    """Lines of cells in columns: those of texts begin, and all others end, below each other."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for line in cells:
         padded = [
@@ -92,6 +112,11 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Seque
         ]
         lines.append(f"  {'  '.join(padded)}".rstrip())
     return lines
+
+
+def bar(value: float, most: float) -> str:
+    """A bar for a number beside the largest one; none for what is not above 0."""
+    return "#" * max(1, round(BAR * value / most)) if value > 0 else ""
 
 
 def _cell(value: Any, is_key: bool) -> str:

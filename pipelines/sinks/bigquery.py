@@ -62,10 +62,16 @@ class TableTarget(sinks.Target):
         return super().content(pa.RecordBatch.from_arrays(columns, names=plain_names(batch.schema.names, r"[^\w]")))
 
     def finished(self, report: bytes, files: Sequence[sinks.Written]) -> bytes:
-        """The report with what is known of the rows: the table has no files that anybody could compare."""
+        """The report with what is known of the rows; the files are gone once they are loaded, but a digest tells them."""
         content = json.loads(super().finished(report, files))
-        del content["files"]
-        return to_json(content)
+        details = content.pop("details", None)
+        content["rows_sha256"] = sinks.rows_digest([file["sha256"] for file in content.pop("files")])
+        return to_json(content if details is None else {**content, "details": details})
+
+    @property
+    def place_of_report(self) -> str:
+        """The table, whose description is the report."""
+        return f"{bigquery.SCHEME}{self.table}"
 
 
 def make_target(
@@ -87,8 +93,11 @@ def make_target(
     )
 
 
-def prepare(target: TableTarget) -> None:
-    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left."""
+def prepare(target: TableTarget) -> bool:
+    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left.
+
+    True if there is an earlier output, which this one replaces.
+    """
     with _writing(target):
         client = bigquery.client(target.project)
         client.get_dataset(f"{target.table.project}.{target.table.dataset}")
@@ -98,6 +107,7 @@ def prepare(target: TableTarget) -> None:
             if _has_report(table) and not target.overwrite:
                 raise ParameterError(f"--output {target.table} holds an output already: give another, or --overwrite")
         sinks.prepare_temporary(target)
+        return table is not None and _has_report(table)
 
 
 def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes) -> None:

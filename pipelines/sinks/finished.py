@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.counting.quality import left_out
-from headcount.pipelines.sinks.formats import times_as_text
+from headcount.pipelines.sinks.formats import T, times_as_text
 from headcount.pipelines.sinks.meanings import meanings
 
 SHOWN = 10  # rows that a report shows
@@ -35,14 +35,21 @@ _RANKED = (
 
 def summary(batch: pa.RecordBatch, keys: Sequence[str] = ()) -> str:
     """The rows of one file, summed up as JSON; `keys` are the columns of what is counted, if rows have them."""
-    names, by = batch.schema.names, _ranked_by(batch.schema.names, keys)
-    shown = batch.slice(0, SHOWN)
-    if by is not None:
-        # Rows are sorted by their keys, and so are those of one rank.
-        ranked = pa.record_batch({by[0]: batch.column(by[0]), "row": np.arange(batch.num_rows)})
-        shown = batch.take(pc.select_k_unstable(ranked, SHOWN, [by, ("row", "ascending")]))
-    rows = [_shown(row) for row in times_as_text(shown).to_pylist()]
+    names = batch.schema.names
+    rows = [_shown(row) for row in times_as_text(first_rows(batch, keys, SHOWN)).to_pylist()]
     return json.dumps({"columns": names, "rows": batch.num_rows, "left_out": left_out(batch), "shown": rows})
+
+
+def first_rows(rows: T, keys: Sequence[str], number: int) -> T:
+    """So many of the rows of one file, in their order there: the largest, or the first if there is nothing to rank them by."""
+    by = _ranked_by(rows.schema.names, keys)
+    if by is None:
+        return rows.slice(0, number)
+    # Rows are sorted by their keys, and so are those of one rank.
+    values = rows.column(by[0])
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    ranked = pa.record_batch({by[0]: whole, "row": np.arange(rows.num_rows)})
+    return rows.take(pc.select_k_unstable(ranked, number, [by, ("row", "ascending")]))
 
 
 def finished(

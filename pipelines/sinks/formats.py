@@ -142,9 +142,7 @@ def _whole_as_int(table: pa.Table) -> pa.Table:
 def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
     """The rows of one file by the names of their columns, with texts for dates and times; all values of CSV are texts."""
     if format == "parquet":
-        import pyarrow.parquet as pq
-
-        yield from times_as_text(_seconds(pq.read_table(pa.BufferReader(content)))).to_pylist()
+        yield from decode_parquet(content).to_pylist()
     elif format == "avro":
         import fastavro
 
@@ -156,6 +154,13 @@ def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
         yield from csv.DictReader(io.StringIO(content.decode(), newline=""))
     else:
         yield from (json.loads(line) for line in content.decode().split("\n") if line)
+
+
+def decode_parquet(content: bytes) -> pa.Table:
+    """The rows of one file of Parquet, with texts for dates and times."""
+    import pyarrow.parquet as pq
+
+    return times_as_text(_seconds(pq.read_table(pa.BufferReader(content))))
 
 
 def _seconds(table: pa.Table) -> pa.Table:

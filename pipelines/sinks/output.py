@@ -9,9 +9,12 @@ The protocol is one and the same on disks and object stores. It needs of a stora
 move puts the whole file in place or none, and nothing of locks or listings. A listing that lags behind can only leave files of
 an earlier run.
 
-Files are known for ours by their names: those that our report.json lists, whichever command wrote them, and those that a job
-like this one writes. So that the list outlives the report, a report that must go is set aside under the temporary names first;
-whoever comes later, another attempt or the next job, still finds what it lists.
+Whoever waits for a job may then put a page beside its files, report.html, which is made from them and of which nothing depends:
+an output is complete without it. It goes before the report that it was made from, so that it never stands beside another one.
+
+Files are known for ours by their names: those that our report.json lists, whichever command wrote them, its page, and those
+that a job like this one writes. So that the list outlives the report, a report that must go is set aside under the temporary
+names first; whoever comes later, another attempt or the next job, still finds what it lists.
 
 One job at a time may write to an output: a second one takes the first one's temporary files for leftovers,
 and the first then fails without output.
@@ -31,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
@@ -42,12 +45,15 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 REPORT = "report.json"
+PAGE = "report.html"
 COMPLETE = f"{REPORT} is there"
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 _LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
 DATA_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
-_ATTEMPT = re.compile(rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json)")
+_ATTEMPT = re.compile(
+    rf"(?:[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}|report|page|probe)\.[0-9a-f]{{32}}\.(?:{_EXTENSIONS}|json|html)"
+)
 
 
 class Written(NamedTuple):
@@ -70,6 +76,12 @@ class Target:
     overwrite: bool
     prefix: str = "counts"
     keys: tuple[tuple[str, str], ...] = ()  # the columns of what is counted, and what each means
+    expected: str | None = None  # the digest of the rows, of a release that is only written once more
+
+    @property
+    def place_of_report(self) -> str:
+        """Where the output is, for whoever looks for it later."""
+        return self.directory
 
     def of_keys(self, keys: Keys | None) -> Self:
         """The same for a job that counts these."""
@@ -88,13 +100,21 @@ class Target:
         """The name of file k without its extension."""
         return f"{self.prefix}-{k:05d}-of-{self.files:05d}"
 
+    def name(self, k: int) -> str:
+        """The name of file k."""
+        return f"{self.stem(k)}.{self.format}"
+
     def place(self, k: int) -> str:
         """Where file k lies after the commit."""
-        return stores.join(self.directory, f"{self.stem(k)}.{self.format}")
+        return stores.join(self.directory, self.name(k))
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Write a file of an attempt."""
+        stores.write(stores.join(self.temporary, name), content)
 
     def finished(self, report: bytes, files: Sequence[Written]) -> bytes:
         """The report with what is known of the files that were written."""
-        names = [f"{self.stem(file.k)}.{self.format}" for file in files]
+        names = [self.name(file.k) for file in files]
         return finished(report, names, [file.digest for file in files], [file.summary for file in files], self.keys)
 
     def is_ours(self, name: str) -> bool:
@@ -102,11 +122,26 @@ class Target:
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
 
     def checked(self, written: Iterable[Written]) -> list[Written]:
-        """The files of a job in their order, if they are all there."""
+        """The files of a job in their order, if they are all there, and those of the release that is written once more."""
         files = sorted(written)
         if [file.k for file in files] != list(range(self.files)):
             raise RuntimeError(f"expected the {self.files} files of the output once each, got {len(files)}")
+        refuse_others(self.expected, rows_digest([file.digest.hex() for file in files]), self.release_id)
         return files
+
+
+def rows_digest(digests: Sequence[str]) -> str:
+    """One digest of all rows of an output: of the SHA-256 digests of its files, in their order."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def refuse_others(expected: str | None, found: str, release_id: str) -> None:
+    """Refuse other rows than those that a release has published: they would be one more, with the same key, for nothing."""
+    if expected is not None and found != expected:
+        raise InputError(
+            f"release {release_id!r} has published other rows than these, so nothing is published: the input changed since "
+            "(or the key, or the version of a library); for other events give another --period or --release-id"
+        )
 
 
 def make_target(
@@ -116,13 +151,17 @@ def make_target(
     return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
 
 
-def prepare(target: Target) -> None:
-    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left."""
+def prepare(target: Target) -> bool:
+    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left.
+
+    True if there is an earlier output, which this one replaces.
+    """
     try:
         present = _refuse_existing(target)
         if REPORT not in present:
             stores.remove_files(target.directory, present)
         prepare_temporary(target)
+        return REPORT in present
     except ParameterError:
         raise
     except Exception as error:  # every storage has its own
@@ -192,8 +231,23 @@ def written(target: Target) -> list[str]:
     return [target.place(k) for k in range(target.files)]
 
 
+def put_page(directory: str, release_id: str, content: bytes) -> str:
+    """Put the page of a complete output in its place, whole or not at all; returns where that is."""
+    place, temporary, name = (
+        stores.join(directory, PAGE),
+        f"{directory}.tmp-{release_id}",
+        f"page.{uuid.uuid4().hex}.html",
+    )
+    try:
+        stores.write(stores.join(temporary, name), content)
+        stores.move(stores.join(temporary, name), place)
+    finally:
+        stores.remove_files(temporary, [name])
+    return place
+
+
 def listed_files(report: bytes) -> list[str] | None:
-    """The names of the files that a report of ours lists; None if this is no such report."""
+    """The names of the files that belong to a report of ours: those that it lists, and its page; None if this is another's."""
     try:
         content = json.loads(report)
     except ValueError:
@@ -202,13 +256,13 @@ def listed_files(report: bytes) -> list[str] | None:
         return None
     files = content.get("files")
     names = [file.get("name") for file in (files if isinstance(files, list) else ()) if isinstance(file, Mapping)]
-    return [name for name in names if isinstance(name, str) and DATA_FILE.fullmatch(name)]
+    return [*(name for name in names if isinstance(name, str) and DATA_FILE.fullmatch(name)), PAGE]
 
 
 def write_file(target: Target, k: int, batch: pa.RecordBatch) -> Written:
     """Write the rows of file k under a name that is unique to this attempt."""
     content, written = encoded(target, k, batch)
-    stores.write(stores.join(target.temporary, written.name), content)
+    target.keep(written.name, content)
     return written
 
 
@@ -265,7 +319,7 @@ def _is_committed(target: Target, places: Mapping[str, Written], report: bytes) 
 
 
 def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
-    """Remove the report of an old output, then those of its files that the new one does not replace.
+    """Remove the page and the report of an old output, then those of its files that the new one does not replace.
 
     False if another attempt has ended this very commit. One that does so between the last look and the removal loses
     its report until this attempt writes the same one.
@@ -276,6 +330,7 @@ def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> b
             return False
         if not target.overwrite:
             raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
+        stores.remove(stores.join(target.directory, PAGE))
         _set_aside(target, old)
     replaced = _set_aside_files(target.temporary)
     for name in stores.names(target.directory):

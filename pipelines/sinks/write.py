@@ -8,7 +8,6 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.pipelines import progress
 from headcount.pipelines.sinks.output import Target, Written, commit, write_file
 
 
@@ -48,7 +47,6 @@ class _WriteFile(beam.DoFn):
         self._target = target
 
     def process(self, element: tuple[int, pa.RecordBatch]) -> Iterator[tuple[int, tuple[int, str, bytes, str]]]:
-        progress.stage("writing")
         yield 0, write_file(self._target, *element)
 
 
@@ -58,6 +56,5 @@ class _Commit(beam.DoFn):
         self._commit = commit
 
     def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
-        progress.stage("committing")
         files = self._target.checked(Written(*file) for file in element[1])
         self._commit(self._target, files, self._target.finished(report, files))

@@ -9,7 +9,7 @@ from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.columns import parse_columns
 from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.keys import ITEM
+from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.pipelines.storage import stores
 
 
@@ -25,6 +25,14 @@ def planned_domain(args: argparse.Namespace) -> Domain | None:
     """The same for what is planned: of files, only the size."""
     found = domain_of(args)
     return found.unnamed() if isinstance(found, DomainFile) else found
+
+
+def domain_digest(args: argparse.Namespace, keys: Keys | None) -> dict[str, str]:
+    """What a report states of the domain of a job on these keys, as parameters: a digest of the keys, in whatever file."""
+    found = domain_of(args) if hasattr(args, "domain") else None
+    if isinstance(found, DomainFile):
+        found = None if keys is None else found.domain(keys)
+    return {} if found is None else {"domain_digest": found.digest}
 
 
 def domain_file(given: Sequence[str], names: Sequence[str], max_item_bytes: int) -> DomainFile:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import apache_beam as beam
 import pyarrow as pa
@@ -20,6 +21,7 @@ from headcount.pipelines import progress
 from headcount.pipelines.sources import avro, csv, json, matching, parquet
 from headcount.pipelines.sources import bigquery as source_bigquery
 from headcount.pipelines.sources.columns import Columns, ColumnTypes
+from headcount.pipelines.sources.files import open_text
 from headcount.pipelines.sources.hive import check_folders
 from headcount.pipelines.sources.matching import InputFile
 from headcount.pipelines.storage.stores import is_local
@@ -37,6 +39,7 @@ __all__ = [
 
 SPLIT_BYTES = 1 << 25  # a smaller file is one task, whose footer nobody needs to read beforehand
 
+_SAMPLE_BYTES = 1 << 18  # of text, by which the number of rows is estimated
 _TEXT_GROWTH = 6  # what compressed text usually is without
 
 
@@ -113,6 +116,25 @@ def column_types(inputs: Inputs, columns: Columns) -> ColumnTypes:
     if inputs.format == "csv":
         return csv.types(path, columns, inputs.delimiter)
     return json.types([file.path for file in inputs.files], columns)
+
+
+def expected_rows(inputs: Inputs) -> int | None:
+    """About how many rows all files have, if they are like the first one: by its footer, or by its first lines.
+
+    It is exact for one Parquet file. None where nothing of it can be told at little cost, or the file cannot be read: that is
+    for whoever reads it to say.
+    """
+    first = inputs.files[0]
+    with suppress(Exception):
+        if inputs.format == "parquet":
+            return round(parquet.rows(first.path) * inputs.bytes / first.size)
+        if inputs.format in matching.TEXT_FORMATS:
+            with open_text(first.path) as file:
+                start = file.read(_SAMPLE_BYTES)
+            grown = _TEXT_GROWTH if matching.is_compressed(first.path) else 1
+            about = start.count(b"\n") * inputs.bytes * grown / len(start)
+            return round(float(f"{about:.2g}")) or None  # no more digits than can be right
+    return None
 
 
 def split_file(file: InputFile, format: str, columns: Columns, delimiter: str = csv.DELIMITER) -> list[Task]:
@@ -201,9 +223,6 @@ class _Read(beam.DoFn):
         for batch in read_batches(task, self._columns, self._types):
             progress.advance(batch.num_rows)
             yield batch
-
-    def finish_bundle(self) -> None:
-        progress.stage("counting")
 
 
 def _values(key: tuple[int, int], tasks: Iterable[Task]) -> Iterable[Task]:

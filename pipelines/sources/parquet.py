@@ -58,6 +58,12 @@ def split(path: str, columns: Columns) -> list[Groups]:
     return ranges
 
 
+def rows(path: str) -> int:
+    """The number of rows of a file, by its footer."""
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
 def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None) -> Iterator[pa.RecordBatch]:
     """The events of some row groups (None: of all), in the order of the file."""
     with _opened(path) as file:

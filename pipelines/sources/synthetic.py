@@ -51,9 +51,8 @@ def generate(
     `default_items`. The file appears whole or not at all, and an existing one is never replaced.
     """
     path = Path(path)
-    laws: dict[str, Callable[[int, int, int], Draw]] = {"tail": _tail, "spread": _spread}
-    if law not in laws:
-        raise ParameterError(f"law must be one of tail, spread, got {law!r}")
+    if law not in _LAWS:
+        raise ParameterError(f"law must be one of {', '.join(_LAWS)}, got {law!r}")
     _check_integer("rows", rows, 0)
     _check_integer("seed", seed, 0)
     users = default_users(rows) if users is None else users
@@ -71,13 +70,18 @@ def generate(
         raise ParameterError(f"output {str(path)!r} exists: remove it, or give another name")
     partial = path.with_name(path.name + ".partial")
     try:
-        _write(partial, path.suffix, log_batches(laws[law](users, items, seed), rows, users, items, seed))
+        _write(partial, path.suffix, log_batches(_LAWS[law](users, items, seed), rows, users, items, seed))
         os.replace(partial, path)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "write error"
         raise ParameterError(f"output {str(path)!r} cannot be written: {reason}") from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def drawn(law: str, rows: int, users: int, items: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The users and items of the rows of a log as numbers, all at once: for logs of at most `ROWS_PER_CHUNK` rows."""
+    return _LAWS[law](users, items, seed)(np.random.default_rng([seed, 0]), rows)
 
 
 def default_users(rows: int) -> int:
@@ -123,6 +127,9 @@ def _spread(users: int, items: int, seed: int) -> Draw:
         return user, (item + 1) * item_step % items
 
     return draw
+
+
+_LAWS: dict[str, Callable[[int, int, int], Draw]] = {"tail": _tail, "spread": _spread}
 
 
 def _power_law(uniform: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:

@@ -49,9 +49,9 @@ def test_explain_adds_up_several_steps(tmp_path, capsys):
     rho = transforms.Plume(transforms.Zcdp(0.1, 1e-6), max_items=1).guarantee()
     more = transforms.TopItems(Budget(0.1, 1e-7), 1).guarantee()
     words = transforms.compose([rho, more]).total_words()
-    assert first == f"Epsilon and delta of the 2 steps under add-remove add up to: {words}"
+    assert first == f"Epsilon and delta of the 2 steps under add-remove compose to: {words}"
     assert second.startswith(
-        "Epsilon and delta of the 1 step under replace add up to: User-level (epsilon = 0.2, delta = 1e-06)"
+        "Epsilon and delta of the 1 step under replace compose to: User-level (epsilon = 0.2, delta = 1e-06)"
     )
 
 

@@ -1,4 +1,5 @@
 """What every command releases for one fixed key, id and input, by digest: a change that means to move nothing moves none.
+Its report tells enough to release it again.
 
 To change a digest on purpose, run `python -m pytest tests/golden --golden-record`, which writes those that differ, and commit
 digests.json alone, with the reason.
@@ -33,6 +34,10 @@ def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
     rows = [[path.name, pyarrow.csv.read_csv(path).to_pylist()] for path in files]
     report = json.loads((tmp_path / "out" / "report.json").read_text().replace(str(data), "DATA"))
     golden(f"command: {job}", events.digest(rows, report))
+    given = [*source[:2], *release[:2], *(["--domain", str(data / "domain.txt")] if "--domain" in own else [])]
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "out"), *given]) == 0
+    assert capsys.readouterr().out.startswith("complete and unchanged, and it came from this input with this key")
 
 
 @pytest.mark.parametrize("law", ["tail", "spread"])

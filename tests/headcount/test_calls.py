@@ -5,21 +5,17 @@ The digests are those that the commands themselves are held to (tests/golden), s
 
 from __future__ import annotations
 
-import argparse
 import json
-from typing import Any
 
 import pyarrow.csv
 import pytest
 
 import headcount
-from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
-from headcount.pipelines import parser
-from headcount.pipelines.main import load, main
+from headcount.pipelines.main import main
+from tests.called_jobs import OF_EVENTS, called
 from tests.golden import events
 from tests.runners.jobs import JOBS, column
 
-OF_EVENTS = [job for job, words in JOBS.items() if not {"shuffle", "pan-private"} & {*words.split()}]
 DIGESTS = json.loads(events.DIGESTS.read_text())
 
 
@@ -28,23 +24,6 @@ def data(tmp_path_factory):
     directory = tmp_path_factory.mktemp("calls")
     events.write(directory)
     return directory
-
-
-def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Namespace]:
-    """The result of the call that a command line stands for, and the arguments of that."""
-    name, *own = JOBS[job].format(domain=data / "domain.txt").split()
-    command = load(name)
-    args, _ = parser.parse(command, ["--user", "user", *column(name, own), *own])
-    defaults, _ = parser.parse(command, [])
-    given = {
-        name: value
-        for name, value in vars(args).items()
-        if value != getattr(defaults, name) and name not in NOT_IN_PYTHON | ({"model"} & NOT_OF_EVENTS)
-    }
-    if "domain" in given:  # a list would be the items themselves
-        (given["domain"],) = given["domain"]
-    release = {"key_file": data / "key", "release_id": events.RELEASE_ID}
-    return getattr(headcount, name.replace("-", "_"))(events.events(), **given, **release, **more), args
 
 
 @pytest.mark.parametrize("job", OF_EVENTS)
@@ -59,7 +38,7 @@ def test_a_call_releases_what_the_command_does(job, data, tmp_path):
 
 def test_there_is_a_job_for_every_function():
     names = {JOBS[job].split()[0].replace("-", "_") for job in OF_EVENTS}
-    assert names == {name for name in headcount.__all__ if name.islower()}
+    assert names == {name for name in headcount.__all__ if name.islower()} - {"compare"}  # which is no job
 
 
 @pytest.mark.parametrize("job", ["estimates", "only good rows", "quantiles"])
@@ -75,7 +54,7 @@ def test_every_byte_is_that_of_the_command(job, data, tmp_path, capsys):
     there, here = (
         {path.name: path.read_bytes() for path in (tmp_path / each).iterdir()} for each in ("command", "call")
     )
-    assert here == there and len(there) == 2
+    assert here == there and len(there) == 3
     assert result.report == json.loads(there["report.json"])
     assert all(line in said for line in repr(result).splitlines())
 

@@ -43,7 +43,7 @@ def test_a_result_is_saved_as_the_command_would(result, tmp_path):
     for format in ("parquet", "avro", "csv", "jsonl"):
         result.save(tmp_path / format, format=format)
         files = sorted(path.name for path in (tmp_path / format).iterdir())
-        assert files == [f"counts-00000-of-00001.{format}", "report.json"]
+        assert files == [f"counts-00000-of-00001.{format}", "report.html", "report.json"]
         report = json.loads((tmp_path / format / "report.json").read_text())
         assert report["details"]["parameters"]["format"] == format
         assert (report | {"files": 0, "details": 0}) == (result.report | {"files": 0, "details": 0})

@@ -52,6 +52,7 @@ def test_every_flag():
         *("--of", "users", "--method", "one-stage", "--calibrate", "none"),
         *("--input-format", "csv", "--delimiter", ";"),
         *("--label", "shops", "--period", "May", "--max-relative-error", "0.2", "--suppress-below", "9"),
+        *("--ledger", "sqlite:///ledger.db", "--dataset", "visits"),
     )
     assert beam_flags == []
     assert vars(args) == {
@@ -66,6 +67,7 @@ def test_every_flag():
         **{"shards": 7, "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
         **{"input_format": "csv", "delimiter": ";"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
+        **{"ledger": "sqlite:///ledger.db", "dataset": "visits"},
     }
 
 

@@ -183,6 +183,11 @@ def output(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
 
 
+def without_page(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """An output but for its page, which only a client makes that lives until its job has ended."""
+    return {name: content for name, content in files.items() if name != "report.html"}
+
+
 def rows(files: Mapping[str, bytes]) -> int:
     """How many rows the CSV files of an output have."""
     return sum(content.count(b"\n") - 1 for name, content in files.items() if name.endswith(".csv"))

@@ -146,7 +146,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
     assert main(["histogram", *SHAPE, "--input", f"{tmp_path}/events-*.parquet", "--output", here, *release]) == 0
     words = ["histogram", *SHAPE, "--input", "hdfs://data/events-*.parquet", "--output", there, *release]
     assert main(words) == 0
-    assert len(contents(there)) == 3 and contents(there) == contents(here)
+    assert len(contents(there)) == 4 and contents(there) == contents(here)
     assert stores.siblings(there, ".tmp-") == []
     assert main(words) == 2
     assert main([*words, "--overwrite"]) == 0  # HDFS itself does not replace a file by a move

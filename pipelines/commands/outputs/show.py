@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
+from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
 from headcount.pipelines.command import COMMANDS, JobCommand, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.main import load
+from headcount.pipelines.pages import layout
+from headcount.pipelines.pages.release import release_page
+from headcount.pipelines.pages.rows import typed
+from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import largest
+from headcount.pipelines.storage import stores
 
 _MOST_ROWS = 1_000_000  # that are listed
+_VERIFY = "; headcount verify tells which of its files is not as it was"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +34,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="list the N largest rows of the files, where rows are a list (default: what the job showed, often 10)",
     )
+    parser.add_argument(
+        "--html",
+        action="store_true",
+        help=f"write {output.PAGE} into the folder, or write it again, and open it in a browser if there is a screen",
+    )
 
 
 def show(args: argparse.Namespace) -> None:
     """Print what the job said, its rows and its promise."""
     found = read_complete(args.output)
-    with reading(found.directory, "; headcount verify tells which of its files is not as it was"):
+    if args.html:
+        _page(args, found)
+        return
+    with reading(found.directory, _VERIFY):
         text = words(found, args.rows)
     # A report that lies somewhere may hold what a terminal would obey.
     say("".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text))
+
+
+def _page(args: argparse.Namespace, found: Complete) -> None:
+    """Write the page, say where it is, and open it on the screen of whoever sits at this machine."""
+    if args.rows is not None:
+        raise ParameterError(f"--rows {args.rows} is for the terminal: leave it out, or --html")
+    layout.require_installed("--html")
+    outcome = found.outcome()
+    with reading(found.directory, _VERIFY):
+        content = release_page(outcome)
+    try:
+        page = output.put_page(found.directory, outcome.release_id, content)
+    except Exception as error:  # every storage has its own
+        raise ParameterError(f"cannot write {output.PAGE} to {found.directory!r}: {stores.reason(error)}") from error
+    print(f"to look at: {page}")
+    if stores.is_local(page) and sys.stdout.isatty() and _has_screen():
+        import webbrowser
+
+        webbrowser.open(Path(page).as_uri())
+
+
+def _has_screen() -> bool:
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def words(found: Complete, rows: int | None = None) -> str:
@@ -41,44 +81,29 @@ def words(found: Complete, rows: int | None = None) -> str:
     report, outcome = found.report, found.outcome()
     head = [f"release {outcome.release_id} of headcount {report['command']} in {found.directory}"]
     head += [f"{name}: {report[name]}" for name in ("label", "period") if name in report]
-    listed = "" if rows is None else told({**report, "shown": _listed(found, rows)})
+    listed = "" if rows is None else told({**report, "shown": _listed(found, rows)}, bars=True)
     if not listed:
         listed = _drawn(found)
     return "\n\n".join(filter(None, ("\n".join(head), outcome.said(), listed, report["promise"])))
 
 
 def _drawn(found: Complete) -> str:
-    """The rows as the job showed them."""
+    """The rows as the job showed them, with bars."""
     outcome, name = found.outcome(), found.report["command"]
     command = load(name) if name in COMMANDS else None
-    return command.shown(outcome) if isinstance(command, JobCommand) else outcome.told()
+    return command.shown(outcome) if isinstance(command, JobCommand) and command.show else told(found.report, bars=True)
 
 
 def _listed(found: Complete, number: int) -> list[dict[str, Any]]:
     """The largest rows of the files, in the order and with the values that a report shows them in."""
     report = found.report
-    rows = _typed(found.outcome().rows(), report["shown"])
+    rows = typed(found.outcome().rows(), report["shown"])
     return largest(rows, [*report["columns"]], report.get("keys", []), number)
-
-
-def _typed(rows: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Rows whose texts are what the report shows in their columns: in CSV all values are texts."""
-    kinds = {name: type(value) for row in shown for name, value in row.items() if value is not None}
-    for row in rows:
-        yield {name: _value(value, kinds.get(name, str)) for name, value in row.items()}
-
-
-def _value(value: Any, kind: type) -> Any:
-    if not isinstance(value, str) or kind is str:
-        return value
-    if kind is bool:
-        return value == "true"
-    return kind(value) if value else None
 
 
 COMMAND = OutputTool(
     name="show",
     add_arguments=add_arguments,
     do=show,
-    example="headcount show out/",
+    example="headcount show out/ --html",
 )

@@ -1,29 +1,88 @@
-"""`headcount verify`: whether the files of an output are still those that its report was written for.
+"""`headcount verify`: whether the files of an output are those that its report was written for, and whether they came from
+given input with a given key.
 
-It compares digests and needs no key. It does not tell who wrote the report: whoever can write the files can write that too.
+The first compares digests and needs no key. It does not tell who wrote the report: whoever can write the files can write that
+too. With the input and the key, the release is made again, and what comes out is compared by digest, file by file.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import metadata
 
-from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.sinks.output import DATA_FILE, REPORT
+from headcount.pipelines.pages import layout
+from headcount.pipelines.releases import KEY_SOURCES
+from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
+
+_WITH_INPUT = ("input_format", "delimiter", "domain", *KEY_SOURCES)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    add_folder(parser)
+    group = parser.add_argument_group("to make the release again, from what it was made of")
+    options.add_files(group)
+    options.add_domain(group, "the public domain of the release, if it had one")
+    options.add_key(group)
 
 
 def verify(args: argparse.Namespace) -> None:
     """Say that all is as the report says, or refuse with the first file that is not."""
     found = read_complete(args.output)
     check(found)
-    number, rows = len(found.files), found.report["rows"]
-    files = "1 file" if number == 1 else f"{number:,} files"
-    say(
-        f"complete and unchanged: {files}, {rows:,} {'row' if rows == 1 else 'rows'}, release {found.report['release_id']}"
-    )
+    left = check_page(found)
+    if args.input is None:
+        say(f"complete and unchanged: {_contents(found)}")
+    if left is not None:
+        say(left)
+
+
+def verify_again(args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+    """Say that the release came from this input with this key, or refuse; of an output that is unchanged."""
+    from headcount.pipelines.commands.outputs import again
+    from headcount.pipelines.jobs.report import versions
+
+    found = read_complete(args.output)
+    made = again.run_again(found.report, args, beam_flags)
+    keyed = any(getattr(args, name) is not None for name in KEY_SOURCES)
+    changed, other = again.changed_parts(found.report, made), again.other_versions(found.report, versions())
+    say(verdict(found, made.files, changed, other, "this input with this key" if keyed else "this input"))
+
+
+def verdict(
+    found: Complete,
+    files: Mapping[str, str],
+    other_parts: Sequence[str],
+    other_versions: str,
+    source: str = "this input with this key",
+) -> str:
+    """What is said of an unchanged output whose second run, from this source, gave files of these digests, and differs in these
+    parts of the report; refuses where the rows or the report are others."""
+    because = f"; {other_versions}" if other_versions else ""
+    if "details.parameters.domain_digest" in other_parts:
+        raise InputError(
+            f"the files are unchanged, but --domain is not that of this release: {REPORT} states another digest of its keys"
+        )
+    if files != {file.name: file.digest for file in found.files}:
+        raise InputError(
+            f"the files are unchanged, but {source} gives other rows: another input, another key, or a release without a key "
+            f"of its own{because}"
+        )
+    if other_parts and not other_versions:
+        parts = ", ".join(other_parts)
+        raise InputError(
+            f"changed: the rows came from {source}, but {REPORT} says other than their job does, in: {parts}"
+        )
+    said = f"complete and unchanged, and it came from {source}: {_contents(found)}"
+    return f"{said}\n{REPORT} has other words than now in: {', '.join(other_parts)}{because}" if other_parts else said
 
 
 def check(found: Complete) -> None:
@@ -45,9 +104,49 @@ def check(found: Complete) -> None:
         raise InputError(f"not of this release: {path!r} lies beside its files, and {REPORT} does not list it")
 
 
-COMMAND = OutputTool(
+def check_page(found: Complete) -> str | None:
+    """Refuse an output whose page is not the one that report and files give; what is to be said of one that is not compared."""
+    with reading(found.directory):
+        path = stores.join(found.directory, PAGE)
+        if not stores.exists(path):
+            return None
+        there = stores.read(path)
+    made, now = found.report[REPORT_MARK], metadata.version("headcount")
+    if made != now or not layout.is_installed():
+        why = f"headcount {made} made it and this is {now}" if made != now else "it needs the extra headcount[report]"
+        return f"{PAGE} beside it was not compared: {why}"
+    from headcount.pipelines.pages.release import release_page
+
+    with reading(found.directory):
+        page = release_page(found.outcome())
+    if there != page:
+        raise InputError(f"changed: {path!r} is not the page of this release; headcount show OUT --html makes it again")
+    return None
+
+
+def _contents(found: Complete) -> str:
+    number, rows = len(found.files), found.report["rows"]
+    files = "1 file" if number == 1 else f"{number:,} files"
+    return f"{files}, {rows:,} {'row' if rows == 1 else 'rows'}, release {found.report['release_id']}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verify(OutputTool):
+    """The tool, which runs a job if it is given the input; flags of Beam say where."""
+
+    def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+        """Do it."""
+        for name in _WITH_INPUT:
+            if args.input is None and getattr(args, name) is not None:
+                raise ParameterError(f"{options.as_flag(name)} is of use with --input alone: give both, or neither")
+        super().run(args, beam_flags)
+        if args.input is not None:
+            verify_again(args, beam_flags)
+
+
+COMMAND = Verify(
     name="verify",
-    add_arguments=add_folder,
+    add_arguments=add_arguments,
     do=verify,
-    example="headcount verify out/",
+    example="headcount verify out/\n  headcount verify out/ --input 'events-*.parquet' --key-file ~/headcount-key",
 )

@@ -197,21 +197,23 @@ def test_a_wrong_epsilon_of_the_later_release_is_told_by_its_own_flag(capsys):
     assert capsys.readouterr().err == "headcount: --for-epsilon must be positive, got -2.0\n"
 
 
-def test_explain_gives_the_shares_and_both_ends(capsys):
+def test_explain_gives_the_shares_and_what_typical_data_gives(capsys):
     assert main(["histogram", *ONE_STAGE, "--explain", "--noise", "laplace"]) == 0
     said = capsys.readouterr().out
     for words in (
         "choice of the bound: epsilon = 0.1",
         "bounds 1 to 10000",
-        "if a bound of 1 is chosen",
-        "of 10,000 is",
+        "releases of three made-up logs gave\n- chosen: bound ",
+        "users is shown with a chance of 50 %",
+        "headcount forecast",
     ):
         assert words in said
     assert (
         main(["choose-bound", *SHAPE[:4], "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-8", "--explain"])
         == 0
     )
-    assert "(epsilon = 0.1, delta = 0)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "(epsilon = 0.1, delta = 0)" in said and "- chosen: bound " in said
 
 
 def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
@@ -222,7 +224,7 @@ def test_explain_tells_the_cap_of_a_public_domain(place, capsys):
     assert "a user adds at most an l2 norm of 5 and 1 on one item" in capsys.readouterr().out
     assert main(flags) == 0
     said = capsys.readouterr().out
-    assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "if a bound of 19 is chosen" in said
+    assert "bounds 1 to 19, cap on one item 1, candidates 19" in said and "max per item 1, noise laplace" in said
 
 
 CHOOSE = ["--user", "who", "--item", "item", "--epsilon", "0.1", "--for-epsilon", "1", "--for-delta", "1e-6"]

@@ -55,13 +55,14 @@ def test_one_command_is_the_pure_function(run, events, tmp_path, flags, budget, 
         assert f"{chosen} items" in json.dumps(report["details"]["guarantee"]["words"])
 
 
-def test_explain_tells_the_promise_and_the_noise_at_both_ends(run):
+def test_explain_tells_the_promise_and_what_typical_data_gives(run):
     status, said, _ = run("plume", "--rho", "0.5", "--delta", "1e-6", "--explain")
     assert status == 0
     for words in (
         "1e-06-approximate 0.5-zCDP",
-        "if at most 1 item per user is chosen",
-        "if at most 10,000 items per user is chosen",
+        "- chosen: max items ",
+        "- noise: a standard deviation of about ",
+        "of the users of items shown",
     ):
         assert words in said
     _, said, _ = run("plume", "--epsilon", "1", "--delta", "1e-6", "--max-items", "9", "--explain")

@@ -162,8 +162,13 @@ def test_the_promise_is_that_of_the_relation(run, command, relation):
 def test_explain_reads_nothing(run):
     promise = ["--epsilon", "1", "--delta", "1e-8", "--explain", "--input", "nowhere.parquet"]
     expected = {
-        ("sampled",): ["epsilon = 0.9", "if 100 items of each user may count, an item of about 250 users is shown"],
-        ("heavy-hitters", "--phi", "0.01"): ["epsilon = 0.8", "counted with noise", "items of fewer than"],
+        ("sampled",): ["epsilon = 0.9", "- chosen: max items ", "- an item of about ", "items of users"],
+        ("heavy-hitters", "--phi", "0.01"): [
+            "epsilon = 0.8",
+            "counted with noise",
+            "items of fewer than",
+            "- chosen: ",
+        ],
         ("sampled", "--max-items", "1"): [
             "rate 0.28824267, threshold 23",
             "79 users is shown with a chance of 50 %, one of 104 with 95 %",

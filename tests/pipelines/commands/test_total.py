@@ -157,6 +157,7 @@ def test_explain_reads_nothing(run, place):
     assert (status, err) == (0, [])
     for part in ("users: noise of standard deviation 14.14", "1.964 times the bound that is chosen", "97.5 %"):
         assert part in out
+    assert "- chosen: bound " in out and "of all events" in out
     out = run("total", "--epsilon", "1", "--of", "events", "--bound", "5", "--explain")[1]
     assert "events: noise of standard deviation 7.07" in out
     out = run(*DEBIASED, "--domain", place / "tea", "--explain")[1]

@@ -1,7 +1,7 @@
 """Jobs that are killed, for test_killed.py: each line of input is a job, each line of output how it ended.
 
 A job runs in a child that is forked after Beam has been imported, so that many of them cost little. It is killed (-9) just
-before its n-th change to the files under a path, or some seconds after its start.
+before its n-th change to the files under a path or its n-th step in a database, or some seconds after its start.
 """
 
 import importlib
@@ -17,26 +17,35 @@ _CHANGES = {"os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.sym
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def die_at(change: int, under: str) -> None:
-    """From now on count the changes to files under this path, and die just before this one."""
+def die_at(change: int, under: str, database: bool) -> None:
+    """From now on count the changes to files under this path, and die just before this one; statements and commits to
+    databases count too, if asked for."""
     left = change
 
-    def hook(event: str, arguments: tuple) -> None:
+    def step(*_: object) -> None:
         nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(event: str, arguments: tuple) -> None:
         if event in _CHANGES or (event == "open" and arguments[2] & _WRITING):
             if str(arguments[0]).startswith(under):
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                step()
 
     sys.addaudithook(hook)
+    if database:
+        from sqlalchemy import Engine, event
+
+        for name in ("before_cursor_execute", "commit"):
+            event.listen(Engine, name, step)
 
 
-def run(words: list[str], under: str, change: int | None, seconds: float | None) -> None:
+def run(words: list[str], under: str, change: int | None, seconds: float | None, database: bool = False) -> None:
     """One job, in this process, whose end is its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if change is not None:
-        die_at(change, under)
+        die_at(change, under, database)
     if seconds is not None:
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
     os._exit(main.main(words))
@@ -44,7 +53,14 @@ def run(words: list[str], under: str, change: int | None, seconds: float | None)
 
 if __name__ == "__main__":
     main.load("histogram")
-    importlib.import_module("headcount.pipelines.jobs.run")  # and Beam with it
+    # With Beam, SQLAlchemy and SciPy.
+    for module in (
+        "pipelines.jobs.run",
+        "pipelines.ledger.resolve",
+        "mechanisms.accounting.totals",
+        "pipelines.pages.release",
+    ):
+        importlib.import_module(f"headcount.{module}")
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

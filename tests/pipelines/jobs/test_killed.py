@@ -16,7 +16,7 @@ import pytest
 from tests.fixed_key import write_fixed_key
 
 DYING = Path(__file__).with_name("dying.py")
-FILES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.json"]
+FILES = ["counts-00000-of-00002.csv", "counts-00001-of-00002.csv", "report.html", "report.json"]
 
 
 class Driver:
@@ -37,10 +37,10 @@ class Driver:
             [sys.executable, DYING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, id, *words, change=None, seconds=None):
+    def run(self, id, *words, change=None, seconds=None, database=False):
         """How a job ended: its status, or less than nothing if it was killed."""
         words = [str(word) for word in (*self._words, "--release-id", id, *words)]
-        request = {"words": words, "under": str(self.out), "change": change, "seconds": seconds}
+        request = {"words": words, "under": str(self.out), "change": change, "seconds": seconds, "database": database}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
@@ -84,9 +84,19 @@ def outputs(driver):
     return found
 
 
+def without_page(files):
+    """An output that is complete, and whose page is not made yet."""
+    return {name: content for name, content in files.items() if name != "report.html"}
+
+
+def is_whole(files, outputs):
+    """Whether this is the old output, the new one or none; an output may lack its page, and never has another one's."""
+    return files in (*outputs.values(), *map(without_page, outputs.values()), None)
+
+
 def check_and_run_again(driver, outputs):
     """After a kill: the old output, the new one or none; the next job makes the new one, and nothing else is left."""
-    assert driver.files() in (*outputs.values(), None)
+    assert is_whole(driver.files(), outputs)
     overwrite = [] if driver.files() is None else ["--overwrite"]
     assert driver.run("new", *overwrite) == 0
     assert driver.files() == outputs["new"]
@@ -106,7 +116,8 @@ def test_killed_before_any_change_of_a_file(driver, outputs):
         check_and_run_again(driver, outputs)
     assert status == 0 and driver.files() == outputs["new"]
     # It did die before, in the middle of, and after the commit.
-    assert all(state in seen for state in (outputs["old"], None, outputs["new"]))
+    states = (outputs["old"], without_page(outputs["old"]), None, without_page(outputs["new"]), outputs["new"])
+    assert all(state in seen for state in states)
 
 
 def test_killed_at_any_moment(driver, outputs):
@@ -117,5 +128,5 @@ def test_killed_at_any_moment(driver, outputs):
     life = time.monotonic() - start
     for moment in (np.arange(8) + np.random.default_rng(5).random(8)) / 7:
         assert driver.run("new", "--overwrite", seconds=moment * life) in (0, -signal.SIGKILL)
-        assert driver.files() in (*outputs.values(), None)
+        assert is_whole(driver.files(), outputs)
     check_and_run_again(driver, outputs)

@@ -66,7 +66,12 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     wrote, words, *lines = said.splitlines()
     assert wrote == f"wrote {out} (release {report['release_id']})"
     assert words.startswith(f"{report['rows']} items came out") and "".join(lines).count("i1 ") == 1
-    assert sorted(path.name for path in out.iterdir()) == ["counts-00000-of-00001.parquet", "report.json"]
+    assert lines[-1] == f"to look at: {out / 'report.html'}"
+    assert sorted(path.name for path in out.iterdir()) == [
+        "counts-00000-of-00001.parquet",
+        "report.html",
+        "report.json",
+    ]
     assert sorted(path.name for path in out.parent.iterdir()) == ["out"]
     found = rows(out)
     assert [row["item"] for row in found] == sorted(row["item"] for row in found)
@@ -182,11 +187,14 @@ def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
     refused(run(*words), "holds an output already", "--overwrite")
     assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert run(*words, "--overwrite")[0] == 0
-    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.html", "report.json"]
     total = ["total", "--input", events, "--user", "who", "--epsilon", "1", "--output", tmp_path / "out"]
     refused(run(*total), "holds an output already", "--overwrite")
     assert run(*total, "--overwrite")[0] == 0
-    assert sorted(os.listdir(tmp_path / "out")) == ["report.json", "totals-00000-of-00001.parquet"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["report.html", "report.json", "totals-00000-of-00001.parquet"]
+    assert "How many users and events" in (tmp_path / "out" / "report.html").read_text(), (
+        "the page is the new one's too"
+    )
 
 
 def test_a_folder_of_text_gives_the_same_bytes_as_a_file(run, key, tmp_path):
@@ -382,4 +390,4 @@ def test_a_stopped_job_leaves_no_output(run, events, tmp_path, how):
     assert len(left) == 2 and "report.json" not in os.listdir(tmp_path / "out")
     assert run(*words)[0] == 0
     assert os.listdir(tmp_path) == ["out"]
-    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
+    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.html", "report.json"]

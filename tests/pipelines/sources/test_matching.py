@@ -25,6 +25,7 @@ HIDDEN = [
     "_temporary/0/d.csv",
     ".git/e.csv",
     "out/report.json",
+    "out/report.html",
     "out/counts-00000-of-00001.csv",
 ]
 

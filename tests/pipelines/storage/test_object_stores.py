@@ -18,7 +18,7 @@ from google.protobuf import json_format
 
 import headcount
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.jobs.run import _local_runner as local_runner
+from headcount.pipelines.jobs.local import local_runner
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.sources import events as sources
@@ -101,7 +101,7 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(store, bucket, key, tmp_p
         here, there = str(tmp_path / "out" / name), f"{bucket}/{name}/out"
         job(store, "--input", f"{tmp_path}/events-*.{name}", "--output", here, *release)
         job(store, "--input", f"{bucket}/{name}/events-*.{name}", "--output", there, *release)
-        assert len(contents(there)) == 3
+        assert len(contents(there)) == 4
         assert contents(there) == contents(here)
         assert stores.siblings(there, ".tmp-") == []
 
@@ -114,6 +114,10 @@ def test_an_output_is_shown_and_verified(store, bucket, run):
     assert run("verify", f"{out}/", *store[1])[1].startswith("complete and unchanged: 2 files, ")
     status, text, _ = run("show", out, "--rows", "1", *store[1])
     assert status == 0 and f"in {out}\n" in text and made.report["promise"] in text
+    page = stores.read(f"{out}/report.html")
+    stores.remove(f"{out}/report.html")
+    assert run("show", out, "--html", *store[1])[:2] == (0, f"to look at: {out}/report.html\n")
+    assert stores.read(f"{out}/report.html") == page and stores.siblings(out, ".tmp-") == []
     stores.write(f"{out}/counts-00001-of-00002.parquet", b"another")
     refused(run("verify", out, *store[1]), "changed: ", f"{out}/counts-00001-of-00002.parquet")
     refused(run("show", f"{bucket}/none", *store[1]), "no complete output")

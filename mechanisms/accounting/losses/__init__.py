@@ -1,0 +1,1 @@
+"""What releases say of their privacy losses, and what many of them come to together."""

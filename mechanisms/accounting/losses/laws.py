@@ -1,0 +1,237 @@
+"""Laws of privacy losses on a lattice: what dominates the parts of a release, as numbers.
+
+By `parts`, every part is dominated by a pair with a divergence h(s), a convex function of e^s. On a lattice of losses it is
+replaced by the function that is linear in e^s between h at the lattice's points (and constant beyond the last, where h is next
+to nothing). That lies above h, and is the divergence of a pair whose losses are points of the lattice: their masses under the
+first law are e^s times the bends of the function, and what is left beyond the last is a loss of infinity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import zcdp_delta
+from headcount.mechanisms.accounting.gaussian import gaussian_delta
+from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, Losses, OneOf, Part
+
+# No part of the proof. How fine the lattice is: a part of the standard deviation of an average part, with at most so many
+# points to the largest loss of one. And where the tails of Gaussian noise and of zCDP end, in standard deviations.
+_FINE, _MOST_POINTS = 0.05, 2**13
+_TAIL = 38.0
+_ZCDP_POINTS = 1000
+
+Divergence = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Law:
+    """A law of losses: `mass[i]` at (first + i) * step, and `infinite` beyond all."""
+
+    first: int
+    mass: np.ndarray
+    infinite: float
+    step: float
+
+    @classmethod
+    def of(cls, one: np.ndarray, other: np.ndarray, step: float) -> Law:
+        """The law whose divergences are `one` at 0, step, 2 step, ..., and in the other direction `other`.
+
+        A loss of -s has e^-s times the mass that a loss of s has in the other direction, which keeps the digits of both tails.
+        """
+        start = max(one[0], other[0])
+        up, other_up = (_bends(np.append(start, values[1:]), step) for values in (one, other))
+        shrink = -math.expm1(-step)
+        slopes = [(values[1] - start) / shrink if len(values) > 1 else 0.0 for values in (one, other)]
+        zero = 1 - start + math.exp(-step) * (slopes[0] + slopes[1])
+        down = other_up * np.exp(-step * np.arange(1, len(other_up) + 1))
+        mass = np.maximum(np.concatenate([down[::-1], [zero], up]), 0.0)
+        return cls(-len(down), mass, float(one[-1]) if len(one) > 1 else float(start), step)
+
+    @functools.cached_property
+    def losses(self) -> np.ndarray:
+        """The points of the lattice."""
+        return (self.first + np.arange(len(self.mass))) * self.step
+
+    def with_law(self, other: Law) -> Law:
+        """The law of the sum of both losses."""
+        whole = shown(self.infinite, other.infinite)
+        return Law(self.first + other.first, np.convolve(self.mass, other.mass), whole, self.step)
+
+    def divergences(self) -> np.ndarray:
+        """The divergences at 0, step, 2 step, ... up to the last point."""
+        mass = self.mass[max(0, -self.first) :] if self.first <= 0 else np.append(np.zeros(self.first), self.mass)
+        if len(mass) < 2:
+            return np.full(2, self.infinite)
+        shrink, keep, fall, falls = -math.expm1(-self.step), math.exp(-self.step), 0.0, []
+        for each in mass[:0:-1].tolist():
+            fall = shrink * each + keep * fall
+            falls.append(fall)
+        return np.append(np.cumsum(falls)[::-1], 0.0) + self.infinite
+
+
+def shown(hiding: float, delta: float) -> float:
+    """delta of what is hidden but for that probability."""
+    return min(1.0, hiding + (1 - hiding) * delta)
+
+
+def _bends(values: np.ndarray, step: float) -> np.ndarray:
+    """The masses at step, 2 step, ... of a function with these values at 0, step, ..., which stays what it is at the end."""
+    falls = -np.diff(values)
+    after = np.append(falls[1:], 0.0)
+    return falls / -math.expm1(-step) - after / math.expm1(step)
+
+
+def laws_of(losses: Losses, step: float, turned: bool) -> list[tuple[Law, int]]:
+    """The laws of all parts but for what is hidden, with the times of each; `turned` is the other direction."""
+    found = [(law, times) for part, times in losses.parts for law in _laws_of_part(part, step, turned)]
+    if losses.mu > 0:
+        last = losses.mu**2 / 2 + _TAIL * losses.mu
+        found.append((_symmetric(lambda s: gaussian_delta(s, losses.mu, 1.0) * (1 + 1e-9), last, step), 1))
+    if losses.rho > 0:
+        found.append((_zcdp_law(losses.rho, step), 1))
+    return found
+
+
+def _laws_of_part(part: Part, step: float, turned: bool) -> Iterator[Law]:
+    if isinstance(part, Draw):
+        yield _symmetric(functools.partial(_choice, part.range), part.range, step)
+    elif isinstance(part, Laplace):
+        yield _symmetric(functools.partial(_laplace, part), part.epsilon, step)
+    elif isinstance(part, Curve):
+        points = np.arange(math.ceil(part.losses[-1] / step * (1 - 1e-12)) + 1) * step
+        one, other = (_between(part.losses, values, points) for values in (part.added, part.removed))
+        if turned or part.both:
+            yield Law.of(other, one, step)
+        if not turned or part.both:
+            yield Law.of(one, other, step)
+    else:
+        yield _worst(part.ways, step, turned)
+
+
+def _worst(ways: Sequence[Losses], step: float, turned: bool) -> Law:
+    """The law of whichever way is the worst, at every loss."""
+    one, other = (_largest([_whole(way, step, side).divergences() for way in ways]) for side in (turned, not turned))
+    return Law.of(one, other, step)
+
+
+def _whole(losses: Losses, step: float, turned: bool) -> Law:
+    """The law of one way, with what is not hidden."""
+    law = Law(0, np.ones(1), losses.hiding, step)
+    for each, times in laws_of(losses, step, turned):
+        for _ in range(times):
+            law = law.with_law(each)
+    # The masses of the finite losses are those of what is hidden: 1 - infinite of them in all.
+    return dataclasses.replace(law, mass=law.mass * (1 - losses.hiding))
+
+
+def _largest(curves: Sequence[np.ndarray]) -> np.ndarray:
+    size = max(map(len, curves))
+    return np.max([np.append(curve, np.full(size - len(curve), curve[-1])) for curve in curves], axis=0)
+
+
+def _symmetric(divergence: Divergence, last: float, step: float) -> Law:
+    """The law of a part that is the same in both directions, with losses up to `last`."""
+    values = divergence(np.arange(math.ceil(last / step * (1 - 1e-12)) + 1) * step)
+    return Law.of(values, values, step)
+
+
+def _choice(c: float, s: np.ndarray) -> np.ndarray:
+    return np.where(s < c, np.expm1((np.minimum(s, c) - c) / 2) ** 2 / -math.expm1(-c), 0.0)
+
+
+def _laplace(part: Laplace, s: np.ndarray) -> np.ndarray:
+    """Linear in e^s between 1 - e^(-m e / k) at e - 2 m e / k."""
+    unit = part.epsilon / part.steps
+    place = np.maximum(part.epsilon - s, 0.0) / (2 * unit)
+    m = np.minimum(np.floor(place), part.steps - 1)
+    down, up = -np.expm1(-m * unit), -np.expm1(-(m + 1) * unit)  # at the loss above, and at the one below
+    share = np.expm1(-(place - m) * 2 * unit) / math.expm1(-2 * unit)
+    return np.where(s < part.epsilon, down + share * (up - down), 0.0)
+
+
+def _between(losses: Sequence[float], values: Sequence[float], s: np.ndarray) -> np.ndarray:
+    """Given values, linear in e^s between their losses."""
+    at, of = np.array(losses), np.array(values)
+    place = np.clip(np.searchsorted(at, s, side="right") - 1, 0, len(at) - 2)
+    low, high = at[place], at[place + 1]
+    share = np.clip(np.expm1(s - high) / np.expm1(low - high), 0.0, 1.0)
+    return of[place + 1] + share * (of[place] - of[place + 1])
+
+
+def _zcdp_law(rho: float, step: float) -> Law:
+    """The law of all that is rho-zCDP: divergences below those of the conversion, and convex."""
+    last = min(600.0, rho + _TAIL * math.sqrt(2 * rho))
+    some = np.linspace(0.0, last, _ZCDP_POINTS)
+    hull = _convex(some, np.array([zcdp_delta(rho, s) for s in some.tolist()]), step)
+    return Law.of(hull, hull, step)
+
+
+def _convex(s: np.ndarray, values: np.ndarray, step: float) -> np.ndarray:
+    """At 0, step, ... up to the last s: the largest convex function of e^s, of both directions alike, with at most the given
+    values. Whatever divergence has at most these values lies below it."""
+    x = np.concatenate([np.exp(-s[:0:-1]), np.exp(s)])
+    y = np.concatenate([(1 - np.exp(-s) + np.exp(-s) * values)[:0:-1], values])
+    kept: list[int] = []
+    for i in range(len(x)):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (y[b] - y[a]) * (x[i] - x[a]) <= (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return np.interp(np.exp(np.arange(math.ceil(s[-1] / step * (1 - 1e-12)) + 1) * step), x[kept], y[kept])
+
+
+def has_gaussian(losses: Losses) -> bool:
+    return losses.mu > 0 or any(has_gaussian(way) for part, _ in losses.parts for way in _ways(part))
+
+
+def has_sides(losses: Losses) -> bool:
+    """Whether the two directions differ."""
+    curves = (part for part, _ in losses.parts if isinstance(part, Curve))
+    return any(not part.both for part in curves) or any(
+        has_sides(way) for part, _ in losses.parts for way in _ways(part)
+    )
+
+
+def _ways(part: Part) -> Sequence[Losses]:
+    return part.ways if isinstance(part, OneOf) else ()
+
+
+def lattice_step(losses: Losses) -> float:
+    """The step of the lattice, for all that has these losses."""
+    sizes = [(_variance(part), times) for part, times in losses.parts]
+    sizes += [(variance, 1) for variance in (losses.mu**2, 2 * losses.rho) if variance > 0]
+    variance = sum(size * times for size, times in sizes) / sum(times for _, times in sizes)
+    return max(_FINE * math.sqrt(variance), _reach(losses) / _MOST_POINTS)
+
+
+def _variance(part: Part) -> float:
+    """About the variance of the losses of a part."""
+    if isinstance(part, Draw):
+        return part.range**2 / 4
+    if isinstance(part, Laplace):
+        return part.epsilon**2
+    if isinstance(part, Curve):
+        return 2 * math.pi * max(part.added[0], part.removed[0], 1e-6) ** 2
+    return max(way.mu**2 + 2 * way.rho + sum(_variance(each) * times for each, times in way.parts) for way in part.ways)
+
+
+def _reach(losses: Losses) -> float:
+    """The largest loss of one part."""
+    found = [variance / 2 + _TAIL * math.sqrt(variance) for variance in (losses.mu**2, 2 * losses.rho)]
+    for part, _ in losses.parts:
+        if isinstance(part, Draw):
+            found.append(part.range)
+        elif isinstance(part, Laplace):
+            found.append(part.epsilon)
+        elif isinstance(part, Curve):
+            found.append(part.losses[-1])
+        else:
+            found += [_reach(way) for way in part.ways]
+    return max(found)

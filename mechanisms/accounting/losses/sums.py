@@ -1,0 +1,219 @@
+"""The epsilon and delta of many losses together: laws of privacy losses on a lattice, composed by Fourier transforms.
+
+Guarantee: `losses_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each
+may depend on what the ones before have released, if what each costs was fixed before.
+
+Proof. Every part is dominated by a pair whose losses lie on a lattice (`laws`), and products of such pairs dominate every
+adaptive composition (`parts`). Losses of the product are sums, so that the law of all is a convolution, and delta at epsilon
+the mean of (1 - e^(epsilon - L))^+.
+
+Numbers. Masses are multiplied by e^(tilt * loss) before the transform, and divided by it afterwards. With the tilt of the
+Chernoff bound, most of the tilted mass lies where delta is decided, so that an error of 1e-16 in the transform is one of
+about that part of delta, however small delta is. What the transform may be off by, and what lies above its window, is added.
+
+The grid. All this is for continuous Gaussian noise; what is drawn is discrete, in steps of at most sigma / 1024. Then delta of
+all is at most 1 / `thresholds.TOTAL_SHARE` times as much, whatever the number of releases. For write the loss as that of
+the entry which moves the most, in its sigmas, and that of the rest. Given the rest, delta is a sum over a grid of a function
+of one entry with one kink, where it differs from the integral by (z / 1024)^2 / 12 of it or less, with z as in `thresholds`.
+After that integral it is a function of the other entries which is as smooth as a bell curve of their own sigmas or more, of
+which sums and integrals over so fine a grid are the same up to e^(-10^6) (Poisson summation). So it is one error, not one for
+each release or entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from headcount.mechanisms.accounting import thresholds
+from headcount.mechanisms.accounting.budget import zcdp_delta, zcdp_epsilon
+from headcount.mechanisms.accounting.gaussian import gaussian_delta
+from headcount.mechanisms.accounting.losses.laws import Law, has_gaussian, has_sides, lattice_step, laws_of, shown
+from headcount.mechanisms.accounting.losses.parts import Losses
+
+# The error of a transform, by its length's logarithm and by the number of factors (1e-16 was seen).
+_ROUNDING = 4e-16
+
+# No part of the proof: steps of the lattice for which there is nothing to be gained.
+_LEAST_STEP, _LARGEST_STEP = 1e-12, 20.0
+
+
+def losses_delta(losses: Losses, epsilon: float) -> float:
+    """An upper bound of the delta that these losses keep together with `epsilon`."""
+    found = [shown(losses.hiding, bound(epsilon)) for bound in _bounds(losses, epsilon=epsilon)]
+    if (zcdp := losses.zcdp()) is not None:
+        found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon)))
+    return min(1.0, *found)
+
+
+def losses_epsilon(losses: Losses, delta: float) -> float:
+    """An upper bound of the epsilon that these losses keep together with `delta`; infinite if there is none."""
+    found = [math.inf]
+    left = _left(losses.hiding, delta)
+    if left > 0:
+        found += [_least(bound, left) for bound in _bounds(losses, delta=left)]
+    zcdp = losses.zcdp()
+    if zcdp is not None and (left := _left(zcdp.delta, delta)) > 0:
+        found.append(zcdp_epsilon(zcdp.rho, min(left, 0.5)))
+    return min(found)
+
+
+def _left(hiding: float, delta: float) -> float:
+    """What a delta leaves beside what is not hidden."""
+    return (min(delta, 1.0) - hiding) / (1 - hiding) * (1 - 1e-12) if hiding < min(delta, 1.0) else 0.0
+
+
+def _least(bound: Callable[[float], float], delta: float) -> float:
+    """The least epsilon, to a relative 1e-6, at which the bound of delta is kept."""
+    if bound(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while bound(high) > delta:
+        low, high = high, 2 * high
+        if high > 1e6:
+            return math.inf
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if bound(middle) > delta else (low, middle)
+    return high
+
+
+def _bounds(losses: Losses, epsilon: float | None = None, delta: float | None = None) -> list[Callable[[float], float]]:
+    """Upper bounds of delta at every epsilon, without what is hidden: sharp near the one, or for the other, that is given."""
+    if losses.mu == 0 and losses.rho == 0 and not losses.parts:
+        return [lambda epsilon: 0.0]
+    share = thresholds.TOTAL_SHARE if has_gaussian(losses) else 1.0
+    if losses.rho == 0 and not losses.parts:
+        return [lambda epsilon: float(gaussian_delta(epsilon, losses.mu, 1.0)) * (1 + 1e-9) / share]
+    step = lattice_step(losses)
+    if not _LEAST_STEP < step < _LARGEST_STEP:
+        return []
+    sides = (False, True) if has_sides(losses) else (False,)
+    sums = [_Sum.of(laws_of(losses, step, turned), epsilon, delta) for turned in sides]
+    return [lambda epsilon: max(each.delta(epsilon) for each in sums) / share]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sum:
+    """The law of a sum of many losses, tilted: `mass[i]` e^(log_mass - tilt * loss) at the loss (first + i) * step.
+
+    `error` is what an entry of `mass` may be off by, `below` the tilted mass before the first and `above` that beyond the last.
+    """
+
+    first: int
+    mass: np.ndarray
+    step: float
+    tilt: float
+    log_mass: float
+    error: float
+    below: float
+    above: float
+    infinite: float
+
+    @classmethod
+    def of(cls, laws: Sequence[tuple[Law, int]], epsilon: float | None, delta: float | None) -> _Sum:
+        """The law of all losses together, tilted for delta at this epsilon, or for the epsilon of this delta."""
+        step, tilted = laws[0][0].step, _Tilted(laws)
+        tilt = tilted.tilt_for(epsilon, delta)
+        whole = tilted.at(tilt)
+        low, high = (sum(each[end] * times for each, times in tilted.ends) for end in (0, 1))
+        width = 12 * math.sqrt(whole.variance) + 8 * step
+        while True:
+            first, last = math.floor((whole.mean - width) / step), math.ceil((whole.mean + width) / step)
+            first, last = max(first, low), min(last, high)
+            above = 0.0 if last >= high else tilted.tail(tilt, last * step)
+            below = 0.0 if first <= low else tilted.tail(tilt, first * step)
+            if max(above, below) < 1e-15:
+                break
+            width *= 1.5
+        points = 1 << max(1, (last - first).bit_length())
+        spectrum = np.ones(points // 2 + 1, complex)
+        for law, weight, times in whole.each:
+            place = np.arange(law.first, law.first + len(law.mass)) % points
+            mass = np.bincount(place, weight, points)
+            spectrum *= np.fft.rfft(mass) if times == 1 else np.fft.rfft(mass) ** times
+        mass = np.roll(np.fft.irfft(spectrum, points), -(first % points))
+        error = _ROUNDING * math.log2(points) * (1 + sum(times for _, times in laws))
+        hidden = -math.expm1(sum(times * math.log1p(-min(law.infinite, 1 - 2**-53)) for law, times in laws))
+        return cls(first, mass, step, tilt, whole.log_mass, error, below, above, hidden * (1 + 1e-12))
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound of delta."""
+        start = min(max(0, math.floor(epsilon / self.step) + 1 - self.first), len(self.mass))
+        beyond = (self.first + np.arange(start, len(self.mass))) * self.step - epsilon
+        weight = np.exp(-self.tilt * beyond) * -np.expm1(-beyond)
+        last = (self.first + len(self.mass)) * self.step - epsilon
+        found = np.dot(weight, np.maximum(self.mass[start:], 0.0) + self.error)
+        # What is not in the window has a weight of at most that of its nearest end, or of epsilon itself.
+        found += self.above * math.exp(min(0.0, -self.tilt * last))
+        found += self.below if epsilon < self.first * self.step else 0.0
+        log_found = math.log(found) + self.log_mass - self.tilt * epsilon if found > 0 else -math.inf
+        finite = math.exp(min(log_found, 0.0)) * (1 + 1e-9) if found > 0 else 0.0
+        return min(1.0, finite + self.infinite)
+
+
+@dataclasses.dataclass(frozen=True)
+class _At:
+    """Laws under one tilt: the logarithm of the mass of all, its mean and variance, and each with its tilted masses."""
+
+    log_mass: float
+    mean: float
+    variance: float
+    each: list[tuple[Law, np.ndarray, int]]
+
+
+class _Tilted:
+    """Laws of losses, which can be tilted."""
+
+    def __init__(self, laws: Sequence[tuple[Law, int]]) -> None:
+        self.laws = [(law, times) for law, times in laws if law.mass.any()]
+        self.ends = [((law.first, law.first + len(law.mass) - 1), times) for law, times in self.laws]
+
+    def at(self, tilt: float) -> _At:
+        """All laws with masses multiplied by e^(tilt * loss)."""
+        log_mass, mean, variance, each = 0.0, 0.0, 0.0, []
+        for law, times in self.laws:
+            with np.errstate(divide="ignore"):
+                logs = np.log(law.mass) + tilt * law.losses
+            most = float(logs.max())
+            weight = np.where(logs > most - 700, np.exp(np.maximum(logs - most, -700.0)), 0.0)  # tiny floats are slow
+            own = most + math.log(weight.sum())
+            weight /= weight.sum()
+            center = float(np.dot(weight, law.losses))
+            log_mass, mean = log_mass + times * own, mean + times * center
+            variance += times * float(np.dot(weight, (law.losses - center) ** 2))
+            each.append((law, weight, times))
+        return _At(log_mass, mean, variance, each)
+
+    def tilt_for(self, epsilon: float | None, delta: float | None) -> float:
+        """The tilt t at which E e^(t (L - epsilon)) c(t) is least, or for delta the epsilon at which it is that. Any is valid.
+
+        It bounds delta, as c(t) = t^t / (1 + t)^(1 + t) is the largest that (1 - e^-x) e^(-t x) gets.
+        """
+        most = 500 / self.laws[0][0].step / max(1, max(abs(end) for ends, _ in self.ends for end in ends))
+
+        def too_high(tilt: float) -> bool:
+            here, slope = self.at(tilt), math.log1p(1 / tilt)
+            if delta is None:
+                assert epsilon is not None
+                return here.mean - slope > epsilon
+            log_bound = here.log_mass - tilt * slope - math.log1p(tilt)
+            return here.mean - slope > (log_bound - math.log(delta)) / tilt
+
+        low, high = 0.0, min(1.0, most)
+        while not too_high(high) and high < most:
+            low, high = high, min(2 * high, most)
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (low, middle) if too_high(middle) else (middle, high)
+        return low
+
+    def tail(self, tilt: float, loss: float) -> float:
+        """A bound of the tilted mass beyond a loss, on the side of the mean on which it lies: by Chernoff."""
+        here = self.at(tilt)
+        move = (loss - here.mean) / max(here.variance, self.laws[0][0].step ** 2)  # any is valid
+        there = self.at(tilt + move)
+        return math.exp(min(0.0, there.log_mass - here.log_mass - move * loss))

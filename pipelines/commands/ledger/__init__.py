@@ -1,0 +1,1 @@
+"""`headcount ledger`: the account of a data set's releases. Private."""

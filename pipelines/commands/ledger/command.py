@@ -1,0 +1,195 @@
+"""`headcount ledger`: makes data sets with a limit, tells what is spent, and finds out what became of open entries."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.windows import WINDOWS
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import numbers
+from headcount.pipelines.command import Command, say
+from headcount.pipelines.ledger.account import open_ledger
+from headcount.pipelines.ledger.flags import add_ledger
+from headcount.pipelines.parser import Parser
+from headcount.pipelines.storage import stores
+
+if TYPE_CHECKING:
+    from headcount.pipelines.ledger.records import Dataset, Entry
+
+_UNITS = (*WINDOWS, "event")  # events, of pan-private counters
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommands and their flags."""
+    parser.usage = f"{parser.prog} WHAT [NAME] [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=Parser)
+    made = _part(what, "create", "Add a data set with its limit; the first one makes the ledger.", create)
+    made.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes and underscores")
+    made.add_argument(
+        "--limit-epsilon", type=numbers.number, required=True, metavar="E", help="what all releases together may spend"
+    )
+    made.add_argument(
+        "--limit-delta", type=numbers.number, required=True, metavar="D", help="the delta at which they may spend it"
+    )
+    made.add_argument(
+        "--per",
+        choices=("month", "year"),
+        help="the limit is for the releases of each calendar month or year (UTC), and over many of these it adds up "
+        "(default: for all releases ever)",
+    )
+    made.add_argument(
+        "--adaptive",
+        action="store_true",
+        help="the limit holds even if what releases cost, and how many there are, is chosen after a look at earlier ones; the "
+        "totals are those of zCDP, which are often larger, and not every release has one",
+    )
+    made.add_argument("--unit", choices=_UNITS, default="user", help="who is promised something (default: %(default)s)")
+    made.add_argument(
+        "--relation",
+        choices=[relation.value for relation in Relation],
+        default=Relation.ADD_REMOVE.value,
+        help="what a neighbouring input is (default: %(default)s)",
+    )
+    shown = _part(what, "show", "List the releases, with what became of each.", show)
+    _add_name(shown, optional=True)
+    shown.add_argument("--html", metavar="FILE", help="write a page, with what was spent over time, in place of a list")
+    totalled = _part(what, "total", "Tell what is spent and what is left, by month or year if the limit is.", total)
+    _add_name(totalled)
+    exported = _part(what, "export", "Print all entries for another program, with their whole guarantees.", export)
+    _add_name(exported, optional=True)
+    exported.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="default: %(default)s")
+    resolved = _part(
+        what,
+        "resolve",
+        "Look at the outputs of reserved entries: commit what is there, give back what cannot come.",
+        resolve,
+    )
+    _add_name(resolved, optional=True)
+    resolved.add_argument("--release-id", metavar="ID", help="only the entry of this release")
+    resolved.add_argument(
+        "--gave-up",
+        action="store_true",
+        help="your word, where it cannot be known: the job of --release-id is over, and published nothing",
+    )
+
+
+def _part(
+    what: argparse._SubParsersAction[Parser], name: str, told: str, do: Callable[[argparse.Namespace], None]
+) -> Parser:
+    part = what.add_parser(name, help=told, description=told)
+    part.set_defaults(do=do)
+    add_ledger(part, required=True)
+    part.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    return part
+
+
+def _add_name(part: argparse.ArgumentParser, optional: bool = False) -> None:
+    told = "the data set (default: all)" if optional else "the data set"
+    part.add_argument("name", metavar="NAME", nargs="?" if optional else None, help=told)
+
+
+def create(args: argparse.Namespace) -> None:
+    """Add a data set."""
+    from headcount.pipelines.ledger.records import make_dataset
+
+    dataset = make_dataset(
+        args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per, args.adaptive
+    )
+    ledger = open_ledger(args.ledger)
+    ledger.create(dataset)
+    print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_words()}")
+
+
+def show(args: argparse.Namespace) -> None:
+    """List the releases of one data set, or of all."""
+    from headcount.pipelines.ledger import words
+
+    ledger = open_ledger(args.ledger)
+    found = ledger.datasets() if args.name is None else [ledger.dataset(args.name)]
+    if args.html is not None:
+        _page(args.html, ledger.name, [(dataset, ledger.entries(dataset.name)) for dataset in found])
+        return
+    say("\n\n".join(words.listed(dataset, ledger.entries(dataset.name)) for dataset in found))
+
+
+def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:
+    from headcount.pipelines.ledger.page import ledger_page
+    from headcount.pipelines.pages import layout
+
+    layout.require_installed("--html")
+    content = ledger_page(name, kept)
+    try:
+        stores.write(path, content)
+    except Exception as error:  # every storage has its own
+        raise ParameterError(f"--html {path!r} cannot be written: {stores.reason(error)}") from error
+    print(f"to look at: {path}")
+
+
+def total(args: argparse.Namespace) -> None:
+    """Tell what is spent and what is left."""
+    from headcount.pipelines.ledger import words
+
+    ledger = open_ledger(args.ledger)
+    say(words.totalled(ledger.dataset(args.name), ledger.entries(args.name)))
+
+
+def export(args: argparse.Namespace) -> None:
+    """Print the entries as JSON lines or CSV."""
+    from headcount.pipelines.ledger import words
+
+    ledger = open_ledger(args.ledger)
+    if args.name is not None:
+        ledger.dataset(args.name)
+    entries = ledger.entries(args.name)
+    say((words.json_lines if args.format == "jsonl" else words.csv_lines)(entries))
+
+
+def resolve(args: argparse.Namespace) -> None:
+    """Settle what can be settled, and say of each reserved entry what became of it."""
+    from headcount.pipelines.ledger.records import RESERVED
+    from headcount.pipelines.ledger.resolve import decide
+
+    if args.gave_up and args.release_id is None:
+        raise ParameterError("--gave-up is your word on one release: give its --release-id")
+    ledger = open_ledger(args.ledger)
+    if args.name is not None:
+        ledger.dataset(args.name)
+    entries = ledger.entries(args.name, args.release_id, [RESERVED])
+    if not entries:
+        print("no entry is reserved" if args.release_id is None else f"release {args.release_id} is not reserved")
+    for entry in entries:
+        decision = decide(entry, args.gave_up)
+        told = decision.words
+        if decision.settled is not None and not ledger.settle(decision.settled):
+            told = "left as it is: somebody else has just told what became of it"
+        say(f"release {entry.request.release_id} of data set {entry.request.dataset}: {told}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LedgerCommand(Command):
+    """A command with parts of its own; flags of Beam say how the stores of outputs are reached."""
+
+    takes_beam_flags: ClassVar[bool] = True
+
+    def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
+        """Do what the part does."""
+        if beam_flags:
+            from apache_beam.io.filesystems import FileSystems
+            from apache_beam.options.pipeline_options import PipelineOptions
+
+            FileSystems.set_options(PipelineOptions(list(beam_flags)))
+        args.do(args)
+
+
+COMMAND = LedgerCommand(
+    name="ledger",
+    add_arguments=add_arguments,
+    example=(
+        "headcount ledger create visits --limit-epsilon 8 --limit-delta 1e-6 --per year --ledger sqlite:///ledger.db\n"
+        "  headcount ledger total visits --ledger sqlite:///ledger.db"
+    ),
+)

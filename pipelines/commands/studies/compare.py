@@ -1,0 +1,161 @@
+"""`headcount compare`: on public data, what each method would give at each epsilon, against the truth."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Tool, say
+from headcount.pipelines.studies.bar import Bar
+from headcount.pipelines.studies.comparison import Comparison, check_folder
+from headcount.pipelines.studies.data import Data
+from headcount.pipelines.studies.methods import QUESTIONS, Promised, methods_of, named
+from headcount.pipelines.studies.run import grid
+from headcount.pipelines.studies.scores import LARGE_FROM
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
+DELTA = 1e-8
+RELEASES = 3
+_MOST_RELEASES = 10_000
+_USUAL_SHARE = 0.9  # of the users have no more items than a strategy takes of each, unless it is said
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    group = parser.add_argument_group("what to read: public or made-up data only, as what is printed is not private")
+    group.add_argument(
+        "--public-data",
+        action="append",
+        metavar="GLOB",
+        help="files of events of which nobody needs protection, or a folder of them: public, or made up (see: headcount "
+        "generate); may be repeated",
+    )
+    group.add_argument("--input", action="append", help=argparse.SUPPRESS)  # refused in words
+    options.add_kind_of_files(group)
+    options.add_columns(group)
+    group = parser.add_argument_group("what to compare")
+    group.add_argument(
+        "--epsilon",
+        type=epsilons,
+        default=EPSILONS,
+        metavar="E[,E...]",
+        help=f"the epsilons (default: {','.join(f'{each:g}' for each in EPSILONS)})",
+    )
+    group.add_argument("--delta", type=numbers.number, default=DELTA, metavar="D", help="default: %(default)s")
+    group.add_argument(
+        "--relation",
+        choices=[relation.value for relation in Relation],
+        default=Relation.ADD_REMOVE.value,
+        help="what a neighbouring input is (default: %(default)s)",
+    )
+    group.add_argument(
+        "--question",
+        action="append",
+        choices=tuple(QUESTIONS),
+        help="how often items occur (events), how many users have them (users), or which there are (names); may be repeated "
+        "(default: all)",
+    )
+    group.add_argument(
+        "--methods",
+        type=words,
+        metavar="NAME[,NAME...]",
+        help="some of the methods, by the names that the result has for them (default: all)",
+    )
+    group.add_argument(
+        "--releases",
+        type=numbers.whole_number(most=_MOST_RELEASES),
+        default=RELEASES,
+        metavar="N",
+        help="how often each method runs at each epsilon (default: %(default)s)",
+    )
+    group.add_argument(
+        "--max-items",
+        type=numbers.whole_number(most=MAX_BOUND),
+        metavar="K",
+        help="for the strategies that name items and choose nothing: items of one user that count at most (default: so many "
+        "as nine tenths of the users have)",
+    )
+    group.add_argument(
+        "--large-from",
+        type=numbers.whole_number(),
+        default=LARGE_FROM,
+        metavar="N",
+        help="an item of N users or more is large, and missed if it is not shown (default: %(default)s)",
+    )
+    group = parser.add_argument_group("what to write")
+    group.add_argument("--output", metavar="DIR", help="the folder of compare.csv and compare.html (default: none)")
+    group.add_argument("--overwrite", action="store_true", help="replace those of an earlier comparison")
+
+
+def epsilons(text: str) -> tuple[float, ...]:
+    """Reads numbers with commas between them, each once."""
+    return tuple(dict.fromkeys(numbers.number(part.strip()) for part in text.split(",") if part.strip()))
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Reads names with commas between them."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be compared, before anything is read."""
+    if args.input is not None:
+        raise ParameterError(
+            "--input is for private releases, and what compare prints is not private: give the data by --public-data if it is "
+            "public or made up, and else see headcount forecast, which needs none"
+        )
+    if not args.epsilon:
+        raise ParameterError("--epsilon must be a number, or several with commas between them, got none")
+    named(methods_of(QUESTIONS, 1), args.methods or ())
+    for promised in promises(args):
+        options.make_budget(argparse.Namespace(**promised._asdict()))
+
+
+def promises(args: argparse.Namespace) -> list[Promised]:
+    """The budgets, by ascending epsilon."""
+    return [Promised(epsilon, args.delta, args.relation) for epsilon in sorted(args.epsilon)]
+
+
+def compared(data: Data, args: argparse.Namespace) -> Comparison:
+    """All methods that are asked for at all epsilons, against the truth of the data."""
+    if len(data.items) == 0:
+        raise ParameterError("the data has no events, so there is nothing to compare")
+    methods = methods_of(args.question or QUESTIONS, args.max_items or data.items_per_user(_USUAL_SHARE))
+    methods = methods if args.methods is None else named(methods, args.methods)
+    asked = promises(args)
+    with Bar(sys.stderr, len(methods) * len(asked) * args.releases) as bar:
+        cells = grid(data, methods, asked, args.releases, large_from=args.large_from, step=bar.step)
+    if cells and all(cell.refused is not None for cell in cells):
+        raise ParameterError(str(cells[0].refused))
+    return Comparison(data.words(), tuple(cells), args.releases, args.large_from)
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Read, run, print, and write what is asked for."""
+    check(args)
+    options.require(args, "--public-data", "--user", "--item")
+    from headcount.pipelines.sources.in_process import read_contributions  # which needs Beam, as flags do not
+    from headcount.pipelines.studies.data import in_memory
+
+    if args.output is not None:
+        check_folder(args.output, args.overwrite)
+    batches, keys = read_contributions(args, args.public_data)
+    found = compared(in_memory(batches, keys.item_type), args)
+    say(found.text())
+    if args.output is not None:
+        print("\n".join(["", *(f"wrote {path}" for path in found.save(args.output, overwrite=True))]))
+
+
+COMMAND = Tool(
+    name="compare",
+    add_arguments=add_arguments,
+    do=compare,
+    example=(
+        "headcount compare --public-data 'events-*.parquet' --user user_id --item query \\\n"
+        "      --epsilon 0.1,0.5,1,2,5 --delta 1e-8 --output compared/"
+    ),
+)

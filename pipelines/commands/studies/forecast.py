@@ -1,0 +1,180 @@
+"""`headcount forecast`: what each method would give at each epsilon, on made-up users; without any data."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines import numbers, options
+from headcount.pipelines.command import Rows, Tool, say
+from headcount.pipelines.commands.outputs.complete import read_complete, reading
+from headcount.pipelines.commands.studies.compare import epsilons
+from headcount.pipelines.studies.bar import Bar
+from headcount.pipelines.studies.comparison import check_folder
+from headcount.pipelines.studies.forecast import foresee
+from headcount.pipelines.studies.methods import Method, Promised, method_of
+from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
+from headcount.pipelines.studies.populations import assumed, earlier
+from headcount.pipelines.studies.populations.laws import MOST_EVENTS, Believed
+
+DELTA = 1e-8
+_NUMBERS = ("users", "events_per_user", "items", "skew")
+_MOST_ITEMS, _MOST_USERS = 10_000_000, 1e12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    group = parser.add_argument_group("what users are like: an earlier release, or what you assume; no data is read")
+    group.add_argument(
+        "--like",
+        metavar="OUT",
+        help="an earlier release (its --output), of histogram, plume or count-release: its rows tell of items and users",
+    )
+    group.add_argument("--shape", metavar="OUT", help="a release of headcount shape; needs --events-per-user")
+    group.add_argument("--users", type=numbers.number, metavar="N", help="how many users there are, such as 1e6")
+    group.add_argument(
+        "--events-per-user", type=numbers.number, metavar="X", help="how many events a user has on average"
+    )
+    group.add_argument("--items", type=numbers.number, metavar="N", help="how many different items there are")
+    group.add_argument(
+        "--skew",
+        type=numbers.number,
+        metavar="A",
+        help="the item of rank r occurs as r^-A: 0 if all occur alike, about 1 for words, pages and queries",
+    )
+    group = parser.add_argument_group("what to forecast")
+    group.add_argument("--epsilon", type=epsilons, metavar="E[,E...]", help="the epsilons, such as 0.5,1,2")
+    group.add_argument(
+        "--delta", type=numbers.number, metavar="D", help=f"default: that of the earlier release, or {DELTA}"
+    )
+    group.add_argument(
+        "--relation",
+        choices=[relation.value for relation in Relation],
+        help="what a neighbouring input is (default: that of the earlier release, or add-remove)",
+    )
+    group.add_argument(
+        "--method",
+        action="append",
+        metavar="WORDS",
+        help="a command with its own flags, such as 'histogram --bound 20', plume or 'partitions --strategy sips --max-items "
+        "30'; may be repeated (default: as the earlier release, or histogram)",
+    )
+    group = parser.add_argument_group("what to write")
+    group.add_argument("--output", metavar="DIR", help="the folder of forecast.csv and forecast.html (default: none)")
+    group.add_argument("--overwrite", action="store_true", help="replace those of an earlier forecast")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse what cannot be forecast, before anything is made up."""
+    options.require(args, "--epsilon")
+    if not args.epsilon:
+        raise ParameterError("--epsilon must be a number, or several with commas between them, got none")
+    given = [name for name in _NUMBERS if getattr(args, name) is not None]
+    ways = [name for name in ("like", "shape") if getattr(args, name) is not None]
+    if len(ways) == 2:
+        raise ParameterError("--like and --shape are both given: leave one out")
+    allowed = {"like": [], "shape": ["events_per_user"]}.get(ways[0], []) if ways else list(_NUMBERS)
+    for name in given:
+        if name not in allowed:
+            raise ParameterError(f"{options.as_flag(name)} is assumed, and --{ways[0]} tells it: leave one out")
+    for name in allowed:
+        if name not in given:
+            other = "" if ways else ", or an earlier release by --like"
+            raise ParameterError(f"{options.as_flag(name)} is needed: give it{other}")
+    for name, least, most in (
+        ("users", 1, _MOST_USERS),
+        ("events_per_user", 1, MOST_EVENTS),
+        ("items", 1, _MOST_ITEMS),
+        ("skew", 0, 10),
+    ):
+        value = getattr(args, name)
+        if value is not None and not (math.isfinite(value) and least <= value <= most):
+            raise ParameterError(f"{options.as_flag(name)} must be from {least:,} to {most:,.0f}, got {value:g}")
+
+
+def forecast_of(args: argparse.Namespace, report: Mapping[str, Any], rows: Rows) -> Forecast:
+    """The forecast, from the report and the rows of the release that is given, or from the numbers that are."""
+    method, promised = method_of(("histogram",)), Promised(0.0, DELTA)
+    believed: list[Believed]
+    notes: list[str] = []
+    with Bar(sys.stderr, 1) as bar:
+        bar.step("making up users")
+        if args.like is not None:
+            like = earlier.read_earlier(report, rows)
+            method, promised = like.method, like.promised
+            believed, notes = like.populations()
+            name = f"headcount {report['command']}, epsilon {promised.epsilon:g}"
+            basis = f"like an earlier release ({name}, {len(like.bounded):,} items)"
+        elif args.shape is not None:
+            believed = assumed.from_shape(report, list(rows), args.events_per_user)
+            basis = f"as many users of each item as a released shape tells; {args.events_per_user:g} events per user"
+            notes = [assumed.WORDS]
+        else:
+            given = (args.users, args.events_per_user, int(args.items), args.skew)
+            believed = assumed.from_numbers(*given)
+            basis = "assumed: {:,.0f} users, {:g} events each on average, {:,} items, skew {:g}".format(*given)
+            notes = [assumed.WORDS]
+    methods = [_method(words) for words in args.method] if args.method else [method]
+    promises = [
+        Promised(
+            epsilon,
+            promised.delta if args.delta is None else args.delta,
+            promised.relation if args.relation is None else args.relation,
+        )
+        for epsilon in sorted(args.epsilon)
+    ]
+    for each in promises:
+        options.make_budget(argparse.Namespace(**each._asdict()))
+    with Bar(sys.stderr, len(believed) * len(methods) * len(promises)) as bar:
+        outlooks = foresee(believed, methods, promises, bar.step)
+    if all(each.refused is not None for each in outlooks):
+        raise ParameterError(str(outlooks[0].refused))
+    return Forecast(_with_users(basis, believed) if args.like is not None else basis, tuple(notes), tuple(outlooks))
+
+
+def _with_users(basis: str, believed: list[Believed]) -> str:
+    sizes = [population.size for population, _ in believed]
+    low, high = (f"{float(f'{size:.2g}'):,.0f}" for size in (min(sizes), max(sizes)))
+    return f"{basis}; it fits {low} users" if low == high else f"{basis}; it fits {low} to {high} users"
+
+
+def _method(words: str) -> Method:
+    try:
+        return method_of(tuple(shlex.split(words)))
+    except ValueError as error:
+        raise ParameterError(f"--method {words!r} cannot be read: {error}") from None
+
+
+def released(args: argparse.Namespace) -> tuple[Mapping[str, Any], Rows]:
+    """The report and the rows of the release that is given; empty without one."""
+    folder = args.like or args.shape
+    if folder is None:
+        return {}, []
+    found = read_complete(folder)
+    with reading(found.directory, "; headcount verify tells which of its files is not as it was"):
+        return found.report, list(found.outcome().rows())
+
+
+def forecast(args: argparse.Namespace) -> None:
+    """Forecast, print, and write what is asked for."""
+    check(args)
+    if args.output is not None:
+        check_folder(args.output, args.overwrite, (CSV, PAGE))
+    made = forecast_of(args, *released(args))
+    say(made.text())
+    if args.output is not None:
+        print("\n".join(["", *(f"wrote {path}" for path in made.save(args.output, overwrite=True))]))
+
+
+COMMAND = Tool(
+    name="forecast",
+    add_arguments=add_arguments,
+    do=forecast,
+    example="headcount forecast --like last-week/ --epsilon 0.5,1,2",
+)

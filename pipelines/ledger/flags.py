@@ -1,0 +1,43 @@
+"""The flags by which a job goes on an account, and what is refused of them before anything is opened."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from headcount.mechanisms.errors import ParameterError
+
+AUTO = "auto"  # in place of a release id: one that follows from what is released
+
+
+def add_account(parser: argparse.ArgumentParser) -> None:
+    """Whose account a release goes on."""
+    group = parser.add_argument_group("whose account it goes on")
+    add_ledger(group)
+    group.add_argument("--dataset", metavar="NAME", help="the data set in it (see: headcount ledger create)")
+
+
+def add_ledger(group: argparse._ActionsContainer, required: bool = False) -> None:
+    """Where the ledger is."""
+    group.add_argument(
+        "--ledger",
+        metavar="URL",
+        required=required,
+        help="the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuse flags that do not go together."""
+    if (args.ledger is None) != (args.dataset is None):
+        given, missing = ("--ledger", "--dataset") if args.dataset is None else ("--dataset", "--ledger")
+        raise ParameterError(f"{given} needs {missing}: the one says where the account is kept, the other whose it is")
+
+
+def tell_of_replacing() -> None:
+    """One line for a job that replaces an earlier output by other rows: whoever has seen both knows more."""
+    print(
+        "headcount: the earlier output is replaced by a new release, which spends its budget again; to write the same rows "
+        "again, give the key and --release-id of the earlier one",
+        file=sys.stderr,
+    )

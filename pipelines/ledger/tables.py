@@ -1,0 +1,62 @@
+"""The tables of a ledger. Rows are only ever added: an entry is a release that was reserved, a change what became of it.
+
+They hold nothing of the input and no key: a guarantee, public names and digests, and who did what when. Times are texts of UTC,
+so that both databases order and print them alike.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+VERSION = 1  # of these tables
+
+metadata = sa.MetaData()
+
+# One row. Whoever writes locks it first, so that one transaction at a time looks and adds.
+ledger = sa.Table("headcount_ledger", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+
+datasets = sa.Table(
+    "headcount_datasets",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("unit", sa.String(32), nullable=False),
+    sa.Column("relation", sa.String(32), nullable=False),
+    sa.Column("limit_epsilon", sa.Double, nullable=False),
+    sa.Column("limit_delta", sa.Double, nullable=False),
+    sa.Column("per", sa.String(8), nullable=False),
+    sa.Column("adaptive", sa.Boolean, nullable=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+)
+
+entries = sa.Table(
+    "headcount_entries",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("dataset", sa.ForeignKey(datasets.c.name), nullable=False, index=True),
+    sa.Column("span", sa.String(8), nullable=False),  # the month or year whose limit it is under; empty without
+    sa.Column("release_id", sa.String(64), nullable=False, index=True),
+    sa.Column("command", sa.String(32), nullable=False),
+    sa.Column("label", sa.Text),
+    sa.Column("period", sa.Text),
+    sa.Column("guarantee", sa.Text, nullable=False),
+    sa.Column("parameters_sha256", sa.String(64), nullable=False),
+    sa.Column("output", sa.Text),  # none of a call in Python
+    sa.Column("files", sa.String(32), nullable=False),  # what the names of its files begin with
+    sa.Column("replaces", sa.String(64)),  # the release whose output lay there
+    sa.Column("runner", sa.Text),  # or another place where it may be released, if that is not the process itself
+    sa.Column("process", sa.Text, nullable=False),
+)
+
+changes = sa.Table(
+    "headcount_changes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("entry", sa.ForeignKey(entries.c.id), nullable=False, index=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("report_sha256", sa.String(64)),
+    sa.Column("rows_sha256", sa.String(64)),
+    sa.Column("note", sa.Text),
+)

@@ -1,0 +1,82 @@
+"""What a ledger says: lists and totals for people, lines for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+
+from headcount.pipelines.ledger import spending
+from headcount.pipelines.ledger.records import RESERVED, Dataset, Entry, now
+
+_FIELDS = (
+    *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
+    *("epsilon", "delta", "unit", "relation", "output", "report_sha256", "rows_sha256", "parameters_sha256"),
+    *("runner", "guarantee", "changes"),
+)
+
+
+_HEADS = ("at (UTC)", "state", "epsilon", "delta", "command", "release", "what")
+
+
+def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
+    """Headings, and a row of texts for each release."""
+    rows: list[tuple[str, ...]] = [_HEADS]
+    for entry in entries:
+        request = entry.request
+        what = ", ".join(filter(None, (request.label, request.period, request.output)))
+        epsilon, delta = f"{request.guarantee.epsilon:.4g}", f"{request.guarantee.delta:.2g}"
+        rows.append((entry.changes[0].at[:16], entry.state, epsilon, delta, request.command, request.release_id, what))
+    return rows
+
+
+def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
+    """A data set with its limit, and its releases in order."""
+    head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
+    if not entries:
+        return f"{head}\n  no release yet"
+    rows = table(entries)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join([head, "", *(f"  {line}".rstrip() for line in lines)])
+
+
+def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
+    """What is spent and left under the limit, in each month or year, also the earlier ones, and in all."""
+    current = dataset.span(now())
+    here = spending.total(spending.spent(entries, current), dataset)
+    lines = [
+        f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
+        f"{f'in {current}' if current else 'spent'}: {here.words(dataset.limit_delta)}",
+        f"left: epsilon = {spending.left(dataset, here):.4g} for certain; a composed total may have room for more",
+    ]
+    if dataset.per:
+        for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():
+            before = spending.total(spending.spent(entries, span), dataset)
+            lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
+        ever = spending.total(spending.spent(entries), dataset)
+        lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
+    reserved = sum(entry.state == RESERVED for entry in entries)
+    if reserved:
+        lines.append(
+            f"{reserved:,} of these are only reserved, and count: headcount ledger resolve looks at their outputs"
+        )
+    return "\n".join(lines)
+
+
+def json_lines(entries: Iterable[Entry]) -> str:
+    """One object in a line for each entry, with its whole guarantee and history."""
+    return "\n".join(json.dumps(entry.as_dict(), ensure_ascii=False, allow_nan=False) for entry in entries)
+
+
+def csv_lines(entries: Iterable[Entry]) -> str:
+    """One row for each entry; guarantee and history are JSON in their cells."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _FIELDS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for entry in entries:
+        row = entry.as_dict()
+        row |= {name: row["guarantee"][name] for name in ("epsilon", "delta", "unit", "relation")}
+        writer.writerow(row | {name: json.dumps(row[name]) for name in ("guarantee", "changes")})
+    return text.getvalue().rstrip("\n")

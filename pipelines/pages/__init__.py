@@ -1,0 +1,1 @@
+"""Pages in HTML: one file each, without script or network, from what is released or public. Private."""

@@ -1,0 +1,56 @@
+"""A page from a template: one HTML file that needs nothing beside it.
+
+Its style is in it, for light and dark screens and for paper; it has no script, and a policy forbids it any request. The same
+values give the same bytes. Jinja2, the extra `headcount[report]`, is imported with the first page; text is escaped by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.pages import texts
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def is_installed() -> bool:
+    """Whether there is what pages are made with."""
+    return importlib.util.find_spec("jinja2") is not None
+
+
+def require_installed(flag: str) -> None:
+    """Refuse the flag that asks for a page, where there is nothing to make it with."""
+    if not is_installed():
+        raise ParameterError(f"{flag} needs the extra headcount[report]: pip install '.[report]' in its checkout")
+
+
+def render(template: str, **values: Any) -> bytes:
+    """The bytes of a page from one of `templates/`, which extends `page.html`.
+
+    Values are text, and escaped, but for charts. The filters are those of `texts`: `name` for what comes from data, `number`,
+    `percent`, and `prose` for a line of a report.
+    """
+    text: str = _environment().get_template(template).render(values)
+    return text.encode()
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {each.__name__: each for each in (texts.name, texts.number, texts.percent, texts.prose)}
+    return made

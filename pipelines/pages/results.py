@@ -1,0 +1,280 @@
+"""What a page shows of the rows of a release: bars, cards, names or a table, by the columns that they have."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headcount.pipelines.jobs.told import nothing
+from headcount.pipelines.pages import charts, texts
+from headcount.pipelines.pages.axes import Axis
+from headcount.pipelines.pages.charts import Bar
+from headcount.pipelines.pages.rows import Rows, noise_column, size_column
+from headcount.pipelines.pages.texts import Drawn
+
+FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
+NAMED = 200  # names without numbers
+IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if there are no more
+CLOSE = 0.1  # of a number: what a reader may take for exact
+_GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
+_WORDS = {"noise_stddev": "noise", "error": "error"}
+_TYPICAL = {"noise": "its standard deviation", "error": "how far off it is on average"}
+_TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
+
+Report = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of a page: a heading, sentences, and below them what is given."""
+
+    heading: str
+    words: Sequence[str] = ()
+    cards: Sequence[tuple[str, str, str]] = ()  # (what, value, more)
+    drawn: Drawn | None = None
+    folded: tuple[str, Drawn] | None = None  # more of what is drawn, and what that is
+    caption: str = ""
+    names: Sequence[tuple[str, Sequence[str]]] = ()  # (rank, names)
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def needed(report: Report) -> int:
+    """How many of the largest rows a page shows at most."""
+    return max(SHOWN, IN_ORDER, NAMED) if report.get("keys") else SHOWN
+
+
+def parts(report: Report, rows: Rows) -> list[Part]:
+    """All that is shown of the rows, the most important first."""
+    columns = [*report["columns"]]
+    if report["rows"] == 0:
+        return [Part("Nothing came out", [line.removeprefix("- ") for line in nothing(report)])]
+    if report.get("keys"):
+        if size_column(columns) is not None:
+            return _counted(report, rows)
+        return [_named(report, rows) if {*columns} <= {"rank", *report["keys"]} else _listed(report, rows)]
+    if "shape" in report["details"]:
+        return _shape(report)
+    for column, shown in _BY_COLUMN.items():
+        if column in columns:
+            return [shown(report, rows)]
+    return [_one_row(report, rows) if report["rows"] == 1 else _listed(report, rows)]
+
+
+def is_time(report: Report, key: str) -> bool:
+    """Whether a column of the key is a day, an hour or the like."""
+    return _TIME.search(report["columns"].get(key, "")) is not None
+
+
+def _counted(report: Report, rows: Rows) -> list[Part]:
+    """The largest counts, or probabilities, with their intervals; then how they and their noise go together."""
+    columns, keys, number = [*report["columns"]], report["keys"], report["rows"]
+    size, noise = size_column(columns), noise_column(columns)
+    assert size is not None
+    by_time = len(keys) == 1 and is_time(report, keys[0]) and number <= IN_ORDER
+    shown = sorted(rows.largest, key=lambda row: str(row[keys[0]])) if by_time else rows.largest[:SHOWN]
+    heads = [*keys, size.replace("_", " ")]
+    if "low" in columns:
+        heads.append("95 % interval")
+        caption = "The thin line on a bar is the interval that holds 95 % of the noise."
+    elif noise is not None:
+        heads.append(f"± {_WORDS[noise]}")
+        caption = f"The thin line on a bar is the {_WORDS[noise]} to expect."
+    else:
+        caption = ""
+    made = [_bar(row, keys, size, noise) for row in shown]
+    first = len(made) if by_time else FIRST
+    drawn = charts.bars(made, heads, shown=slice(0, first))
+    rest = charts.bars(made, heads, shown=slice(first, None))
+    folded = (f"The next {len(made) - first:,}", rest) if len(made) > first else None
+    heading = f"All {texts.several(number, 'item')}" if number > 1 else "The one item"
+    heading = f"The {len(shown):,} largest of {texts.several(number, 'item')}" if number > len(shown) else heading
+    heading += ", in order of time" * by_time
+    return [Part(heading, drawn=drawn, folded=folded, caption=caption), *_noise(rows, size, noise)]
+
+
+def _bar(row: Mapping[str, Any], names: Sequence[str], size: str, noise: str | None) -> Bar:
+    """One row, with its interval, or with its noise on both sides."""
+    shown = texts.percent if size == "probability" else texts.number
+    named, value = tuple(texts.name(row[name]) for name in names), row[size]
+    low, high, around = row.get("low"), row.get("high"), None if noise is None else row[noise]
+    if low is not None and high is not None:
+        return Bar(named, shown(value), value, low, high, f"{shown(low)} to {shown(high)}")
+    if around is None:
+        return Bar(named, shown(value), value)
+    return Bar(named, shown(value), value, value - around, value + around, f"± {shown(around)}")
+
+
+def _noise(rows: Rows, size: str, noise: str | None) -> list[Part]:
+    """How far off the numbers of all items may be, as a cloud on logarithmic scales."""
+    if not rows.is_whole:
+        alone = "This page has the rows of report.json alone, since there are very many; all of them are in the files"
+        return [Part("All other items", [alone])]
+    known = rows.points[np.isfinite(rows.points).all(axis=1)]
+    drawable = known[(known > 0).all(axis=1)]
+    if noise is None or len(drawable) < 2:
+        return []
+    of, word = "probability" if size == "probability" else "count", _WORDS[noise]
+    close, number = int((known[:, 1] <= CLOSE * known[:, 0]).sum()), len(known)
+    words = [
+        f"For {close:,} of {texts.several(number, 'item')} the typical {word} is at most 10 % of the {of}; "
+        f"the larger a {of} is, the less its {word} matters"
+    ]
+    if len(drawable) < number:
+        words.append(
+            f"{number - len(drawable):,} of them have a {of} of 0 or below, which has no place in the picture."
+        )
+    (low, high), (least, most) = (map(texts.number, charts.ends(drawable[:, side])) for side in (0, 1))
+    alt = f"Items by their {of}, from {low} to {high}, and by its typical {word}, from {least} to {most}."
+    across, up = (Axis(name, log=True, percent=size == "probability") for name in (of, f"typical {word}"))
+    caption = (
+        f"Each point is an item; the typical {word} is {_TYPICAL[word]}. Both scales are logarithmic: each step is ten times "
+        f"the one before. Along a dashed line the {word} is that share of the {of}."
+    )
+    plural = "probabilities" if of == "probability" else "counts"
+    return [
+        Part(
+            f"How far off the {plural} may be",
+            words,
+            drawn=charts.cloud(known, across, up, alt, _GUIDES),
+            caption=caption,
+        )
+    ]
+
+
+def _named(report: Report, rows: Rows) -> Part:
+    """Names without numbers, in the order of the files, or by their rank."""
+    number, shown = report["rows"], rows.largest[:NAMED]
+    names = [
+        (texts.number(row["rank"]) if "rank" in row else "", [texts.name(row[key]) for key in report["keys"]])
+        for row in shown
+    ]
+    heading = f"{texts.several(number, 'item')}, by the number of their users" if "rank" in report["columns"] else ""
+    if not heading:
+        heading = texts.several(number, "item")
+        heading += f", of which these are the first {len(shown):,}" if number > len(shown) else ""
+    return Part(heading, names=names)
+
+
+def _ranges(report: Report, rows: Rows) -> Part:
+    """How many users there are in each range of values."""
+    made = [
+        Bar(
+            (f"{texts.number(row['low'])} to {texts.number(row['high'])}",),
+            texts.number(row["count"]),
+            row["count"],
+            row["count"] - row["noise_stddev"],
+            row["count"] + row["noise_stddev"],
+            f"± {texts.number(row['noise_stddev'])}",
+        )
+        for row in rows.largest
+    ]
+    caption = "The thin line on a bar is the standard deviation of the noise."
+    return Part("Users by ranges of values", drawn=charts.bars(made, ["range", "users", "± noise"]), caption=caption)
+
+
+def _quantiles(report: Report, rows: Rows) -> Part:
+    """Values below which given shares of users are, as points with their intervals; as a table, if values are times."""
+    shown = [row for row in rows.largest if row["value"] is not None]
+    shares = [texts.percent(row["quantile"]) for row in shown]
+    ends = [f"{texts.number(row['low'])} to {texts.number(row['high'])}" for row in shown]
+    heads = ["users below", "value", "95 % interval"]
+    if any(isinstance(row[name], str) for row in shown for name in ("value", "low", "high")):
+        cells = zip(shares, (texts.number(row["value"]) for row in shown), ends, strict=True)
+        return Part("Quantiles", heads=heads, rows=[[*row] for row in cells])
+    made = [
+        Bar((share,), texts.number(row["value"]), row["value"], row["low"], row["high"], end)
+        for row, share, end in zip(shown, shares, ends, strict=True)
+    ]
+    caption = "Each point is the value below which that share of users is; the line through it holds 95 % of the noise."
+    return Part("Quantiles", drawn=charts.bars(made, heads, dots=True), caption=caption)
+
+
+def _totals(report: Report, rows: Rows) -> Part:
+    """How many there are in all, one card each."""
+    cards = [
+        (
+            f"{row['of']}, at most {texts.number(row['bound'])} of each user" if row["of"] == "events" else row["of"],
+            texts.number(row["bounded_count"]),
+            f"95 % interval: {texts.number(row['low'])} to {texts.number(row['high'])}",
+        )
+        for row in rows.largest
+    ]
+    return Part("In all", cards=cards)
+
+
+def _properties(report: Report, rows: Rows) -> Part:
+    return Part("All items together", cards=[_property(row) for row in rows.largest])
+
+
+def _property(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    what = f"{row['property']} among {texts.number(row['samples'])} samples" if "samples" in row else row["property"]
+    return what, texts.number(row["value"]), f"± {texts.number(row['noise_stddev'])} typical noise"
+
+
+def _distinct(report: Report, rows: Rows) -> Part:
+    """One number with its interval, which may be open above."""
+    (row,) = rows.largest
+    low, high = texts.number(row["low"]), row["high"]
+    more = f"at least {low} (95 %)" if high is None else f"95 % interval: {low} to {texts.number(high)}"
+    return Part("All items together", cards=[("distinct items", texts.number(row["count"]), more)])
+
+
+def _shape(report: Report) -> list[Part]:
+    """What is known of all items together; then how many of them have which number of users."""
+    details = report["details"]
+    unit = "event" if details["parameters"].get("model") == "pan-private" else "user"
+    made = [
+        Bar(
+            (_span(part["from"], part["to"], unit),),
+            f"{part['items']:,}",
+            part["items"],
+            beside=texts.number(part["error"]),
+        )
+        for part in details["shape"]
+    ]
+    drawn = charts.bars(made, [f"{unit}s of an item", "items", "error in sum"], log=True)
+    caption = (
+        "The bars are logarithmic, so that many and few can be seen beside each other. The error is by how much the counts of "
+        "these items are off, all together."
+    )
+    counted = "events that were counted" if unit == "event" else "users' items that were counted"
+    known = [(counted, texts.number(details["samples"]), "")] if "samples" in details else []
+    return [
+        Part("All items together", cards=[*known, *map(_property, details.get("properties", []))]),
+        Part(f"How many items have how many {unit}s", drawn=drawn, caption=caption),
+    ]
+
+
+def _span(first: int, last: int, unit: str) -> str:
+    return texts.several(first, unit) if first == last else f"{first:,} to {texts.several(last, unit)}"
+
+
+def _one_row(report: Report, rows: Rows) -> Part:
+    """Each number of the one row, and what it means."""
+    (row,) = rows.largest
+    meanings = report["columns"].items()
+    return Part(
+        "The result", cards=[(name.replace("_", " "), texts.number(row[name]), what) for name, what in meanings]
+    )
+
+
+def _listed(report: Report, rows: Rows) -> Part:
+    """The first rows as they are."""
+    columns, number, shown = [*report["columns"]], report["rows"], rows.largest[:SHOWN]
+    heading = f"The first {len(shown):,} of {number:,} rows" if number > len(shown) else texts.several(number, "row")
+    return Part(heading, heads=columns, rows=[[texts.number(row[name]) for name in columns] for row in shown])
+
+
+# Rows without keys, by a column that only such rows have.
+_BY_COLUMN: Mapping[str, Callable[[Report, Rows], Part]] = {
+    "quantile": _quantiles,
+    "of": _totals,
+    "property": _properties,
+    "max_items": _distinct,
+    "count": _ranges,
+}

@@ -1,0 +1,94 @@
+"""The rows of an output as a page needs them: the largest of them whole, and of all of them the number and its noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.told import SIZES
+from headcount.pipelines.sinks.finished import first_rows, largest
+from headcount.pipelines.sinks.formats import decode, decode_parquet
+from headcount.pipelines.storage import stores
+
+MOST_ROWS = 1_000_000  # that are read for a page
+_NOISES = ("noise_stddev", "error")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The largest rows, or the first where there is nothing to rank them by, as a report shows them.
+
+    `points` has (number, noise) of every row that has both; `is_whole` says whether all rows were read.
+    """
+
+    largest: Sequence[Mapping[str, Any]]
+    points: np.ndarray
+    is_whole: bool
+
+
+def size_column(columns: Iterable[str]) -> str | None:
+    """The column with the number that rows are about, if they have one beside their keys."""
+    return next((name for name in SIZES if name in columns), None)
+
+
+def noise_column(columns: Iterable[str]) -> str | None:
+    """The column with the standard deviation of that number, or its error."""
+    return next((name for name in _NOISES if name in columns), None)
+
+
+def read_rows(outcome: Outcome, number: int) -> Rows:
+    """So many of the largest rows of a complete output, and the points of all; of a very large one, what its report shows."""
+    report = outcome.report or {}
+    columns, keys = [*report["columns"]], report.get("keys", [])
+    if report["rows"] > MOST_ROWS:
+        return Rows(report["shown"], np.empty((0, 2)), False)
+    pair = [size_column(columns), noise_column(columns)]
+    top, points = [], [np.empty((0, 2))]
+    for path in outcome.files:
+        rows, numbers = _file(stores.read(path), outcome.format, report, number, pair)
+        top.append(rows)
+        points.append(numbers)
+    found = largest(itertools.chain(*top), columns, keys, number)
+    return Rows(found, np.concatenate(points), True)
+
+
+def _file(
+    content: bytes, format: str, report: Mapping[str, Any], number: int, pair: Sequence[str | None]
+) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """The largest rows of one file, and the points of all."""
+    keys = report.get("keys", [])
+    if format == "parquet":
+        table = decode_parquet(content)
+        points = [np.asarray(table.column(name).cast("float64")) for name in pair if name is not None]
+        return first_rows(table, keys, number).to_pylist(), _points(points)
+    rows = [*typed(decode(content, format), report["shown"])]
+    values = [np.array([_real(row[name]) for row in rows], np.float64) for name in pair if name is not None]
+    return largest(rows, [*report["columns"]], keys, number), _points(values)
+
+
+def _points(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return np.column_stack(columns) if len(columns) == 2 else np.empty((0, 2))
+
+
+def _real(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def typed(rows: Iterable[Mapping[str, Any]], shown: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rows whose texts are what the report shows in their columns: in CSV all values are texts."""
+    kinds = {name: type(value) for row in shown for name, value in row.items() if value is not None}
+    for row in rows:
+        yield {name: _value(value, kinds.get(name, str)) for name, value in row.items()}
+
+
+def _value(value: Any, kind: type) -> Any:
+    if not isinstance(value, str) or kind is str:
+        return value
+    if kind is bool:
+        return value == "true"
+    return kind(value) if value else None

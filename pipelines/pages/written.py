@@ -1,0 +1,29 @@
+"""Puts the page of a release beside it, from the process that waited for the job: workers make none.
+
+A page is made from what is released already, and an output is complete without it. So whatever goes wrong with it is one line
+on standard error, and never the end of a job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.pages import layout
+from headcount.pipelines.sinks import output
+from headcount.pipelines.storage import stores
+
+
+def with_page(outcome: Outcome) -> Outcome:
+    """The outcome of a job that has ended, once its page lies beside its files; without one where Jinja2 is not installed."""
+    if not layout.is_installed():
+        return outcome
+    try:
+        from headcount.pipelines.pages.release import release_page
+
+        page = output.put_page(stores.normal(outcome.output), outcome.release_id, release_page(outcome))
+        return dataclasses.replace(outcome, page=page)
+    except Exception as error:  # of storages, of the machine, or ours: the output is there and complete
+        print(f"headcount: {output.PAGE} was not made, all else is there: {stores.reason(error)}", file=sys.stderr)
+        return outcome

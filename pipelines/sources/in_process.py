@@ -1,0 +1,35 @@
+"""Files of events as contributions in this process, for what is no job: with the columns, checks and refusals of one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.door import asked
+from headcount.mechanisms.keys.keys import Keys
+from headcount.pipelines import options, progress
+from headcount.pipelines.jobs.run import pipeline_options
+from headcount.pipelines.sources import events
+from headcount.pipelines.sources.columns import place_of
+
+
+def read_contributions(args: argparse.Namespace, patterns: Sequence[str]) -> tuple[Iterator[pa.RecordBatch], Keys]:
+    """Contribution batches that are yet to be read, and what their items stand for, by the flags of `options.add_columns`."""
+    pipeline_options([])  # remote files are found by Beam's options
+    inputs = events.expand_inputs(patterns, args.input_format, args.delimiter)
+    if inputs.format == "bigquery":
+        raise ParameterError(f"{inputs.files[0].path} is a table, and this command reads files: export it first")
+    columns = options.columns(args)
+    types = events.column_types(inputs, columns)
+    door = asked(**options.rows(args)).of_schema(types.schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for task in inputs.tasks():
+            for batch in events.read_batches(task, columns, types):
+                progress.advance(batch.num_rows)
+                yield door.batch(batch, place_of(batch))
+
+    return batches(), door.shown

@@ -1,0 +1,233 @@
+"""What a comparison found: as lines for a terminal, as a table, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.jobs.told import aligned
+from headcount.pipelines.pages import layout
+from headcount.pipelines.storage import stores
+from headcount.pipelines.studies.curves import curves
+from headcount.pipelines.studies.methods import QUESTIONS, Method
+from headcount.pipelines.studies.run import Cell
+from headcount.pipelines.studies.scores import MEANINGS
+
+#: What stands above everything that a comparison shows.
+NOT_PRIVATE = "NOT PRIVATE: measured against the exact truth, for data that is public or made up and for no other"
+
+CSV, PAGE = "compare.csv", "compare.html"
+
+# The columns of the terminal, and what they are called there.
+_COUNTS = {
+    "items": "items",
+    "median_error": "half within",
+    "error_90": "90 % within",
+    "covered": "events shown",
+    "drop_rate": "large missed",
+    "total_error": "total off by",
+    "saved": "saved",
+}
+_NAMES = {name: _COUNTS[name] for name in ("items", "covered", "drop_rate")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The cells of a grid on one data set, which `data` describes in words. Not private.
+
+    Printed, it is what the terminal shows; in a notebook, a table of the means.
+    """
+
+    data: str
+    cells: tuple[Cell, ...]
+    releases: int
+    large_from: int
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """All of it, for a terminal."""
+        lines = [NOT_PRIVATE, self._about()]
+        for question in self.questions():
+            lines += ["", f"{QUESTIONS[question].words}:", "", *self._block(question)]
+        return "\n".join([*lines, "", *self._notes()])
+
+    def questions(self) -> list[str]:
+        """Those that were asked, in their order."""
+        asked = {cell.method.question for cell in self.cells}
+        return [question for question in QUESTIONS if question in asked]
+
+    def of(self, question: str) -> list[Cell]:
+        """The cells that answer a question, by epsilon, and then as the methods are listed."""
+        found = [cell for cell in self.cells if cell.method.question == question]
+        return sorted(found, key=lambda cell: cell.promised.epsilon)
+
+    def methods(self) -> list[Method]:
+        """The methods that were run, each once."""
+        return list(dict.fromkeys(cell.method for cell in self.cells))
+
+    def best(self, question: str) -> set[tuple[str, float]]:
+        """At each epsilon, the method whose counts save most, or whose names cover most events: none, if nothing is shown."""
+        measure = "saved" if QUESTIONS[question].counts else "covered"
+        found: dict[float, tuple[float, str]] = {}
+        for cell in self.of(question):
+            worth = None if cell.mean is None else getattr(cell.mean, measure)
+            if worth is not None and worth > found.get(cell.promised.epsilon, (0.0, ""))[0]:
+                found[cell.promised.epsilon] = worth, cell.method.name
+        return {(name, epsilon) for epsilon, (_, name) in found.items()}
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Every release as a row of plain values; a refused budget is one row, without scores."""
+        for cell in self.cells:
+            shared = {
+                "question": cell.method.question,
+                "method": cell.method.name,
+                "command": cell.method.words(),
+                **cell.promised._asdict(),
+            }
+            if cell.refused is not None:
+                yield shared | dict.fromkeys(("release", *MEANINGS, "decision")) | {"refused": cell.refused}
+            for number, (one, decision) in enumerate(zip(cell.scores, cell.decisions, strict=True), 1):
+                scores = {"release": number, **dataclasses.asdict(one)}
+                yield shared | scores | {"decision": decision, "refused": None}
+
+    @property
+    def table(self) -> pa.Table:
+        """Every release as a row, as an Arrow table."""
+        texts = dict.fromkeys(("question", "method", "command", "relation", "decision", "refused"), pa.string())
+        rows = list(self.records())
+        types = {name: pa.float64() for name in rows[0]} | texts | {"release": pa.int64()} if rows else texts
+        return pa.Table.from_pylist(rows, pa.schema(list(types.items())))
+
+    def to_pandas(self) -> Any:
+        """Every release as a row, as a pandas frame; it needs pandas."""
+        return self.table.to_pandas()
+
+    def csv(self) -> str:
+        """Every release as a line."""
+        rows, written = list(self.records()), io.StringIO()
+        writer = csv.DictWriter(written, rows[0] if rows else ["question"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return written.getvalue()
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
+        """Write compare.csv, and with the extra for pages compare.html, into a folder; the paths of what was written."""
+        contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
+        return write_files(os.fspath(folder), overwrite, contents)
+
+    def html(self) -> bytes:
+        """A page of its own, with curves; it needs the extra for pages."""
+        layout.require_installed("a page")
+        parts = []
+        for question in self.questions():
+            heads, *rows = self._cells(question)
+            asked = QUESTIONS[question]
+            drawn = curves(self.of(question), asked.counts)
+            parts.append({"title": asked.words.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
+        bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
+        about = f"{self._about()}.{bands}"
+        return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
+
+    def _about(self) -> str:
+        each = "one release" if self.releases == 1 else f"means of {self.releases} releases"
+        return f"{self.data}; {each} at each epsilon"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        parts = [f"<p>{escape(NOT_PRIVATE)}</p>", f"<p>{escape(self.data)}</p>"]
+        for question in self.questions():
+            head, *body = self._cells(question)
+            rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body)
+            names = "".join(f"<th>{escape(name)}</th>" for name in head)
+            caption = f"<caption>{escape(QUESTIONS[question].words)}</caption>"
+            parts.append(f"<table>{caption}<thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>")
+        return "".join(parts + [f"<p>{escape(note)}</p>" for note in self._notes()])
+
+    def _block(self, question: str) -> list[str]:
+        cells = self._cells(question)
+        return aligned(cells, [at == 1 for at in range(len(cells[0]))])
+
+    def _cells(self, question: str) -> list[list[str]]:
+        """The means of a question as texts, under their names."""
+        columns, best = _COUNTS if QUESTIONS[question].counts else _NAMES, self.best(question)
+        lines = [["epsilon", "method", *columns.values()]]
+        before = None
+        for cell in self.of(question):
+            epsilon = cell.promised.epsilon
+            mark = "*" if (cell.method.name, epsilon) in best else ""
+            start = ["" if epsilon == before else f"{epsilon:g}", f"{cell.method.name}{mark}"]
+            before = epsilon
+            values = ["refused"] if cell.mean is None else [shown(name, getattr(cell.mean, name)) for name in columns]
+            lines.append(start + values + [""] * (len(columns) - len(values)))
+        return lines
+
+    def _notes(self) -> list[str]:
+        questions = [QUESTIONS[question] for question in self.questions()]
+        notes = ["* the best at its epsilon: counts by what is saved, names by the events shown"]
+        if any(question.counts for question in questions):
+            notes += [
+                "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
+                "total off by: the sum of all counts shown against the true sum over all items, shown or not",
+                "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as nothing shown",
+            ]
+        notes += [
+            "events shown: the share of all events that are of items shown; the rest is missing",
+            f"large missed: of the items of {self.large_from:,} users or more, the share that is not shown",
+            self._spurious(),
+        ]
+        notes += [
+            f"{method.name}: {method.words()}"
+            for method in self.methods()
+            if method.words() != f"headcount {method.name}"
+        ]
+        refused = dict.fromkeys((cell.method.name, cell.refused) for cell in self.cells if cell.refused is not None)
+        return notes + [f"{name} refused: {why}" for name, why in refused]
+
+    def _spurious(self) -> str:
+        wrong = [cell.method.name for cell in self.cells if any(one.spurious_rate > 0 for one in cell.scores)]
+        if wrong:
+            return f"items that nobody has were shown by {', '.join(dict.fromkeys(wrong))}: this must not be, please report it"
+        return "no item was shown that nobody has"
+
+
+def write_files(folder: str, overwrite: bool, contents: Mapping[str, bytes]) -> list[str]:
+    """Write the files of a study into a folder; the paths of what was written."""
+    directory = check_folder(folder, overwrite, list(contents))
+    for name, content in contents.items():
+        stores.write(stores.join(directory, name), content)
+    return [stores.join(folder, name) for name in contents]
+
+
+def check_folder(folder: str, overwrite: bool, names: Sequence[str] = (CSV, PAGE)) -> str:
+    """The folder of a study, which is made; refuses one that cannot be written to, or has such files already."""
+    directory = stores.normal(folder)
+    try:
+        present = [name for name in names if stores.exists(stores.join(directory, name))]
+        stores.make_directory(directory)
+    except OSError as error:
+        raise ParameterError(f"cannot write to the folder {folder!r}: {stores.reason(error)}") from error
+    if present and not overwrite:
+        raise ParameterError(
+            f"the folder {folder!r} has a {present[0]} already: give another, or have it overwritten (--overwrite)"
+        )
+    return directory
+
+
+def shown(name: str, value: float | None) -> str:
+    """A number of a score as it is shown."""
+    if value is None:
+        return "-"
+    if name == "items":
+        return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    sign = "+" if name == "total_error" and value > 0 else ""
+    return f"{sign}{100 * value:.{1 if abs(value) < 0.0995 else 0}f} %"

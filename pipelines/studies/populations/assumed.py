@@ -1,0 +1,60 @@
+"""Populations by assumption: from numbers that somebody states, or from a released shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.errors import InputError
+from headcount.pipelines.studies.populations.laws import MOST_EVENTS, Believed, Population, UserLaw
+
+#: Kinds of users: spread, habit, and whether the most active follow a power law. Which one it is nobody can know beforehand.
+KINDS = ((1.0, 0.3, False), (0.5, 0.0, False), (1.5, 0.6, False), (0.7, 0.3, True))
+
+
+#: What to say of them.
+WORDS = (
+    "users are assumed to differ in four ways that are very different: alike, some much more active, a few very active"
+)
+
+
+def users_of(mean: float) -> list[UserLaw]:
+    """One law of each kind, with so many events of a user on average."""
+    return [_with_mean(mean, *kind) for kind in KINDS]
+
+
+def from_numbers(users: float, events_per_user: float, items: int, skew: float) -> list[Believed]:
+    """So many users, and items of which the r-th occurs as r^-skew."""
+    frequency = np.arange(1.0, items + 1) ** -skew
+    counts = frequency / frequency.sum() * users * events_per_user
+    laws = users_of(events_per_user)
+    return [(Population(counts, law), 1 / len(laws)) for law in laws]
+
+
+def from_shape(report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], events_per_user: float) -> list[Believed]:
+    """As many users of each item as a released shape tells, of users of whom it counted some items each."""
+    if not rows or not {"count", "items"} <= set(rows[0]):
+        raise InputError(
+            "--shape must be a release of headcount shape with the rows count and items: take --mode and --property as "
+            "they are by default"
+        )
+    counts = np.repeat(*(np.array([float(row[name]) for row in rows]).astype(int) for name in ("count", "items")))
+    counts = np.sort(counts[counts > 0])[::-1].astype(float)
+    most = int(report["details"]["parameters"].get("max_items", 1))
+    found = []
+    for law in users_of(events_per_user):
+        sample = Population(counts, law).drawn(np.random.default_rng(1), 100_000)
+        taken = np.minimum(sample.rows_per_user(), most).mean()  # of each user's items
+        size = counts.sum() / taken
+        found.append((Population(counts / counts.sum() * size * law.mean, law), 1 / len(KINDS)))
+    return found
+
+
+def _with_mean(mean: float, spread: float, habit: float, heavy: bool) -> UserLaw:
+    low, high = -20.0, float(np.log(MOST_EVENTS))
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if UserLaw(middle, spread, habit, heavy).mean < mean else (low, middle)
+    return UserLaw(high, spread, habit, heavy)

@@ -1,0 +1,101 @@
+"""The law of a population: how often items occur, how much users do, how often they come back to the same, and users drawn so.
+
+Users are alike but for how much they do. A user has favourites, numbered from 1: an event goes to number j or beyond with a
+chance of j^-habit, and each favourite is an item drawn by how often items occur. So with a habit of 0 all events are drawn
+anew, and else a user of n events has about n^(1 / (1 + habit)) favourites.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headcount.mechanisms.batches.shards import Shard
+
+#: What one user does at most.
+MOST_EVENTS = 200_000
+
+_QUANTILES = 20_000
+_LEAST_HABIT = 0.02
+_FAVOURITES = 40  # bits: the more cannot be told from no favourites at all
+
+
+@dataclasses.dataclass(frozen=True)
+class UserLaw:
+    """How much users do: the logarithm of a user's events is `centre` and `spread` times a normal number.
+
+    Where users are `heavy`, that is an exponential number, so that the most active ones follow a power law.
+    """
+
+    centre: float
+    spread: float
+    habit: float
+    heavy: bool = False
+
+    def sizes(self, quantiles: np.ndarray) -> np.ndarray:
+        """The events of the users at these quantiles, 1 at least."""
+        from scipy.special import ndtri
+
+        beyond = -np.log1p(-quantiles) if self.heavy else ndtri(quantiles)
+        logs = np.clip(self.centre + self.spread * beyond, 0.0, np.log(MOST_EVENTS))
+        return np.exp(logs).astype(np.int64)
+
+    @cached_property
+    def mean(self) -> float:
+        """The events of a user on average."""
+        return float(self.sizes((np.arange(_QUANTILES) + 0.5) / _QUANTILES).mean())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Population:
+    """Users of one law, and how often each item is expected to occur, the most frequent first."""
+
+    items: np.ndarray
+    users: UserLaw
+
+    @cached_property
+    def events(self) -> float:
+        """How many events there are."""
+        return float(self.items.sum())
+
+    @property
+    def size(self) -> float:
+        """How many users there are."""
+        return self.events / self.users.mean
+
+    def drawn(self, random: np.random.Generator, most_events: float) -> Shard:
+        """All users, or where they have more events than `most_events` a part of them; items are named by their places, and
+        in this order, which is not the canonical one: what is drawn by items needs the shard of its batch."""
+        number = max(1, round(self.size * min(1.0, most_events / self.events)))
+        quantiles = (np.arange(number) + random.random(number)) / number  # of every kind as many as there should be
+        sizes = self.users.sizes(np.minimum(quantiles, 1 - 1e-12))
+        user = np.repeat(np.arange(number), sizes)
+        habit = self.users.habit
+        if habit < _LEAST_HABIT:
+            item = self._items(random, len(user))
+        else:
+            favourite = np.minimum(random.random(len(user)) ** (-1 / habit), 2.0**_FAVOURITES - 1).astype(np.int64)
+            _, first = np.unique(favourite, return_inverse=True)
+            _, place = np.unique(user * (int(first.max(initial=0)) + 1) + first, return_inverse=True)
+            item = self._items(random, int(place.max(initial=-1)) + 1)[place]
+        pairs, count = np.unique(user << 32 | item, return_counts=True)
+        held, item = np.unique(pairs & 0xFFFFFFFF, return_inverse=True)
+        rows = np.bincount(pairs >> 32, minlength=number)
+        return Shard(
+            pa.array(np.arange(number)), pa.array(held), np.append(0, np.cumsum(rows)), item, count.astype(np.int64)
+        )
+
+    def _items(self, random: np.random.Generator, number: int) -> np.ndarray:
+        drawn = np.searchsorted(self._ends, self._ends[-1] * random.random(number), side="right")
+        return np.minimum(drawn, len(self._ends) - 1)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum(self.items)
+
+
+#: A population, and the share of the belief in it among others.
+Believed = tuple[Population, float]
