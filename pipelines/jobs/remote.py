@@ -53,15 +53,18 @@ def seen_state(result: Any) -> object:
 
 
 def job_of(result: Any) -> str | None:
-    """The id that the runner gave to a job."""
+    """The id that the runner gave to a job; None if it tells none."""
     found = getattr(result, "job_id", None)
-    found = found() if callable(found) else getattr(result, "_job_id", None)
+    with suppress(Exception):  # nothing depends on it, and Dataflow's result raises where no job was made
+        found = found() if callable(found) else getattr(result, "_job_id", None)
     return found if isinstance(found, str) and found else None
 
 
-def where(runner: str, job: str | None, options: PipelineOptions) -> str:
-    """Where a job can be looked at, in one line."""
+def where(runner: str, job: str | None, options: PipelineOptions) -> str | None:
+    """Where a job can be looked at, in one line; None if neither its id nor a page is known."""
     link = _dataflow_page(job, options) if "dataflow" in runner.lower() else _flink_page(options)
+    if not (job or link):
+        return None
     named = f"job {job}" if job else "a job"
     return f"{named} on {runner}{f': {link}' if link else ''}"
 

@@ -261,7 +261,9 @@ def _run(pipeline: beam.Pipeline, signals: Signals, runner: str | None, beam_opt
     gc.enable()
     result = pipeline.run()
     if runner is not None:
-        _tell(remote.where(runner, remote.job_of(result), beam_options))
+        place = remote.where(runner, remote.job_of(result), beam_options)
+        if place is not None:
+            _tell(place)
         if _detached(beam_options):
             return False
     try:

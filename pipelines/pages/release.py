@@ -65,7 +65,8 @@ def _title(report: Mapping[str, Any]) -> str:
     if command == "histogram":
         return f"How many users have each {keys}" if of == "users" else f"How often each {keys} occurs"
     if command == "total":
-        return f"Totals of each {keys}" if report.get("keys") else f"How many {of} there are"
+        found = " and ".join(texts.name(row["of"]) for row in report["shown"] if "of" in row)
+        return f"Totals of each {keys}" if report.get("keys") else f"How many {found} there are"
     known = _TITLES.get(command, "A private release by headcount {command}")
     return known.format(keys=keys, value=texts.name(parameters.get("value", "")), command=texts.name(command))
 

@@ -22,7 +22,8 @@ from headcount.pipelines.studies.populations.similar import similar_budget
 from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
-#: The most events that are made up for one release.
+#: The most events that are made up for one release. Of larger populations only two are looked at, with twice as many: the
+#: smaller one is made, the more chance there is in its items.
 MOST_EVENTS = 1_200_000
 
 #: What is forecast, by the names of the columns.
@@ -66,6 +67,11 @@ Cell = tuple[Method, Promised]
 Numbers = dict[str, float | None]
 
 
+def looked_at(believed: Sequence[Believed]) -> Sequence[Believed]:
+    """Of populations that are too large, the likeliest and the last."""
+    return [believed[0], believed[-1]] if believed[0][0].events > MOST_EVENTS else believed
+
+
 def foresee(
     believed: Sequence[Believed],
     methods: Sequence[Method],
@@ -80,9 +86,10 @@ def foresee(
     refused = {cell: why for cell in cells if (why := _refusal(cell)) is not None}
     found: dict[Cell, list[tuple[Numbers, float]]] = {cell: [] for cell in cells}
     said: dict[Cell, str | None] = {}
+    most = MOST_EVENTS if len(believed) > 2 else 2 * MOST_EVENTS
     for number, (population, belief) in enumerate(believed):
-        smaller = max(1.0, population.events / MOST_EVENTS)
-        data = of_shard(population.drawn(np.random.default_rng([_SEED, number]), MOST_EVENTS), int)
+        smaller = max(1.0, population.events / most)
+        data = of_shard(population.drawn(np.random.default_rng([_SEED, number]), most), int)
         releases = min(_MOST_RELEASES, max(1, int(MOST_EVENTS / 3 / population.events)))
         for cell in cells:
             step(f"{cell[0].name} at epsilon {cell[1].epsilon:g}")

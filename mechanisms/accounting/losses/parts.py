@@ -172,7 +172,7 @@ class Losses:
         return cls(
             math.sqrt(math.fsum(each.mu**2 for each in found)) * (1 + 1e-15),
             math.fsum(each.rho for each in found) * (1 + 1e-15),
-            min(1.0, shown * (1 + 1e-14)),
+            min(1.0, abs(shown) * (1 + 1e-14)),
             _counted(part for each in found for part in each.parts),
         )
 

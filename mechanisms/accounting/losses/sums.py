@@ -46,7 +46,7 @@ def losses_delta(losses: Losses, epsilon: float) -> float:
     found = [shown(losses.hiding, bound(epsilon)) for bound in _bounds(losses, epsilon=epsilon)]
     if (zcdp := losses.zcdp()) is not None:
         found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon)))
-    return min(1.0, *found)
+    return min([1.0, *found])
 
 
 def losses_epsilon(losses: Losses, delta: float) -> float:
@@ -124,8 +124,8 @@ class _Sum:
         while True:
             first, last = math.floor((whole.mean - width) / step), math.ceil((whole.mean + width) / step)
             first, last = max(first, low), min(last, high)
-            above = 0.0 if last >= high else tilted.tail(tilt, last * step)
-            below = 0.0 if first <= low else tilted.tail(tilt, first * step)
+            above = 0.0 if last >= high else tilted.tail(whole, tilt, last * step)
+            below = 0.0 if first <= low else tilted.tail(whole, tilt, first * step)
             if max(above, below) < 1e-15:
                 break
             width *= 1.5
@@ -211,9 +211,8 @@ class _Tilted:
             low, high = (low, middle) if too_high(middle) else (middle, high)
         return low
 
-    def tail(self, tilt: float, loss: float) -> float:
+    def tail(self, here: _At, tilt: float, loss: float) -> float:
         """A bound of the tilted mass beyond a loss, on the side of the mean on which it lies: by Chernoff."""
-        here = self.at(tilt)
         move = (loss - here.mean) / max(here.variance, self.laws[0][0].step ** 2)  # any is valid
         there = self.at(tilt + move)
         return math.exp(min(0.0, there.log_mass - here.log_mass - move * loss))

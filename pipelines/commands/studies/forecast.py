@@ -6,7 +6,7 @@ import argparse
 import math
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.accounting.relation import Relation
@@ -17,7 +17,7 @@ from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder
-from headcount.pipelines.studies.forecast import foresee
+from headcount.pipelines.studies.forecast import foresee, looked_at
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
 from headcount.pipelines.studies.populations import assumed, earlier
@@ -101,7 +101,7 @@ def check(args: argparse.Namespace) -> None:
 def forecast_of(args: argparse.Namespace, report: Mapping[str, Any], rows: Rows) -> Forecast:
     """The forecast, from the report and the rows of the release that is given, or from the numbers that are."""
     method, promised = method_of(("histogram",)), Promised(0.0, DELTA)
-    believed: list[Believed]
+    believed: Sequence[Believed]
     notes: list[str] = []
     with Bar(sys.stderr, 1) as bar:
         bar.step("making up users")
@@ -131,6 +131,7 @@ def forecast_of(args: argparse.Namespace, report: Mapping[str, Any], rows: Rows)
     ]
     for each in promises:
         options.make_budget(argparse.Namespace(**each._asdict()))
+    believed = looked_at(believed)
     with Bar(sys.stderr, len(believed) * len(methods) * len(promises)) as bar:
         outlooks = foresee(believed, methods, promises, bar.step)
     if all(each.refused is not None for each in outlooks):
@@ -138,7 +139,7 @@ def forecast_of(args: argparse.Namespace, report: Mapping[str, Any], rows: Rows)
     return Forecast(_with_users(basis, believed) if args.like is not None else basis, tuple(notes), tuple(outlooks))
 
 
-def _with_users(basis: str, believed: list[Believed]) -> str:
+def _with_users(basis: str, believed: Sequence[Believed]) -> str:
     sizes = [population.size for population, _ in believed]
     low, high = (f"{float(f'{size:.2g}'):,.0f}" for size in (min(sizes), max(sizes)))
     return f"{basis}; it fits {low} users" if low == high else f"{basis}; it fits {low} to {high} users"

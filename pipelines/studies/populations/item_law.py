@@ -130,12 +130,15 @@ def fit_items(noisy: NoisyCounts, random: np.random.Generator, others: int) -> F
     """The law of the items that noisy counts tell of, with so many `others`."""
     counts = noisy.scaled()
     top = _largest(len(counts))
-    problem = _Problem(noisy, counts, top)
+    problem = _Problem(dataclasses.replace(noisy, weights=None), counts, top)
     named = problem.fit(peak=False)
     if problem.fit(peak=True)[1] < named[1] - _PEAK_WORTH:
         whole = _Problem(noisy, counts, 0)  # the largest of equals are those with the most noise
         law = whole.law(whole.fit(peak=True)[0], peak=True)
         return FittedItems(law, (law,) * others)
+    if noisy.weights is not None:
+        problem = _Problem(noisy, counts, top)
+        named = problem.fit(peak=False)
     drawn = _spread(problem.cost, named[0], random, others)
     return FittedItems(problem.law(named[0]), tuple(problem.law(each) for each in drawn))
 

@@ -25,15 +25,15 @@ from headcount.pipelines.studies.populations.item_law import ItemLaw
 from headcount.pipelines.studies.populations.laws import Population, UserLaw
 
 # Where searches begin, in centre, spread and habit; how they move, and how far they may go. A sample has few events at first.
-_STARTS = (0.0, 1.0, 2.0, 3.5, 5.0), (0.3, 1.0, 1.7), (0.0, 0.5, 1.2)
+_STARTS = (0.0, 1.0, 2.0, 3.5, 5.0), (0.3, 0.7, 1.2, 1.8), (0.0, 0.5, 1.0)
 _MOVES, _ENDS = (0.4, 0.3, 0.2), ((-1.5, 9.0), (0.05, 3.0), (0.0, 3.0))
-_FIRST_EVENTS, _EVENTS = 12_000, 60_000
+_FIRST_EVENTS, _EVENTS = 20_000, 60_000
 _SEARCHES, _TRIES = 2, 40
 _LEAST_BELIEF = 0.1  # of the best law's, for another one to be looked at
 
 # What is to be expected before anything is known, with standard deviations. And from where on a choice that is less likely
 # tells little more, in logarithms: no law of users is quite right.
-_SPREAD, _HABIT = (1.0, 0.7), (0.2, 0.5)
+_SPREAD, _HEAVY_SPREAD, _HABIT = (1.0, 0.7), (1.0, 0.4), (0.2, 0.5)
 _MUCH = 4.0
 
 # How well the least count of an item, and the share left out, are known besides their noise.
@@ -99,9 +99,9 @@ def _likely(told: Told, law: ItemLaw, counts: np.ndarray, users: UserLaw, events
     parts = [_names_chosen(told, sample), *_bounds_chosen(told, sample)]
     whole = sum(-_MUCH * math.log1p(-part / _MUCH) for part in parts)
     whole -= (_least_off(told, law, sample) ** 2 + _left_out_off(told, sample) ** 2) / 2
-    return (
-        whole - ((users.spread - _SPREAD[0]) / _SPREAD[1]) ** 2 / 2 - ((users.habit - _HABIT[0]) / _HABIT[1]) ** 2 / 2
-    )
+    expected, stddev = _HEAVY_SPREAD if users.heavy else _SPREAD
+    whole -= ((users.spread - expected) / stddev) ** 2 / 2
+    return whole - ((users.habit - _HABIT[0]) / _HABIT[1]) ** 2 / 2
 
 
 class _Sample:

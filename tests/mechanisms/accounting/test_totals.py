@@ -151,6 +151,23 @@ def test_pure_releases_are_never_below_the_exact_binomial(times, epsilon, delta)
     assert exact * (1 - 1e-9) <= found <= 1.001 * exact + 1e-6
 
 
+def test_releases_of_many_sizes_are_never_below_the_exact_sum():
+    """All 2^n outcomes of randomised responses of n sizes, with something that is not hidden."""
+    random = np.random.default_rng(7)
+    for _ in range(15):
+        sizes, hiding = 10 ** random.uniform(-3, 0.7, random.integers(1, 11)), float(10 ** random.uniform(-9, -3))
+        losses = Losses.of(*map(Laplace, sizes.tolist()), hiding=hiding)
+        loss, mass = np.zeros(1), np.ones(1)
+        for size in sizes.tolist():
+            up = 1 / (1 + math.exp(-size))
+            loss, mass = np.append(loss + size, loss - size), np.append(mass * up, mass * (1 - up))
+        for epsilon in (random.uniform(0, 1, 4) * sizes.sum()).tolist():
+            exact = hiding + (1 - hiding) * float(np.dot(mass, -np.expm1(np.minimum(epsilon - loss, 0.0))))
+            assert exact * (1 - 1e-9) <= losses_delta(losses, epsilon)
+    assert losses_delta(Losses.of(Laplace(1e-13)), 0.0) <= 1  # too fine, and too coarse, for a lattice
+    assert losses_delta(Losses.of(Laplace(1e5)), 1.0) == 1.0
+
+
 def test_a_tilt_that_is_far_off_costs_tightness_alone():
     """A tilt for another delta leaves most of the mass outside of the window: it must be counted all the same."""
     losses = Losses(parts=((Laplace(1.0), 10),))

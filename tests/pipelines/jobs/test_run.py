@@ -113,7 +113,7 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
     status, out, err = run(
         "histogram", "--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--explain"
     )
-    assert (status, err) == (0, []) and "an item needs about" in out and "standard deviation" in out
+    assert (status, err) == (0, []) and "users is shown with a chance of 50 %" in out and "standard deviation" in out
 
 
 _OF_ROWS = {"rows", "shown", "files"}  # what a report says of the released rows, and of nothing else
