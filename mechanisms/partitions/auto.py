@@ -28,7 +28,8 @@ work of `expected_weights`, which rounds down. Candidates have public weights be
 100/K beyond. They add the same to an exponent on both neighbours.
 
 Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in rounds at every K. On the
-synthetic data, at epsilon 1 and delta 1e-8, no noise named more. The stages of the histogram, which need noise, choose with the same scores.
+synthetic data, at epsilon 1 and delta 1e-8, no noise named more.
+The stages of the histogram, which need noise, choose with the same scores.
 """
 
 from __future__ import annotations
