@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, int, float]] = {
     "top": (f"top --k 100 {BUDGET}", 10, 2),
     "partitions": (f"partitions {BUDGET} --strategy weighted-gaussian --max-items 10", 10, 2),
     "sips": (f"partitions {BUDGET} --strategy sips --max-items 10", 10, 4),
+    "law": (f"partitions {BUDGET} --strategy law --max-items 10", 10, 4),
     "partitions, auto": (f"partitions {BUDGET}", 10, 4),
     "sampled": (f"sampled {BUDGET} --max-items 1", 1, 1.2),
     "shape": ("shape --epsilon 1 --domain-size 1000000", 1, 1.3),

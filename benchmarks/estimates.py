@@ -35,8 +35,7 @@ from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.histogram import estimates
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import histogram
-from headcount.mechanisms.partitions.auto import ChosenStrategy
-from headcount.mechanisms.partitions.select import counts_in_rounds
+from headcount.mechanisms.partitions.select import ChosenStrategy, counts_in_rounds
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 
 SAVED_BAR = 0.9

@@ -29,14 +29,14 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.counting.noisy import noise_of
-from headcount.mechanisms.partitions.auto import ChosenStrategy, auto_partitions
+from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
 from headcount.mechanisms.randomness.lanes import Lanes
 
 RELATION = Relation.ADD_REMOVE
 BAR = 0.9
 LEAST = 0.01
-# Numbers of items per user; sips has its rounds by default.
+# Numbers of items per user; sips and law have their rounds by default, and "law, one round" has one.
 GRID = {
     "laplace": (1, 3),
     "truncated-geometric": (1,),
@@ -44,6 +44,8 @@ GRID = {
     "weighted-laplace": (10,),
     "weighted-gaussian": (3, 10, 30, 100, 300, 1000, 3000),
     "sips": (3, 10, 30, 100, 300, 1000, 3000),
+    "law": (1, 3, 10, 30, 100, 300, 1000, 3000),
+    "law, one round": (3, 10, 30, 100, 300, 1000, 3000),
 }
 
 
@@ -96,7 +98,8 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
 
     for strategy, numbers in GRID.items():
         for items in numbers:
-            found = mean(rounds_of(budget, strategy, items, SIPS_ROUNDS, RELATION))
+            rounds = 1 if "," in strategy else SIPS_ROUNDS
+            found = mean(rounds_of(budget, strategy.split(",")[0], items, rounds, RELATION))
             lines.append({"data": name, "strategy": strategy, "max_items": str(items), "mean": f"{found:.1f}"})
     best = max(lines, key=lambda line: float(line["mean"]))
     auto = auto_partitions(budget)
@@ -104,7 +107,7 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
     found = {}
     for number in np.flatnonzero(chances >= LEAST).tolist():
         way = auto.choice.candidates[number]
-        found[number] = mean(auto.decided(ChosenStrategy(way.strategy, way.items)).rounds)
+        found[number] = mean(auto.decided(way.chosen).rounds)
     whole = sum(chances[number] * count for number, count in found.items()) / sum(chances[number] for number in found)
     often = auto.choice.candidates[int(np.argmax(chances))]
     lines.append(

@@ -26,9 +26,9 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.partitions.auto import AutoSelection, ChosenStrategy, DecidedSelection, partitions
+from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
-from headcount.mechanisms.partitions.select import Selection
+from headcount.mechanisms.partitions.select import ChosenStrategy, Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import beside
@@ -56,12 +56,13 @@ class SelectPartitions(PrivateTransform):
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
-        strategy: "auto" (default), "laplace", "gaussian", "truncated-geometric" (the best for one item per user),
-            "weighted-gaussian", "weighted-laplace" or "sips" (`rounds` of weighted-gaussian on what is not named yet, which
-            names the most on large data).
+        strategy: "auto" (default), "law" (coins in place of noise, in `rounds` on what is not named yet: it names the most),
+            "laplace", "gaussian", "truncated-geometric", "weighted-gaussian", "weighted-laplace" or "sips" (`rounds` of
+            weighted-gaussian).
         max_items: the items of one user that count; needed with a strategy, and for "auto" left out. More name items of
             users who have many, and take more noise.
-        rounds: how often "sips" goes over the data (default: 3). More name more, and each takes a pass.
+        rounds: how often "law" or "sips" goes over the data (default: 3). More name more where some items are popular, and
+            each takes a pass.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
@@ -103,7 +104,7 @@ class SelectPartitions(PrivateTransform):
             return self._named(packed, s.rounds, release, len(s.rounds))
         choice = choose(shards, s.choice, release, self._shards, f"{label}/ChooseStrategy", result=ChosenStrategy)
         decided = choice.chosen | "Calibrate" >> beam.Map(s.decided).with_output_types(DecidedSelection)
-        return self._result(self._named(choice.shards, decided, release, s.sips_rounds), decided)
+        return self._result(self._named(choice.shards, decided, release, s.most_rounds), decided)
 
     def _named(
         self, packed: beam.PCollection, rounds: tuple[Round, ...] | beam.PCollection, release: Release, most: int

@@ -51,9 +51,9 @@ def partitions(
 
     Parameters:
         strategy: how items are selected (default: "auto", chosen privately with the items per user): "laplace", "gaussian",
-            "truncated-geometric", "weighted-gaussian", "weighted-laplace" or "sips".
+            "truncated-geometric", "weighted-gaussian", "weighted-laplace", "sips" or "law".
         max_items: items of one user that count at most, for a strategy that is given (default: None).
-        rounds: of "sips" (default: None, 3).
+        rounds: of "sips" and "law" (default: None, 3).
         data, user, item, count, epsilon, delta, and all that follow: as for `histogram`.
 
     The result has the columns of `item`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
+import hashlib
 import math
 from fractions import Fraction
 from typing import Literal
@@ -39,9 +40,12 @@ class NoisePlan:
     released iff the noisy value is at least `threshold` (None: the domain is public, and all is released).
     `stddev` is the noise's standard deviation in counts. The kind "truncated-geometric" is Laplace noise that
     stays below the threshold in size, so that an item without a user never reaches it.
+
+    The kind "law" is for names alone: a sum x is released with the chance `law[x]` of 2**-128, each 16 bytes, little endian,
+    and rising. The noise is what makes x reach `threshold`, the law's median, that often; the noisy sum is private for nobody.
     """
 
-    kind: Literal["laplace", "gaussian", "truncated-geometric"]
+    kind: Literal["laplace", "gaussian", "truncated-geometric", "law"]
     grid: int
     scale: Fraction
     threshold: int | None
@@ -50,6 +54,7 @@ class NoisePlan:
     delta: float
     relation: Relation
     bound: Bound
+    law: bytes = b""
 
     @property
     def threshold_in_counts(self) -> Fraction | None:
@@ -63,6 +68,8 @@ class NoisePlan:
         truncated. Gaussian noise has a mu where the grid is so fine that the continuous formulas hold, and else its zCDP.
         A threshold hides own items but for delta, or for what the joint accounting leaves of it.
         """
+        if self.kind == "law":
+            return Losses.of_promise(self.epsilon, self.delta)
         hiding, users = 0.0 if self.threshold is None else self.delta, self.relation.users
         if self.kind == "gaussian":
             squared = _l2_squared(self.bound)
@@ -82,7 +89,8 @@ class NoisePlan:
     def to_json(self) -> dict[str, str | int]:
         """What defines the mechanism, exactly and in one form only: two plans that differ in it differ here.
         (The standard deviation is left out, as it follows from the scale.)"""
-        return {
+        law = {"law": hashlib.blake2b(self.law, digest_size=32).hexdigest()} if self.law else {}
+        return law | {
             "kind": self.kind,
             "grid": self.grid,
             "scale": f"{self.scale.numerator}/{self.scale.denominator}",
@@ -191,6 +199,24 @@ def make_plan(
         steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
     stddev = steps / 2**grid
     return NoisePlan(kind, grid, scale, threshold, stddev, budget.epsilon, budget.delta, relation, bound)
+
+
+def law_chance(law: bytes, state: int) -> float:
+    """The chance of a sum, of the law of a plan."""
+    return int.from_bytes(law[16 * state : 16 * state + 16], "little") / 2.0**128
+
+
+def law_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
+    """The plan that names by a law."""
+    chances = [law_chance(law, state) for state in range(len(law) // 16)]
+    median = next(state for state, chance in enumerate(chances) if chance >= 0.5)
+    before, mean, squares = 0.0, 0.0, 0.0
+    for state, chance in enumerate(chances):
+        mean += (chance - before) * (state - median)
+        squares += (chance - before) * (state - median) ** 2
+        before = chance
+    stddev = math.sqrt(max(0.0, squares - mean**2)) / 2**grid
+    return NoisePlan("law", grid, Fraction(1), median, stddev, budget.epsilon, budget.delta, relation, bound, law)
 
 
 def laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) -> Fraction:

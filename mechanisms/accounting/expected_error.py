@@ -6,12 +6,13 @@ Bounding and threshold bias counts besides, by what only the data know.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 import statistics
 from collections.abc import Iterable
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.calibration import NoisePlan, law_chance
 from headcount.mechanisms.accounting.intervals import half_width
 
 
@@ -36,20 +37,23 @@ def expected_error(plan: NoisePlan) -> ExpectedError:
     threshold = even = sure = None
     if plan.threshold is not None:
         threshold = plan.threshold * unit
-        even = _rarest(plan, plan.threshold, 0.5)
-        sure = _rarest(plan, plan.threshold, 0.999)
+        even, sure = rarest(plan, 0.5), rarest(plan, 0.999)
     return ExpectedError(plan.stddev, half_width(plan) * unit, threshold, even, sure)
 
 
 def users_needed(plans: Iterable[NoisePlan]) -> dict[str, int]:
     """About how many users that count once each an item needs to be shown by one of the plans; nothing, if all are shown."""
-    needed = [_rarest(plan, plan.threshold, 0.5) for plan in plans if plan.threshold is not None]
+    needed = [rarest(plan, 0.5) for plan in plans if plan.threshold is not None]
     return {"users_needed": min(needed)} if needed else {}
 
 
-def _rarest(plan: NoisePlan, threshold: int, chance: float) -> int:
-    """The smallest whole count v with P(v + noise >= threshold) >= chance >= 1/2."""
-    scale = float(plan.scale)
+def rarest(plan: NoisePlan, chance: float) -> int:
+    """The smallest whole count v that the threshold shows with this chance or more, which is 1/2 or more."""
+    threshold, scale = plan.threshold or 0, float(plan.scale)
+    if plan.kind == "law":
+        states = len(plan.law) // 16
+        state = bisect.bisect_left(range(states), chance, key=lambda x: law_chance(plan.law, x))
+        return max(1, math.ceil(state / 2**plan.grid))
     if plan.kind != "gaussian":  # noise that is truncated differs by delta at most
         # P(Z >= k) = 1 - q**(1 - k) / (1 + q) for k <= 0: the largest k for which that is the chance or more.
         q = math.exp(-1 / scale)

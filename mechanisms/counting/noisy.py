@@ -40,7 +40,7 @@ from headcount.mechanisms.counting.released import counts_batch, empty_counts, s
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.noise import discrete_gaussian, discrete_laplace, truncated_laplace
+from headcount.mechanisms.randomness.noise import by_law, discrete_gaussian, discrete_laplace, truncated_laplace
 from headcount.mechanisms.randomness.subkeys import block_key, subkey
 
 
@@ -79,6 +79,8 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
         count = value * 2.0**-plan.grid
     else:
         released = np.flatnonzero(value >= plan.threshold)
+        if plan.kind == "law":  # which names nothing but names
+            value = np.minimum(value, plan.threshold)
         item, value = item.take(pa.array(released)), value[released]
         half = (1 << plan.grid) >> 1
         count = ((value + half) >> plan.grid).astype(np.float64)
@@ -89,6 +91,8 @@ def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
     """The noise of a plan for each lane, in units of its grid."""
     if plan.kind == "truncated-geometric" and plan.threshold is not None:
         return truncated_laplace(lanes, plan.scale, plan.threshold - 1)
+    if plan.kind == "law" and plan.threshold is not None:
+        return plan.threshold - by_law(lanes, plan.law)
     return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
 
 

@@ -24,9 +24,9 @@ from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, 
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, ChosenStrategy, PartitionChoice, StrategyCandidate
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice, StrategyCandidate
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, one_step_round, zcdp_rounds
-from headcount.mechanisms.partitions.select import in_items, selection_steps
+from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
@@ -87,7 +87,7 @@ class StagePlan:
 
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
-        named = {} if self.names is None else self.names.named._asdict()
+        named = {} if self.names is None else self.names.named.sections()["chosen"]
         return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
 
 

@@ -1,34 +1,35 @@
-"""Strategy and items per user of a selection as one private choice: the budget is all that has to be given.
+"""Law and items per user of a selection as one private choice: the budget is all that has to be given.
 
-For a candidate with K items per user and threshold t, let H be the sum that an item is expected to have in one round. A user of
-d distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
+For a candidate with K items per user and median t, let H be the sum that an item is expected to have in one round. A user of d
+distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
 
-    f = min(1, K/d)                         where items count one:     together min(d, K)
-    f = min(1, K/d) / sqrt(min(d, K))       where they are weighed:    together at most sqrt(K)
+    f = min(1, K/d) / min(d, K)^(1/4)       for laws:                                    together at most K^(3/4)
+    f = min(1, K/d) / sqrt(min(d, K))       where noise is for weights, of threshold t:  together at most sqrt(K)
+    f = min(1, K/d)                         where noise is for counts of one:            together min(d, K)
 
-The loss is minus what these weights are worth. Each item is worth its H in thresholds, H/t, less the first quarter, up to 2:
+The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half (of thresholds the
+first quarter), up to 2:
 
-    V = clip(H/t - 1/4, 0, 7/4)
+    V = clip(H/t - 1/2, 0, 3/2)
 
 What lies beyond 2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
-users, who then spend on others what they spent on it. A user with h of d items named has sqrt(d - h) for the others in place of
-(d - h)/sqrt(d): where half of them are named, that is .41 of what the named ones had, of which some goes to items that are
-never named. A user of one item has no others. So let O be the sum like H in which each user counts for its part (d - 1)/d of
-other items (for all if d > K). A candidate in rounds has, for the threshold t of its last round,
+users, who then spend on others what they spent on it. A user with h of d items named has (d - h)^(3/4) for the others in place
+of (d - h) / d^(1/4), of which some goes to items that are never named. A user of one item has no others. So let O be the sum
+like H in which each user counts for its part (d - 1)/d of other items (for all if d > K). A candidate in rounds has, for the t
+of its last round,
 
-    V + 1/4 max(O/t - 2, 0)
+    V + 3/8 max(O/t - 2, 0)                 (for noise 1/4 of it)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
 within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 2 of t, H is too. So the loss
-falls by at most 1/t of what H rises, one user more lowers it by at most D = K/t, or sqrt(K)/t, and raises none: the one-sided
-form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`,
-which rounds down. Candidates have public weights besides: 1 up to K = 300, and 300/K beyond. They add the same to an exponent
-on both neighbours.
+falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
+raises none: the one-sided form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the
+work of `expected_weights`, which rounds down. Candidates have public weights besides: 1 up to K = 100 (300 for noise), and
+100/K beyond. They add the same to an exponent on both neighbours.
 
-Candidates. One item of each user that counts one, with the lowest threshold; and weights of 1/sqrt(d) in one round and in
-rounds (sips), at every K. No other is ever better by more than a little. Counting one with Gaussian noise is the same as
-weights at the same K, but for less weight of users with fewer items. Counting one with Laplace noise fills with K items no more
-thresholds than with one. Weights of 1/d give every K the same H, and the lowest threshold at K = 1, where they count one.
+Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in rounds at every K. On the
+synthetic data, at epsilon 1 and delta 1e-8, no noise named more.
+The stages of the histogram, which need noise, choose with the same scores.
 """
 
 from __future__ import annotations
@@ -42,26 +43,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, select
-from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.account import SelectionAccount, make_account
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
-from headcount.mechanisms.partitions.rounds import (
-    SIPS_ROUNDS,
-    STRATEGIES,
-    Round,
-    check_rounds,
-)
+from headcount.mechanisms.partitions.law import fourth_root
+from headcount.mechanisms.partitions.law_budget import LawBudget
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, STRATEGIES, Round, check_rounds, last_round, law_rounds
 from headcount.mechanisms.partitions.select import (
+    ChosenStrategy,
     Selection,
-    in_items,
     named_in_rounds,
     select_partitions,
     selection_steps,
@@ -69,30 +66,29 @@ from headcount.mechanisms.partitions.select import (
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
-# No part of any proof: the numbers of items per user that are looked at, the most of them without a handicap, and the quarter,
-# 2 and 1/4 of the worth, all in eighths.
+# The share of epsilon that the choice has.
+_CHOICE_SHARE = Fraction(1, 25)
+
+# No part of any proof: the numbers of items per user that are looked at.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
-_FREELY = 300
-_FROM, _TO, _BACK = 2, 16, 2
+
+
+class _Shape(NamedTuple):
+    """How sums become a score, no part of any proof: where an item begins to be worth something, where it is worth no more, and
+    what of the rest comes back in rounds, in eighths; and the most items per user without a handicap."""
+
+    start: int
+    end: int
+    back: int
+    freely: int
+
+
+# A law names items below half of its median hardly ever; noise is worth more with less.
+_NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 16, 3, 100)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 _THRESHOLD_BITS = 10
 _NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
-
-
-class ChosenStrategy(NamedTuple):
-    """The strategy and the items per user that were chosen; public, since the choice is paid for."""
-
-    strategy: str
-    max_items: int
-
-    def words(self) -> str:
-        """The choice in one line."""
-        return f"chosen: {self.strategy} with at most {in_items(self.max_items)} of each user"
-
-    def sections(self) -> Mapping[str, Any]:
-        """The choice as a part of a report."""
-        return {"chosen": self._asdict()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +99,7 @@ class StrategyCandidate:
     items: int
     threshold: int
     worth: Fraction = Fraction(1)
+    rounds: int = 0
 
     @classmethod
     def of(cls, strategy: str, rounds: Sequence[Round], worth: Fraction = Fraction(1)) -> StrategyCandidate:
@@ -115,13 +112,31 @@ class StrategyCandidate:
 
     @property
     def weighed(self) -> bool:
-        """Whether items weigh 1/sqrt(d), or count one."""
-        return STRATEGIES[self.strategy] == "l2"
+        """Whether items weigh 1/sqrt(d), or for a law 1/d^(1/4), or count one."""
+        return STRATEGIES[self.strategy] in ("l2", "law")
+
+    @property
+    def shape(self) -> _Shape:
+        """How its sums become a score."""
+        return _LAW if self.strategy == "law" else _NOISE
 
     @property
     def in_rounds(self) -> bool:
         """Whether weight on items that are named early comes back."""
-        return self.strategy == "sips"
+        return self.strategy == "sips" or self.rounds > 1
+
+    def weight_of_all(self, bits: int) -> tuple[int, int]:
+        """What K items of a user weigh together, in units of 2**-bits, rounded down and up: sqrt(K), K^(3/4), or K."""
+        if STRATEGIES[self.strategy] == "law":
+            fourth = self.items**3 << 4 * bits
+            return fourth_root(fourth), fourth_root(fourth - 1) + 1
+        square = (self.items if self.weighed else self.items**2) << 2 * bits
+        return math.isqrt(square), math.isqrt(square - 1) + 1
+
+    @property
+    def chosen(self) -> ChosenStrategy:
+        """What is told, if it is this one."""
+        return ChosenStrategy(self.strategy, self.items, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +152,15 @@ class PartitionChoice:
     by_item = True
     bounded_range = True
     draws = 1
+
+    def __post_init__(self) -> None:
+        if len({candidate.strategy == "law" for candidate in self.candidates}) > 1:
+            raise ParameterError("laws and noise weigh items differently: a choice is among laws alone, or without any")
+
+    @property
+    def by_law(self) -> bool:
+        """Whether the candidates are laws."""
+        return self.candidates[0].strategy == "law"
 
     @property
     def ladder(self) -> tuple[int, ...]:
@@ -154,13 +178,13 @@ class PartitionChoice:
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
-        return split_weights(shard, self.ladder, shards)
+        return split_weights(shard, self.ladder, shards, self.by_law)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
-        # An item of n users has sums of at most n, and adds nothing where these are below a quarter of the threshold.
-        least = -(-_FROM * min(candidate.threshold for candidate in self.candidates) // (8 << _THRESHOLD_BITS))
+        # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
+        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << _THRESHOLD_BITS))
         table = [0] * self.entries
         for sums in merged_weights(chunks, self.ladder, least):
             for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
@@ -173,37 +197,38 @@ class PartitionChoice:
 
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
-        squared = candidate.items if candidate.weighed else candidate.items**2
-        most = math.isqrt((squared << 2 * _THRESHOLD_BITS) - 1) + 1  # rounded up
-        return candidate.worth * most / candidate.threshold
+        return candidate.worth * candidate.weight_of_all(_THRESHOLD_BITS)[1] / candidate.threshold
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
 
         One of many items moves by much, and would often be chosen by chance among several such. The default of tau keeps them
-        out where they are best as well; a lower one, and the public weight beyond 300 items, leave more to the data.
+        out where they are best as well; a lower one, and the public weight beyond some items, leave more to the data.
         """
         losses = [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
         sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
         one_sided = self.relation is Relation.ADD_REMOVE
         epsilon = self.budget.epsilon_fraction
         exponents = gem_exponents(losses, sensitivities, epsilon, one_sided, math.ceil(2 / epsilon))
-        return [each + _falling_weight(way.items) for each, way in zip(exponents, self.candidates, strict=True)]
+        return [each + _falling_weight(way) for each, way in zip(exponents, self.candidates, strict=True)]
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
         """The private choice."""
-        candidate = self.candidates[select(self.exponents(table), lanes)]
-        return ChosenStrategy(candidate.strategy, candidate.items)
+        return self.candidates[select(self.exponents(table), lanes)].chosen
 
     def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
         """The choices with the fewest and the most items per user."""
         ranked = sorted(self.candidates, key=lambda candidate: (candidate.items, candidate.weighed))
-        fewest, most = (ChosenStrategy(candidate.strategy, candidate.items) for candidate in (ranked[0], ranked[-1]))
-        return fewest, most
+        return ranked[0].chosen, ranked[-1].chosen
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
-        return {"candidates": [[c.strategy, c.items, c.threshold, str(c.worth)] for c in self.candidates]}
+        told = [[c.strategy, c.items, c.threshold, str(c.worth)] for c in self.candidates]
+        return {
+            "candidates": [
+                [*each, c.rounds] if c.rounds else each for each, c in zip(told, self.candidates, strict=True)
+            ]
+        }
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
@@ -214,41 +239,43 @@ class PartitionChoice:
         }
 
 
-def _falling_weight(items: int) -> Fraction:
-    """What the public weight of so many items adds to an exponent."""
-    return Fraction(round(math.log(max(1, items / _FREELY)) * 2**20), 2**20)
+def _falling_weight(candidate: StrategyCandidate) -> Fraction:
+    """What the public weight of a candidate of many items adds to its exponent."""
+    return Fraction(round(math.log(max(1, candidate.items / candidate.shape.freely)) * 2**20), 2**20)
 
 
-def make_candidates(account: SelectionAccount, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
-    """All candidates of an automatic selection, with `rounds` of sips."""
-    weighed = ("weighted-gaussian", "sips") if rounds > 1 else ("weighted-gaussian",)
-    ways = [("laplace", 1), *((strategy, items) for items in MAX_ITEMS for strategy in weighed)]
-    return tuple(StrategyCandidate.of(strategy, account.rounds(strategy, items, rounds)) for strategy, items in ways)
+def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
+    """All candidates of an automatic selection, in one round and in so many."""
+    ways = [(1, 1), *((items, number) for items in MAX_ITEMS for number in sorted({1, rounds}))]
+    return tuple(
+        dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
+        for items, number in ways
+    )
 
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
-    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds.
+    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
+    or for laws of clip(8H - 4t, 0, 12t), and 3.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
     """
     beyond = sums.shares[:, -1] - sums.shares[:, rung]
-    if candidate.weighed:
-        below, slope = sums.roots[:, rung], math.isqrt(candidate.items << 2 * _THRESHOLD_BITS)
-    else:
-        below, slope = sums.users[:, rung] << FRACTION_BITS, candidate.items << _THRESHOLD_BITS
+    below = sums.roots[:, rung] if candidate.weighed else sums.users[:, rung] << FRACTION_BITS
+    slope = candidate.weight_of_all(_THRESHOLD_BITS)[0]
     t = candidate.threshold << FRACTION_BITS
     # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
     about = below * 2.0**_THRESHOLD_BITS + beyond * float(slope)
-    near = about > (_FROM - 0.1) / 8 * t
+    shape = candidate.shape
+    near = about > (shape.start - 0.1) / 8 * t
     narrow = (about < _NARROW) & (t < _NARROW)
     whole = 0
     for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
         low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
         held = (low << _THRESHOLD_BITS) + high * slope
-        worth = np.clip(8 * held - _FROM * t, 0, (_TO - _FROM) * t)
+        worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
         if candidate.in_rounds:
-            worth += _BACK * np.maximum((others << _THRESHOLD_BITS) + high * slope - _TO * t // 8, 0)
+            worth += shape.back * np.maximum((others << _THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
         # In two halves, since a sum over items does not fit 64 bits.
         whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
     return whole
@@ -279,23 +306,24 @@ class DecidedSelection:
 class AutoSelection:
     """A whole private selection as a value, like `Selection`, with a choice in place of strategy and items per user.
 
-    The account has the relation, and what the choice and each of the candidates may cost.
+    `laws` have the whole budget, and what the choice and each of the candidates may cost of it.
     """
 
-    account: SelectionAccount
+    laws: LawBudget
     choice: PartitionChoice
-    sips_rounds: int
+    most_rounds: int
     item_type: type
     name = "SelectPartitions"
 
     def __post_init__(self) -> None:
-        if (self.choice.budget, self.choice.relation) != (self.account.choice, self.account.relation):
-            raise ParameterError(f"a choice for {self.choice.budget!r} does not go with {self.account!r}: make it anew")
+        costs = self.choice.budget
+        if costs.delta > 0 or (costs.epsilon, self.choice.relation) != (self.laws.choice, self.laws.relation):
+            raise ParameterError(f"a choice for {costs!r} does not go with {self.laws!r}: make it anew")
 
     @property
     def relation(self) -> Relation:
         """What a neighbouring input is."""
-        return self.account.relation
+        return self.laws.relation
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -303,10 +331,9 @@ class AutoSelection:
 
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
         """All that follows from the choice."""
-        made = self.account.rounds(chosen.strategy, chosen.max_items, self.sips_rounds)
-        steps = selection_steps(chosen.strategy, self.account.cost(chosen.strategy), made)
-        spent = self.account.losses(chosen.strategy).zcdp()
-        return DecidedSelection(chosen, made, self._whole(*steps, spent=spent))
+        made = law_rounds(self.laws, chosen.max_items, chosen.rounds)
+        steps = selection_steps(chosen.strategy, self.laws.alone(chosen.max_items), made)
+        return DecidedSelection(chosen, made, self._whole(*steps))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""
@@ -321,14 +348,12 @@ class AutoSelection:
         names = named_in_rounds(one_shard(batches), decided.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names}), decided
 
-    def _whole(self, *steps: MechanismStep, spent: Zcdp | None = None) -> Guarantee:
-        budget, costs = self.account.budget, self.choice.budget
-        words = {"by": "exact composition of the choice with noise and threshold of what is chosen"}
+    def _whole(self, *steps: MechanismStep) -> Guarantee:
+        budget, costs = self.laws.budget, self.choice.budget
+        words = {"by": "Renyi divergences of the choice and of the law that is chosen"}
         whole = MechanismStep("all together", budget.epsilon, budget.delta, words)
         first = MechanismStep("choice of the strategy", costs.epsilon, costs.delta, self.choice.details())
-        losses = self.account.losses(*dict.fromkeys(candidate.strategy for candidate in self.choice.candidates))
-        steps = (whole, first, *steps)
-        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=losses, spent=spent)
+        return Guarantee(budget.epsilon, budget.delta, self.relation, (whole, first, *steps))
 
 
 def auto_partitions(
@@ -343,9 +368,10 @@ def auto_partitions(
     check_budget(budget)
     check_delta_for_names(budget.delta)
     check_rounds(rounds)
-    account = make_account(budget, relation)
-    choice = PartitionChoice(account.choice, budget, relation, make_candidates(account, rounds))
-    return AutoSelection(account, choice, rounds, item_type)
+    costs, _ = split_budget(budget, _CHOICE_SHARE, "gem")
+    laws = LawBudget(budget, relation, costs.epsilon)
+    choice = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds))
+    return AutoSelection(laws, choice, rounds, item_type)
 
 
 def partitions(

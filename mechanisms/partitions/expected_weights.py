@@ -1,9 +1,9 @@
 """How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
 
 A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with four integers: one,
-floor(2**30 / d), floor(2**30 / sqrt(d)), and the latter's part (d - 1)/d for the user's other items, at most the latter itself.
-They are rounded down for each user before any sum. Their sums by item tell for every rung what the item's expected sum would be
-if each user kept at most K items.
+floor(2**30 / d), its weight, which is floor(2**30 / sqrt(d)), or for laws floor(2**30 / d**(1/4)), and the weight's part
+(d - 1)/d for the user's other items, at most the weight itself. They are rounded down for each user before any sum. Their sums
+by item tell for every rung what the item's expected sum would be if each user kept at most K items.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from headcount.mechanisms.batches.packing import unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
+from headcount.mechanisms.partitions.law import law_weight
 
 FRACTION_BITS = 30
 _COLUMNS = ("users", "shares", "roots", "others")
@@ -41,8 +42,10 @@ class ItemWeights:
     others: np.ndarray
 
 
-def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[tuple[int, bytes]]:
-    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
+def split_weights(
+    shard: Shard, ladder: Sequence[int], shards: int, by_law: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item; `by_law` with weights of laws."""
     if len(shard.item) == 0:
         return iter(())
     cut = cut_by_item(shard.items, shards)
@@ -50,8 +53,8 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     held = np.flatnonzero(np.bincount(rows))
     place = np.searchsorted(held, rows)
     shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
-    roots = np.array([math.isqrt((1 << 2 * FRACTION_BITS) // max(1, d)) for d in held.tolist()])[place]
-    others = np.array([math.isqrt(((d - 1) ** 2 << 2 * FRACTION_BITS) // max(1, d**3)) for d in held.tolist()])[place]
+    weigh = _law_weights if by_law else _root_weights
+    roots, others = np.array([weigh(max(1, d)) for d in held.tolist()]).T[:, place]
     rung_of = np.searchsorted(np.array(ladder), held)
     rungs, nth = np.unique(rung_of, return_inverse=True)  # those that are there: fewer cells stay in the cache
     steps = len(rungs)
@@ -63,6 +66,16 @@ def split_weights(shard: Shard, ladder: Sequence[int], shards: int) -> Iterator[
     for name, values in (("shares", shares), ("roots", roots), ("others", others)):
         sums[name] = sum_by_code(key, np.repeat(values, rows), size)[key_of]
     return cut.rows(key_of // steps, {"rung": rungs[key_of % steps]} | sums)
+
+
+def _root_weights(items: int) -> tuple[int, int]:
+    own = math.isqrt((1 << 2 * FRACTION_BITS) // items)
+    return own, math.isqrt(((items - 1) ** 2 << 2 * FRACTION_BITS) // items**3)
+
+
+def _law_weights(items: int) -> tuple[int, int]:
+    own = law_weight(items, FRACTION_BITS)
+    return own, own * (items - 1) // items
 
 
 def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:

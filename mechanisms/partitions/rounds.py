@@ -21,6 +21,7 @@ from headcount.mechanisms.accounting.calibration import (
     calibrate_unknown_domain,
     gaussian_scale,
     laplace_scale,
+    law_plan,
     make_plan,
     whole_sigma,
 )
@@ -36,6 +37,8 @@ from headcount.mechanisms.bounding.steps import (
 )
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.law import MOST_LAW_ITEMS, Law, LawWeighStep
+from headcount.mechanisms.partitions.law_budget import LawBudget
 from headcount.mechanisms.partitions.weights import (
     GRID,
     MOST_ITEMS,
@@ -54,16 +57,17 @@ STRATEGIES: dict[str, Weights] = {
     "weighted-gaussian": "l2",
     "weighted-laplace": "l1",
     "sips": "l2",
+    "law": "law",
 }
 ZCDP_STRATEGIES = ("gaussian", "weighted-gaussian", "sips")
 
-#: Rounds of sips unless told otherwise.
+#: Rounds of sips and of law unless told otherwise.
 SIPS_ROUNDS, MOST_ROUNDS = 3, 8
 
 #: The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
 SIPS_NOISE = 0.5
 
-# The share of precision and delta that the rounds of sips before the last have together.
+# The share of precision and delta that the rounds before the last have together.
 _EARLY = 1 / 10
 
 
@@ -82,24 +86,29 @@ class Round:
     @property
     def steps(self) -> tuple[Step, ...]:
         """What is done to each user's items, those named before already taken away."""
-        return round_steps(self.max_items, self.weights)
+        return round_steps(self.max_items, self.weights, self.plan.bound.grid)
 
 
-def round_steps(max_items: int, weights: Weights) -> tuple[Step, ...]:
-    """Each distinct item once, a sample of them, and their weights; or for "events" a sample of a user's events."""
+def round_steps(max_items: int, weights: Weights, grid: int = GRID) -> tuple[Step, ...]:
+    """Each distinct item once, a sample of them, and their weights; or for "events" a sample of a user's events.
+
+    The grid is for the weights of a law; those of noise have one.
+    """
     if weights == "events":
         return (RandClipStep(max_items),)
     kept = (LimitPerItemStep(1), LimitItemsStep(max_items))
+    if weights == "law":
+        return (*kept, LawWeighStep(grid))
     return kept if weights == "count" else (*kept, WeighStep(weights))
 
 
-def weighted_bound(max_items: int, weights: Weights) -> Bound:
+def weighted_bound(max_items: int, weights: Weights, grid: int = GRID) -> Bound:
     """What one user adds to a round at most."""
-    return promise_of(round_steps(max_items, weights), Bound(), "")
+    return promise_of(round_steps(max_items, weights, grid), Bound(), "")
 
 
 def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relation: Relation) -> tuple[Round, ...]:
-    """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips alone."""
+    """The rounds of a strategy, which together are (epsilon, delta)-differentially private; `rounds` is for sips and law."""
     if strategy not in STRATEGIES:
         raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)} or auto, got {strategy!r}", "strategy")
     weights = STRATEGIES[strategy]
@@ -108,8 +117,10 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
     check_delta_for_names(budget.delta)
     if strategy == "sips":
         return _sips(budget, items, rounds, relation)
+    if strategy == "law":
+        return law_rounds(LawBudget(budget, relation), items, rounds)
     if rounds != SIPS_ROUNDS:
-        raise ParameterError(f"rounds = {rounds!r} is for the strategy sips, got {strategy!r}: leave one out")
+        raise ParameterError(f"rounds = {rounds!r} is for the strategies sips and law, got {strategy!r}: leave one out")
     make = {
         "laplace": lambda: _laplace(budget, items, relation),
         "gaussian": lambda: calibrate_unknown_domain(budget, weighted_bound(items, weights), relation, "gaussian"),
@@ -196,7 +207,12 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
 
 
 def rounds_losses(strategy: str, budget: Budget, rounds: tuple[Round, ...]) -> Losses:
-    """What composition needs to know of the rounds that `rounds_of` gives: by the proof of sips, hiding is that of all."""
+    """What composition needs to know of the rounds that `rounds_of` gives: by the proof of sips, hiding is that of all.
+
+    Of laws no more is said than what they promise.
+    """
+    if strategy == "law":
+        return Losses.of_promise(budget.epsilon, budget.delta)
     if strategy != "sips":
         return Losses.together(each.plan.losses() for each in rounds)
     mu = Losses.together(dataclasses.replace(each.plan.losses(), hiding=0.0) for each in rounds).mu
@@ -259,6 +275,29 @@ def zcdp_rounds(
     return tuple(made)
 
 
+def law_rounds(budget: LawBudget, items: int, rounds: int) -> tuple[Round, ...]:
+    """Rounds of names by law, which together cost what `law_budget` says; with one item of each user there is one round.
+
+    (Who has one item that counts frees none by having it named. Users of more, of which one counts, would gain from rounds; but
+    then the law is not the exact one.)
+    """
+    shares = _shares(rounds)
+    if items == 1:
+        shares = shares[:1]
+    return tuple(_law_round(budget, items, budget.law(items, len(shares) > 1, share)) for share in shares)
+
+
+def last_round(budget: LawBudget, items: int, rounds: int) -> Round:
+    """The last of these rounds alone, which takes less time to make than all."""
+    return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds)[-1]))
+
+
+def _law_round(budget: LawBudget, items: int, law: Law) -> Round:
+    weights: Weights = "count" if items == 1 else "law"
+    bound = weighted_bound(items, weights, law.grid)
+    return Round(items, weights, law_plan(law.chances, law.grid, budget.budget, budget.relation, bound))
+
+
 def _gaussian_round(
     items: int, weights: Weights, grid: int, scale: Fraction, rate: float, budget: Budget, relation: Relation
 ) -> Round:
@@ -290,6 +329,8 @@ def check_rounds(rounds: object) -> int:
 
 def _check_items(max_items: object, weights: Weights) -> int:
     items = check_bound("max_items", max_items)
+    if weights == "law" and items > MOST_LAW_ITEMS:
+        raise ParameterError(f"max_items must be at most {MOST_LAW_ITEMS} for the law, got {items}", "max_items")
     if weights != "count" and items > MOST_ITEMS:
         raise ParameterError(
             f"max_items must be at most {MOST_ITEMS} where items are weighed, got {items}", "max_items"

@@ -1,4 +1,4 @@
-"""Which items may be named: private selection of partitions, by seven strategies.
+"""Which items may be named: private selection of partitions, by eight strategies.
 
 A round of selection takes each user's distinct items, less those that earlier rounds have named, and of these a uniform sample
 of at most K. Each gets a weight (`weights`), the sums by item get noise, and the items whose noisy sum reaches the threshold
@@ -11,10 +11,12 @@ are named.
     weighted-laplace      they weigh 1/d each: Laplace noise for an l1 norm of 1
     sips                  rounds of weighted-gaussian on the items not named yet (Swanberg, Desfontaines, Haney, "DP-SIPS:
                           A simpler, more scalable mechanism for differentially private partition selection", 2023)
-    auto                  the strategy and K are chosen privately first (`auto`)
+    law                   a user's d items weigh one by the fourth root of d, and an item of a total weight is named by a coin:
+                          no noise, as nothing but names is released (`law`); in rounds, too
+    auto                  a law is chosen privately first, with its K (`auto`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy of the set of named items, under the relation; the proofs stand at
-the calibrations (`rounds`). Noisy sums are dropped: nothing but names is released. The items that a round has named are public,
+the calibrations (`rounds`). Sums are dropped: nothing but names is released. The items that a round has named are public,
 so that the next one may leave them out; it draws its samples anew, from lanes of its own.
 
 Interface for other modules:
@@ -29,7 +31,8 @@ Interface for other modules:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -57,7 +60,10 @@ def named_in_rounds(
 def counts_in_rounds(
     shard: Shard | None, rounds: Sequence[Round], release: Release, label: str, item_type: type = str
 ) -> pa.RecordBatch:
-    """The same with the noisy sums by which the items were named: the guarantee holds for them, too."""
+    """The same with the noisy sums by which the items were named: the guarantee holds for them, too.
+
+    Laws have no noisy sums, and give their median in place of one.
+    """
     named: list[pa.RecordBatch] = []
     for number, each in enumerate(rounds, 1):
         where = f"{label}/Round{number}"
@@ -112,11 +118,36 @@ def in_items(number: int) -> str:
     return "1 item" if number == 1 else f"{number:,} items"
 
 
+class ChosenStrategy(NamedTuple):
+    """The strategy and the items per user that were chosen; public, since the choice is paid for.
+
+    `rounds` is for laws: where it is 0, the strategy says how many there are.
+    """
+
+    strategy: str
+    max_items: int
+    rounds: int = 0
+
+    def words(self) -> str:
+        """The choice in one line."""
+        return f"chosen: {self.short_words()}"
+
+    def short_words(self) -> str:
+        """What was chosen, as a part of a sentence."""
+        rounds = {0: "", 1: " in one round"}.get(self.rounds, f" in {self.rounds} rounds")
+        return f"{self.strategy}{rounds} with at most {in_items(self.max_items)} of each user"
+
+    def sections(self) -> Mapping[str, Any]:
+        """The choice as a part of a report."""
+        return {"chosen": {name: value for name, value in self._asdict().items() if value}}
+
+
 _WEIGHTS_IN_WORDS = {
     "count": "each counting one",
     "events": "one event",
     "l2": "each weighing 1/sqrt of their number",
     "l1": "each weighing 1 by their number",
+    "law": "each weighing one by the fourth root of their number",
 }
 _NOISE_IN_WORDS = {
     "laplace": "discrete Laplace",
@@ -131,12 +162,17 @@ def selection_steps(strategy: str, budget: Budget, rounds: Sequence[Round]) -> t
     kept = {"a user adds at most": f"{in_items(first.max_items)}, {_WEIGHTS_IN_WORDS[first.weights]}"}
     scales = [float(plan.scale / 2**plan.grid) for plan in plans]
     limits = [float(plan.threshold_in_counts or 0) for plan in plans]
+    if len(rounds) > 1:
+        kept["in each of"] = f"{len(rounds)} rounds, without the items named before"
+    if first.plan.kind == "law":
+        halves = " / ".join(f"{limit:.8g}" for limit in limits)
+        law: dict[str, str | int | float] = {"strategy": strategy, "an even chance at a weight of": halves}
+        return MechanismStep("bounding", 0.0, 0.0, kept), MechanismStep("coins", budget.epsilon, budget.delta, law)
     details: dict[str, str | int | float] = {"strategy": strategy, "noise": _NOISE_IN_WORDS[first.plan.kind]}
     details["grid"] = f"2^-{first.plan.grid}" if first.plan.grid else "1"
     if len(rounds) == 1:
         details |= {"scale": scales[0], "threshold": limits[0]}
     else:
-        kept["in each of"] = f"{len(rounds)} rounds, without the items named before"
         details |= {"scales": " / ".join(f"{scale:.8g}" for scale in scales)}
         details |= {"thresholds": " / ".join(f"{limit:.8g}" for limit in limits)}
     return (

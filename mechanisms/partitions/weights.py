@@ -31,7 +31,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
 
-Weights = Literal["count", "events", "l2", "l1"]
+Weights = Literal["count", "events", "l2", "l1", "law"]
 
 #: Weights are multiples of 2**-GRID.
 GRID = 20

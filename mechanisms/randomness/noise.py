@@ -51,6 +51,24 @@ def truncated_laplace(lanes: Lanes, scale: Fraction | int, most: int) -> npt.NDA
     return _sample(lanes, trial)
 
 
+def by_law(lanes: Lanes, law: bytes) -> npt.NDArray[np.int64]:
+    """Integers y >= 0, one per lane, with P[y <= x] = law[x] / 2**128: 16 bytes each, little endian, which must not fall.
+
+    y is how many entries are no larger than an integer below 2**128, drawn as two words, the high one first. It is the length
+    of the law where all are, so that what lies beyond has the rest of the probability.
+    """
+    low, high = np.frombuffer(law, dtype="<u8").reshape(-1, 2).T.copy()
+    index = np.arange(lanes.n)
+    drawn = lanes.words(index)
+    first, last = (np.searchsorted(high, drawn, side=side) for side in ("left", "right"))
+    result, tied = first.astype(np.int64), np.flatnonzero(first < last)
+    if tied.size:  # the second word decides: at a chance of 2**-64 for each entry
+        seconds = lanes.words(tied)
+        for lane, second in zip(tied.tolist(), seconds, strict=True):
+            result[lane] += np.searchsorted(low[first[lane] : last[lane]], second, side="right")
+    return result
+
+
 def discrete_gaussian(lanes: Lanes, sigma: Fraction | int) -> npt.NDArray[np.int64]:
     """Integers y with probability proportional to exp(-y^2 / (2 sigma^2)), one per lane.
 

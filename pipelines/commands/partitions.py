@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=numbers.whole_number(most=MOST_ROUNDS),
         metavar="R",
-        help=f"rounds of sips (default: {SIPS_ROUNDS})",
+        help=f"rounds of sips and of law (default: {SIPS_ROUNDS})",
     )
     options.add_output(parser)
     options.add_release(parser)
@@ -61,8 +60,10 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.strategy != "auto" and args.max_items is None:
         raise ParameterError(f"--strategy {args.strategy} needs --max-items: give it, or leave both out")
-    if args.rounds is not None and args.strategy not in ("auto", "sips"):
-        raise ParameterError(f"--rounds {args.rounds} is for --strategy sips, got {args.strategy}: leave one out")
+    if args.rounds is not None and args.strategy not in ("auto", "sips", "law"):
+        raise ParameterError(
+            f"--rounds {args.rounds} is for --strategy sips or law, got {args.strategy}: leave one out"
+        )
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> Selection | AutoSelection:
@@ -119,21 +120,16 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
     """How many users an item needs, in words."""
     lines = []
     for number, each in enumerate(rounds, 1):
-        plan = each.plan
-        if plan.kind == "truncated-geometric":  # these chances are those of noise that is not truncated, but for delta
-            plan = dataclasses.replace(plan, kind="laplace")
-        error = expected_error.expected_error(plan)
-        assert error.even_count is not None and error.sure_count is not None
+        even, sure = (expected_error.rarest(each.plan, chance) for chance in (0.5, 0.999))
         where = f"round {number}: " if len(rounds) > 1 else ""
         items = each.max_items
         if each.weights != "count" and items > 1:
-            share = math.sqrt(items) if each.weights == "l2" else items
-            more = f" if they have no others, of {math.ceil(error.even_count * share):,} if each counts for {items:,}"
+            share = items ** {"l2": 1 / 2, "law": 1 / 4}.get(each.weights, 1)
+            more = f" if they have no others, of {math.ceil(even * share):,} if each counts for {items:,}"
         else:
             more = ""
         lines.append(
-            f"{where}an item of {error.even_count:,} users is named with a chance of 50 %{more};"
-            f" one of {error.sure_count:,} with 99.9 %"
+            f"{where}an item of {even:,} users is named with a chance of 50 %{more}; one of {sure:,} with 99.9 %"
         )
     return lines
 

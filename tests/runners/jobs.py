@@ -39,6 +39,7 @@ JOBS = {
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",
+    "names of items, by law": "partitions --epsilon 2 --delta 1e-6 --strategy law --max-items 5 --rounds 2 --output-files 2",
     "names of items, one each": "partitions --epsilon 1 --delta 1e-6 --strategy truncated-geometric --max-items 1",
     "named, then counted": "plume --rho 0.5 --delta 1e-6 --max-items 5 --max-counted-items 10",
     "named by sips, bounds chosen": "plume --rho 1 --delta 1e-6 --selection sips --max-relative-error 0.2",

@@ -21,7 +21,7 @@ from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account, make_account
 from headcount.mechanisms.histogram.stages import Stages
-from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.partitions.weights import _table, _worst_rate
 
 WAYS = [(True, True), (True, False), (False, True)]

@@ -62,7 +62,8 @@ def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
     status, said, _ = run(*flags(place, tmp_path / "a", "--format", "csv"))
     report = json.loads((tmp_path / "a" / "report.json").read_text())
     chosen = report["details"]["chosen"]
-    assert status == 0 and f"chosen: {chosen['strategy']} with at most {chosen['max_items']} item" in said
+    assert status == 0 and chosen["strategy"] == "law"
+    assert "chosen: law in " in said and f"with at most {chosen['max_items']} item" in said
     assert report["decision"] in said
     whole, choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
     assert (whole["epsilon"], whole["delta"], choice["epsilon"]) == (1, 1e-6, 0.04)
@@ -96,6 +97,11 @@ def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
             ["threshold 15", "an item of 15 users is named", "with 99.9 %"],
         ),
         (["--strategy", "weighted-laplace", "--max-items", "10"], ["if each counts for 10", "with 99.9 %"]),
+        (
+            ["--strategy", "law", "--max-items", "10"],
+            ["one by the fourth root", "coins: epsilon = 1", "round 3: an item of", "if each counts for 10"],
+        ),
+        (["--strategy", "law", "--max-items", "1"], ["an item of 14 users is named"]),
         (["--strategy", "gaussian", "--max-items", "10", "--relation", "replace"], ["replacing one user's whole"]),
     ],
 )

@@ -19,9 +19,9 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.choice.exponential import gem_exponents
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions import auto
 from headcount.mechanisms.partitions.auto import PartitionChoice, StrategyCandidate, auto_partitions
-from headcount.mechanisms.partitions.expected_weights import split_weights
 
 EPSILON = Fraction(1, 10)
 COPIES = 400
@@ -53,7 +53,7 @@ def table(choice, *kinds, rounded=lambda columns: columns):
         pairs = [(f"u{u}", item) for u, items in enumerate(users) for item in items]
         rows = {"user": [user for user, _ in pairs], "item": [item for _, item in pairs]}
         shard = gather(chunk for _, chunk in split_by_user(pa.RecordBatch.from_pydict(rows), 1))
-        for _, chunk in split_weights(shard, choice.ladder, 1):
+        for _, chunk in choice.item_chunks(shard, 1):
             columns = rounded(unpack(chunk)[0])
             for name in ("users", "shares", "roots", "others"):
                 columns[name] = pa.array(np.asarray(columns[name]) * times)
@@ -116,7 +116,7 @@ def test_one_user_moves_no_loss_by_more_than_its_sensitivity():
 
 
 @pytest.mark.parametrize("items", [1, 2, 3, 5, 7, 31, 100, 1000])
-@pytest.mark.parametrize("strategy", ["gaussian", "sips"])
+@pytest.mark.parametrize("strategy", ["gaussian", "sips", "law"])
 @pytest.mark.parametrize("more", [0, 1, 4, 1000])
 def test_a_user_of_any_size_moves_no_loss_by_more_than_its_sensitivity(items, strategy, more):
     """Every item of the user is in the middle of the ramp before it comes."""
@@ -163,16 +163,30 @@ def test_a_ramp_of_half_the_width_is_caught(monkeypatch):
     assert max(moves(choice, before, after)) > 1
 
 
-SMALL = [("laplace", 1, 512), ("weighted-gaussian", 2, 700), ("sips", 2, 400), ("sips", 3, 512), ("sips", 3, 1536)]
+SMALL = [
+    StrategyCandidate(*each)
+    for each in (
+        ("laplace", 1, 512),
+        ("weighted-gaussian", 2, 700),
+        ("sips", 2, 400),
+        ("sips", 3, 512),
+        ("sips", 3, 1536),
+    )
+]
 
 
-def small_moves():
+SMALL_LAWS = [
+    StrategyCandidate("law", items, threshold, rounds=rounds)
+    for items, threshold, rounds in ((1, 512, 1), (2, 700, 1), (2, 400, 3), (3, 512, 3), (3, 1536, 3))
+]
+
+
+def small_moves(candidates=SMALL):
     """The moves of all scores, for every data set of up to three users of up to three items, and one user more.
 
     Thresholds are 1/2 to 3/2, so that items lie below the ramp, on it and beyond.
     """
-    candidates = tuple(StrategyCandidate(*each) for each in SMALL)
-    choice = dataclasses.replace(choice_among([("sips", 2, 1)]), candidates=candidates)
+    choice = dataclasses.replace(choice_among([("sips", 2, 1)]), candidates=tuple(candidates))
     kinds = [subset for size in (1, 2, 3) for subset in itertools.combinations("abc", size)]
 
     @functools.cache
@@ -186,16 +200,17 @@ def small_moves():
                 yield moves(choice, before, scores(tuple(sorted((*users, user), key=kinds.index))))
 
 
-def test_every_small_neighbour_moves_each_score_up_by_its_sensitivity_at_most():
-    moved = list(zip(*small_moves(), strict=True))
+@pytest.mark.parametrize("laws", [False, True])
+def test_every_small_neighbour_moves_each_score_up_by_its_sensitivity_at_most(laws):
+    moved = list(zip(*(small_moves(SMALL_LAWS if laws else SMALL)), strict=True))
     assert min(map(min, moved)) == 0 and max(map(max, moved)) <= 1
-    assert min(map(max, moved)) > 0.7  # three items do not fill every ramp
+    assert min(map(max, moved)) > 0.65  # three items do not fill every ramp
     beyond = {move for each in moved[2:] for move in each if 0 < move < 0.5}
     assert beyond  # what comes back in rounds is among the cases
 
 
 def test_giving_back_more_than_a_user_spends_is_caught(monkeypatch):
-    monkeypatch.setattr(auto, "_BACK", 9)
+    monkeypatch.setattr(auto, "_NOISE", auto._NOISE._replace(back=9))
     assert max(max(each) for each in small_moves()) > 1
 
 
@@ -250,24 +265,34 @@ def test_replaced_users_get_the_denominators_of_both_sides():
     assert both != one and max(weights) > 1
 
 
-def test_the_table_is_what_its_definition_says():
+@pytest.mark.parametrize("laws", [False, True])
+def test_the_table_is_what_its_definition_says(laws):
     random = np.random.default_rng(8)
     users = [[f"i{i}" for i in set(random.zipf(1.5, size) % 60)] for size in random.integers(1, 90, 400)]
-    choice = choice_among([("laplace", 1, 9), ("weighted-gaussian", 5, 4), ("sips", 5, 4), ("sips", 30, 3)])
+    ways = [("laplace", 1, 9), ("weighted-gaussian", 5, 4), ("sips", 5, 4), ("sips", 30, 3)]
+    if laws:
+        ways = [("law", 1, 9), ("law", 5, 4), ("law", 5, 4, Fraction(1), 3), ("law", 30, 3, Fraction(1), 3)]
+    choice, first, back = choice_among(ways), (1 / 2 if laws else 1 / 4), (3 / 8 if laws else 1 / 4)
     for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
         k, t = candidate.items, candidate.threshold / 1024
         sums: dict[str, float] = {}
         others: dict[str, float] = {}
         for items in users:
             d = len(items)
-            f = min(1, k / d) / (math.sqrt(min(d, k)) if candidate.weighed else 1)
+            f = min(1, k / d) / (min(d, k) ** (1 / 4 if laws else 1 / 2) if candidate.weighed else 1)
             for item in items:
                 sums[item] = sums.get(item, 0) + f
                 others[item] = others.get(item, 0) + f * (1 - 1 / d if d <= k else 1)
-        worth = sum(min(7 / 4, max(0, h / t - 1 / 4)) for h in sums.values())
-        if candidate.strategy == "sips":
-            worth += 1 / 4 * sum(max(other / t - 2, 0) for other in others.values())
+        worth = sum(min(2 - first, max(0, h / t - first)) for h in sums.values())
+        if candidate.in_rounds:
+            worth += back * sum(max(other / t - 2, 0) for other in others.values())
         assert float(score * choice.unit(candidate)) == pytest.approx(worth, rel=1e-3)
+
+
+def test_laws_and_noise_which_weigh_differently_are_no_choice():
+    """Scored by the weights of laws, a candidate of noise would move by more than its sensitivity."""
+    with pytest.raises(ParameterError, match="weigh items differently"):
+        choice_among([("law", 3, 50), ("sips", 3, 50)])
 
 
 def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
@@ -283,17 +308,15 @@ def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(rela
     choice = made.choice
     assert (choice.budget.epsilon, choice.budget.delta) == (0.04, 0)
     assert len(choice.candidates) == 17 and choice.ladder[0] == 1 and choice.ladder[-1] == 10_000
-    assert {c.strategy for c in choice.candidates} == {"laplace", "weighted-gaussian", "sips"}
-    for candidate in choice.candidates:
-        decided = made.decided(auto.ChosenStrategy(candidate.strategy, candidate.items))
+    assert {(c.strategy, c.rounds) for c in choice.candidates} == {("law", 1), ("law", 3)}
+    for candidate in choice.candidates[:9]:
+        decided = made.decided(candidate.chosen)
         last = decided.rounds[-1].plan
-        assert candidate.threshold / 1024 == pytest.approx(float(last.threshold_in_counts), rel=1e-3)
-        assert len(decided.rounds) == (3 if candidate.strategy == "sips" else 1)
+        half = 0.5 / 2**last.grid  # as laws have steps
+        assert candidate.threshold / 1024 == pytest.approx(float(last.threshold_in_counts) - half, rel=1e-3)
+        assert len(decided.rounds) == candidate.rounds
         assert (decided.guarantee.epsilon, decided.guarantee.delta) == (1, 1e-8)
 
 
-def test_one_round_leaves_no_sips_to_choose():
-    assert {c.strategy for c in auto_partitions(Budget(1, 1e-8), rounds=1).choice.candidates} == {
-        "laplace",
-        "weighted-gaussian",
-    }
+def test_one_round_leaves_no_rounds_to_choose():
+    assert {c.rounds for c in auto_partitions(Budget(1, 1e-8), rounds=1).choice.candidates} == {1}

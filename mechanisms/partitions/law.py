@@ -1,0 +1,273 @@
+"""Names by law: an item of total weight x is named by a coin of probability pi(x), and nothing else is drawn.
+
+Noise and threshold hide sums that nobody releases. Where only names are released, all that must be hidden is how one user
+moves the coins. (Harrison, Manurangsi, arXiv 2603.09167, have the idea. Here each item has a share of a user's budget by the
+number of the user's items, and weights are such that users of one item hold those of many back less.)
+
+A user who keeps d of its items, at most K, adds the weight w(d) = 2^g / d^(1/4), rounded down, to each. Let W be what a round
+may cost a user in Renyi divergence of order a, D_a(q||p) = ln(q^a p^(1-a) + (1-q)^a (1-p)^(1-a)) / (a-1). A law for K rises,
+has pi(0) = 0, and for every d <= K
+
+    (own)      pi(w(d)) <= H / d
+    (shared)   D_a(pi(x + w(d)) || pi(x)) and D_a(pi(x) || pi(x + w(d))) are at most W / d,  for every sum x > 0 of weights.
+
+Guarantee of a round. Give every other user the same sample in both inputs; that of the user in question does not depend on
+them. Its items that no other sample has are named with probability H or less together. The coins of its other items are
+independent, and differ by a divergence of W or less together. With M* for the round in which the first kind is never named:
+
+    (1 - H) M*  <=  M without names of the first kind  <=  M*,      D_a(M* || M') <= W,  D_a(M' || M*) <= W
+
+where M' is the round without the user. Where a user is replaced, both sides have such an M*, items that only these two have are
+of the first kind on both, and D_a is at most 2W: an item of both users has two states above the one without them, and as pi
+rises their divergence is at most that of the higher one, on either side. Renyi divergences of *one* order add up over adaptive
+rounds, and the H do. What that is in epsilon and delta stands in `law_budget`.
+
+The law is the largest that a recursion gives: the least of what `own` and the states before allow. That alone need not rise at
+its first states, and then pairs of states that it does not look at would be unproved: earlier states are lowered to the later
+one. What floats round, a part of W keeps back, and every pair is checked again before a law is given out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import functools
+import math
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.errors import ParameterError
+
+#: The most items of a user that a law is made for.
+MOST_LAW_ITEMS = 10_000
+
+#: Chances are multiples of 2**-BITS.
+BITS = 128
+
+# No part of any proof. The weight of a user of K items, in units, at most and where a law would have too many states; up to
+# which logit a law rises; how far apart the nodes are between which the recursion interpolates.
+_FINE, _STATES, _MOST_STATES = 4, 1 << 12, 1 << 20
+_TOP = 20.0
+_STEP = 0.2
+
+# W is lowered by the first when a law is made, and by the second when it is checked: beyond interpolation and rounding.
+_MADE, _CHECKED = 1 - 1e-4, 1 - 1e-6
+
+Floats = npt.NDArray[np.float64]
+
+
+def law_weight(items: int, grid: int) -> int:
+    """What each item weighs of a user who keeps so many, in units of 2**-grid: one by the fourth root of their number."""
+    return fourth_root(16**grid // items)
+
+
+def fourth_root(number: int) -> int:
+    """The largest integer whose fourth power is at most the number."""
+    return math.isqrt(math.isqrt(number))
+
+
+def law_grid(items: int, fine: int = _FINE) -> int:
+    """The coarsest grid on which a user of so many items weighs `fine` units or more."""
+    return next(grid for grid in range(64) if law_weight(items, grid) >= fine)
+
+
+@dataclasses.dataclass(frozen=True)
+class LawWeighStep:
+    """Each item of a user gets the weight that their number gives; the last step, since counts are fractions after it."""
+
+    grid: int
+    name = "LawWeigh"
+
+    def apply(self, shard: Shard, subkey: bytes) -> Shard:
+        rows = shard.rows_per_user()
+        table = np.zeros(int(rows.max(initial=0)) + 1, dtype=np.int64)
+        held = np.flatnonzero(np.bincount(rows[rows > 0]))
+        table[held] = [law_weight(items, self.grid) for items in held.tolist()]
+        return dataclasses.replace(shard, count=np.repeat(table[rows], rows))
+
+    def promise(self, before: Bound) -> Bound:
+        return dataclasses.replace(before, linf=1, grid=self.grid)
+
+
+def law_steps(items: int, grid: int) -> tuple[tuple[int, int], ...]:
+    """The weights that users of up to so many items have, ascending, each with the most items that give it."""
+    most: dict[int, int] = {}
+    for number in range(1, items + 1):
+        most[law_weight(number, grid)] = number
+    return tuple(sorted(most.items()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """A law as integers: `chances[x]` is 2**BITS pi(x), for x in units of 2**-grid; beyond the last it stays."""
+
+    grid: int
+    chances: bytes
+
+    @classmethod
+    def of(cls, grid: int, chances: list[int]) -> Law:
+        """The law of these chances."""
+        return cls(grid, b"".join(chance.to_bytes(BITS // 8, "little") for chance in chances))
+
+
+@functools.lru_cache(maxsize=256)
+def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _FINE) -> Law:
+    """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
+
+    Where it would have very many states, as at a small epsilon, its weights are coarser than `fine`.
+    """
+    if not (cost > 0 and 0 < shown < 1 and order > 1):
+        raise ParameterError(f"a law needs cost, order and shown above 0, got {cost}, {order} and {shown}")
+    grid = law_grid(items, fine)
+    # Steps of K items go through the middle of the law, where an angle of pi/2 takes as many of sqrt(2 a K / W); about thrice.
+    states = 5 * math.sqrt(order * items / cost)
+    while fine > 1 and states * law_weight(items, grid) > _STATES:
+        fine //= 2
+        grid = law_grid(items, fine)
+    if states * law_weight(items, grid) > _MOST_STATES:
+        raise ParameterError(
+            f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
+        )
+    weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
+    logits = _rising(weights, order, cost * _MADE / numbers, np.log(shown / numbers))
+    _check_pairs(logits, weights, order, cost * _CHECKED / numbers)
+    return Law.of(grid, _chances(logits))
+
+
+def _rising(weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats) -> Floats:
+    """The logits of pi(x) for x = 0, 1, ...: minus infinity at 0, and NaN where no sum of weights is.
+
+    `own` are the logarithms of what a weight alone may have, which as logits are a little less.
+    """
+    nodes = np.arange(own.min() - 2 * _STEP, _TOP + 3 * _STEP, _STEP)
+    table = _largest(nodes, order, costs)
+    heaviest = int(weights[-1])
+    pi, most = np.full(1 << 12, np.nan), np.full(1 << 12, np.inf)
+    pi[0] = -np.inf
+    most[weights] = own
+    x, before = int(weights[0]), -np.inf
+    while True:
+        if x + heaviest >= len(pi):
+            pi, most = np.append(pi, np.full(len(pi), np.nan)), np.append(most, np.full(len(most), np.inf))
+        here = most[x]
+        if here < before:
+            # Lowered states allow as much as this one does, which is more than any state before has or will get.
+            allowed = _between(nodes, table, here)
+            for each in _lowered(pi[:x], here).tolist():
+                most[each + weights] = np.minimum(most[each + weights], allowed)
+        if here < np.inf:
+            pi[x] = before = here
+            if here >= _TOP:
+                return pi[: x + 1]
+            most[x + weights] = np.minimum(most[x + weights], _between(nodes, table, here))
+        x += 1
+
+
+def _lowered(pi: Floats, here: float) -> npt.NDArray[np.intp]:
+    """Lowers the states above `here` to it, and tells which they are."""
+    late = np.flatnonzero(pi > here)
+    pi[late] = here
+    return late
+
+
+def _largest(logits: Floats, order: float, costs: Floats) -> Floats:
+    """For each p the largest q, as logits, with D_a(q||p) at most each of the costs, then with D_a(p||q): by bisection.
+
+    The least of the two has a kink, across which nothing can be interpolated; each of them is smooth. The first is cut where it
+    is so far above the second that it no longer matters, since it grows beyond all limits.
+    """
+    p, limit = np.repeat(logits[:, None], len(costs), axis=1), (order - 1) * costs
+    found = []
+    for power in (lambda q: _power(q, p, order), lambda q: _power(p, q, order)):
+        low, high = p, p + 80.0
+        for _ in range(40):
+            q = (low + high) / 2
+            kept = power(q) <= limit
+            low, high = np.where(kept, q, low), np.where(kept, high, q)
+        found.append(low)
+    up, down = found
+    return np.hstack([np.minimum(up, down + 1), down])
+
+
+def _power(q: Floats, p: Floats, order: float) -> Floats:
+    """(a-1) D_a(q||p) of coins whose logits are given."""
+    q1, q0, p1, p0 = (-np.logaddexp(0, x) for x in (-q, q, -p, p))
+    return np.logaddexp(order * q1 + (1 - order) * p1, order * q0 + (1 - order) * p0)
+
+
+def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
+    """What a state of this logit allows the state that is higher by each weight: the cubic through the four nodes around it."""
+    place = (logit - nodes[0]) / _STEP
+    node = int(place)
+    t = place - node
+    u, v, w = t - 1, t - 2, t + 1
+    both = np.dot((-t * u * v / 6, w * u * v / 2, -w * t * v / 2, w * t * u / 6), table[node - 1 : node + 3])
+    return both.reshape(2, -1).min(axis=0)
+
+
+def _check_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> None:
+    """Refuses a law that falls, or with a pair of states that differ by more than they may."""
+    states = np.flatnonzero(np.isfinite(logits))
+    rises = (np.diff(logits[states]) >= 0).all()
+    last = len(logits) - 1
+    filled = _filled(logits)
+    for weight, cost in zip(weights.tolist(), costs.tolist(), strict=True):
+        after = filled[np.minimum(states + weight, last)]
+        here, limit = logits[states], (order - 1) * cost
+        if not rises or max(_power(after, here, order).max(), _power(here, after, order).max()) > limit:
+            raise ParameterError(
+                "a law of this order and cost cannot be computed in floats: change epsilon or delta a little"
+            )
+
+
+def _filled(logits: Floats) -> Floats:
+    """States that no sum of weights reaches have the chance of the one before."""
+    return np.fmax.accumulate(logits)
+
+
+def _chances(logits: Floats) -> list[int]:
+    """2**BITS pi(x), rounded down; where it is above 1/2, by its complement, which is what must be precise there."""
+    whole = 1 << BITS
+    chances = []
+    for logit in _filled(logits).tolist():
+        if logit <= 0:
+            chances.append(_scaled(math.exp(logit) / (1 + math.exp(logit))))
+        else:
+            chances.append(whole - 1 - _scaled(math.exp(-logit) / (1 + math.exp(-logit))))
+    return chances
+
+
+def _scaled(chance: float) -> int:
+    return int(math.ldexp(chance, BITS))
+
+
+@functools.lru_cache(maxsize=256)
+def one_item_law(epsilon: Fraction, delta: Fraction) -> Law:
+    """The best law where each user has one item that counts one: (epsilon, delta) for one user more or less.
+
+    pi(n) is the least of e^epsilon pi(n-1) + delta, 1 - e^-epsilon (1 - pi(n-1) - delta) and 1, which is what the definition
+    asks of pi(n-1) and pi(n); no law names more (the paper). Each state is rounded down from the one before it as it is, with
+    an e^epsilon that is too small and an e^-epsilon that is too large, so that every pair keeps it exactly.
+    """
+    whole = 1 << BITS
+    if math.log(1 + float(epsilon / delta)) / float(epsilon) > _MOST_STATES / 2:
+        raise ParameterError(
+            f"a law at epsilon = {float(epsilon)} has too many states: raise epsilon, or take truncated-geometric"
+        )
+    extra = int(delta * whole)
+    with decimal.localcontext(decimal.Context(prec=2 * BITS)):
+        power = (decimal.Decimal(epsilon.numerator) / epsilon.denominator).exp()
+        low, high = int(power * whole) - 1, int(1 / power * whole) + 1
+    chances = [0]
+    while chances[-1] < whole - 1:
+        before = chances[-1]
+        rest = max(0, whole - before - extra)
+        up, down = (low * before >> BITS) + extra, whole - (-(-high * rest >> BITS))
+        chances.append(min(up, down, whole - 1))
+        if chances[-1] == before:
+            break
+    return Law.of(0, chances)

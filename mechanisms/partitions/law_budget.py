@@ -1,0 +1,129 @@
+"""What laws may cost a user, from epsilon and delta: the order, the divergence and what own items are named by.
+
+Let A be the share of delta below, e' = epsilon + ln(1 - A), and R(t) = e' + (ln t + ln a - (a-1) ln(1 - 1/a)) / (a-1). A Renyi
+divergence of order a of at most R(t) - s gives a divergence at e' of at most t e^(-(a-1) s), and of t e^((a-1)(L - s)) at
+e' - L (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020: that is the largest of 1 - e^(e'-l) over e^((a-1) l)).
+Let U be 1, or 2 where a user is replaced. In the words of `law`:
+
+    one item     the exact law at epsilon - c and A; where a user is replaced, two coins move: at half of both
+    one round    W = (R(A) - D) / U,     H = A (1 - e^(-(a-1) W))
+    rounds       W = (R(A/2) - D) / U,   H = A / 2, of both of which each round has a share
+
+Guarantee: a choice of range c, and whichever of these it leads to, are together (epsilon, delta)-differentially private; for
+c = D = 0 each of them is, alone.
+
+Proof. (1 - H) M* <= M but for own names, which have probability H at most. So M has at every e a divergence of at most H and
+that of M* at e + ln(1 - H). Let the choice be made with a loss L, and g = e^((a-1)(L - D)). What is left is epsilon - L, at
+least epsilon - c. Then the divergence of what follows is at most max(A, A g):
+
+    one item     A, as its law is private at epsilon - c
+    rounds       A/2 + A/2 g
+    one round    u H + A g e^(-(a-1) u W) for a user of a share u of own items: they are named by u H at most, and the others
+                 differ by U W - u W. This is convex in u, A g for u = 0, and a mean of A and A g for u = 1.
+
+The whole is at most the mean of max(A, A g) over the losses of the choice. These lie in an interval [t - c, t], the mean of
+e^-L is 1, and max(A, A g) is convex in e^-L: so its mean is largest where L is at the ends. The worst t gives A E, with the E
+below, and A = delta / E.
+
+D = a c^2 / 8 is what a choice costs in divergence: psi(t), the logarithm of the mean of e^(tL) over the second law, is 0 at 0
+and at 1, and psi'' is the variance of what lies within an interval of c, at most c^2 / 4. So psi(a) <= a (a-1) c^2 / 8. (The
+proof above holds for any D; this one keeps E small.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from fractions import Fraction
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.law import Law, coin_law, one_item_law
+
+# No part of the proof: the order is where R / a^1.6 is largest. R / a is what the middle of a law rises by, and its beginning
+# rises the faster the lower a is; of the median, the best order takes a percent at most, but for users of two or three items.
+_LOWER = 1.6
+
+# Into so many parts the values of t are cut.
+_VALUES = 500
+
+# Beyond the rounding of these formulas.
+_SLACK = 1 - 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class LawBudget:
+    """The parts of a budget for laws, beside a choice of range `choice` (0: there is none)."""
+
+    budget: Budget
+    relation: Relation
+    choice: float = 0.0
+
+    @functools.cached_property
+    def order(self) -> float:
+        """The order of all divergences: one number, as only divergences of one order add up."""
+        orders = [1 + 2 ** (number / 16) for number in range(-48, 240)]
+        best = max(orders, key=lambda order: self._divergence(order, 0.5) / order**_LOWER)
+        if self._divergence(best, 0.5) <= 0:
+            raise ParameterError(f"{self.budget!r} is too small for a law: raise epsilon or delta")
+        return best
+
+    @property
+    def share(self) -> float:
+        """A: what every alternative may have of delta."""
+        return self._share(self.order)
+
+    def cost(self, in_rounds: bool) -> tuple[float, float]:
+        """W and H of all rounds together."""
+        order, part = self.order, 0.5 if in_rounds else 1.0
+        cost = self._divergence(order, part) * _SLACK / self.relation.users
+        shown = self.share * (0.5 if in_rounds else -math.expm1(-(order - 1) * cost)) * _SLACK
+        return cost, shown
+
+    def alone(self, items: int) -> Budget:
+        """What naming costs without the choice: in the proof, at L = D, where g is 1, or for one item at L = c."""
+        left = self.choice if items == 1 else self.order * self.choice**2 / 8
+        return Budget(self.budget.epsilon - left, self.share if self.choice else self.budget.delta)
+
+    def law(self, items: int, in_rounds: bool, part: float) -> Law:
+        """The law of a round that has this part of all; for one item the exact one, which has no rounds."""
+        if items == 1:
+            epsilon, delta = self.one_item
+            return one_item_law(epsilon, delta)
+        cost, shown = self.cost(in_rounds)
+        return coin_law(items, self.order, cost * part, shown * part)
+
+    @property
+    def one_item(self) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta of one coin, where one item of each user counts."""
+        epsilon = self.budget.epsilon_fraction - Fraction(self.choice)
+        if epsilon <= 0:
+            raise ParameterError(f"{self.budget!r} is too small for a choice beside a law: raise epsilon")
+        delta = Fraction(self.share * _SLACK) if self.choice else Fraction(repr(self.budget.delta))
+        return epsilon / self.relation.users, delta / self.relation.users
+
+    def _share(self, order: float) -> float:
+        return self.budget.delta / _mean_of_larger(self.choice, order) if self.choice else self.budget.delta
+
+    def _divergence(self, order: float, part: float) -> float:
+        """R(A part) - D."""
+        share = self._share(order)
+        left = math.log(share * part) + math.log(order) - (order - 1) * math.log1p(-1 / order)
+        return self.budget.epsilon + math.log1p(-share) + left / (order - 1) - order * self.choice**2 / 8
+
+
+@functools.lru_cache(maxsize=1024)
+def _mean_of_larger(c: float, order: float) -> float:
+    """E, rounded up: the largest mean of max(1, e^((a-1)(L - D))) over losses at t - c and t, t <= c, with a mean of e^-L of 1.
+
+    The lower end is below D, and t has the chance (e^(c-t) - 1) / (e^(c-t) - e^-t), which falls in t, while the power rises: so
+    between two values of t it is at most the chance of the first with the power of the second.
+    """
+    d, found = order * c**2 / 8, 1.0
+    for number in range(_VALUES):
+        t, after = number * c / _VALUES, (number + 1) * c / _VALUES
+        chance = math.expm1(c - t) / (math.exp(c - t) - math.exp(-t))
+        found = max(found, 1 + chance * math.expm1((order - 1) * (after - d)))
+    return found * (1 + 1e-9)
