@@ -55,7 +55,15 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
 from headcount.mechanisms.partitions.law import fourth_root
 from headcount.mechanisms.partitions.law_budget import LawBudget
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, STRATEGIES, Round, check_rounds, last_round, law_rounds
+from headcount.mechanisms.partitions.rounds import (
+    SIPS_ROUNDS,
+    STRATEGIES,
+    Round,
+    check_rounds,
+    last_round,
+    law_rounds,
+    law_sizes,
+)
 from headcount.mechanisms.partitions.select import (
     ChosenStrategy,
     Selection,
@@ -69,8 +77,9 @@ from headcount.mechanisms.randomness.lanes import Lanes
 # The share of epsilon that the choice has.
 _CHOICE_SHARE = Fraction(1, 25)
 
-# No part of any proof: the numbers of items per user that are looked at.
+# No part of any proof: the numbers of items per user that are looked at, and the most states of a law, which take a second.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+_MOST_STATES = 1 << 15
 
 
 class _Shape(NamedTuple):
@@ -245,8 +254,9 @@ def _falling_weight(candidate: StrategyCandidate) -> Fraction:
 
 
 def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
-    """All candidates of an automatic selection, in one round and in so many."""
-    ways = [(1, 1), *((items, number) for items in MAX_ITEMS for number in sorted({1, rounds}))]
+    """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
+    several = ((items, number) for items in MAX_ITEMS for number in sorted({1, rounds}))
+    ways = [(1, 1), *(way for way in several if law_sizes(laws, *way) <= _MOST_STATES)]
     return tuple(
         dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
         for items, number in ways

@@ -54,8 +54,8 @@ _FINE, _STATES, _MOST_STATES = 4, 1 << 12, 1 << 20
 _TOP = 20.0
 _STEP = 0.2
 
-# W is lowered by the first when a law is made, and by the second when it is checked: beyond interpolation and rounding.
-_MADE, _CHECKED = 1 - 1e-4, 1 - 1e-6
+# W is lowered when a law is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
+_MADE, _CHECKED = (1 - 1e-4, 1 - 1e-3, 1 - 1e-2, 0.9), 1 - 1e-6
 
 Floats = npt.NDArray[np.float64]
 
@@ -122,20 +122,33 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
     """
     if not (cost > 0 and 0 < shown < 1 and order > 1):
         raise ParameterError(f"a law needs cost, order and shown above 0, got {cost}, {order} and {shown}")
+    grid, states = _size(items, order, cost, fine)
+    if states > _MOST_STATES:
+        raise ParameterError(
+            f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
+        )
+    weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
+    for made in _MADE:
+        logits = _rising(weights, order, cost * made / numbers, np.log(shown / numbers))
+        if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers):
+            return Law.of(grid, _chances(logits))
+    raise ParameterError("a law of this order and cost cannot be computed in floats: change epsilon or delta a little")
+
+
+def law_states(items: int, order: float, cost: float) -> float:
+    """About how many states the law of `coin_law` has: what it takes to make, and to ship."""
+    return _size(items, order, cost, _FINE)[1]
+
+
+def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]:
+    """The grid of a law, and about how many states it has there."""
     grid = law_grid(items, fine)
     # Steps of K items go through the middle of the law, where an angle of pi/2 takes as many of sqrt(2 a K / W); about thrice.
     states = 5 * math.sqrt(order * items / cost)
     while fine > 1 and states * law_weight(items, grid) > _STATES:
         fine //= 2
         grid = law_grid(items, fine)
-    if states * law_weight(items, grid) > _MOST_STATES:
-        raise ParameterError(
-            f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
-        )
-    weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
-    logits = _rising(weights, order, cost * _MADE / numbers, np.log(shown / numbers))
-    _check_pairs(logits, weights, order, cost * _CHECKED / numbers)
-    return Law.of(grid, _chances(logits))
+    return grid, states * law_weight(items, grid)
 
 
 def _rising(weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats) -> Floats:
@@ -209,19 +222,17 @@ def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     return both.reshape(2, -1).min(axis=0)
 
 
-def _check_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> None:
-    """Refuses a law that falls, or with a pair of states that differ by more than they may."""
+def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> bool:
+    """Whether a law rises, and no pair of its states differs by more than it may."""
     states = np.flatnonzero(np.isfinite(logits))
-    rises = (np.diff(logits[states]) >= 0).all()
-    last = len(logits) - 1
-    filled = _filled(logits)
+    if not (np.diff(logits[states]) >= 0).all():
+        return False
+    last, filled, here = len(logits) - 1, _filled(logits), logits[states]
     for weight, cost in zip(weights.tolist(), costs.tolist(), strict=True):
-        after = filled[np.minimum(states + weight, last)]
-        here, limit = logits[states], (order - 1) * cost
-        if not rises or max(_power(after, here, order).max(), _power(here, after, order).max()) > limit:
-            raise ParameterError(
-                "a law of this order and cost cannot be computed in floats: change epsilon or delta a little"
-            )
+        after, limit = filled[np.minimum(states + weight, last)], (order - 1) * cost
+        if not max(_power(after, here, order).max(), _power(here, after, order).max()) <= limit:
+            return False
+    return True
 
 
 def _filled(logits: Floats) -> Floats:

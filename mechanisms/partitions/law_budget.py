@@ -40,7 +40,7 @@ from fractions import Fraction
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law import Law, coin_law, one_item_law
+from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_item_law
 
 # No part of the proof: the order is where R / a^1.6 is largest. R / a is what the middle of a law rises by, and its beginning
 # rises the faster the lower a is; of the median, the best order takes a percent at most, but for users of two or three items.
@@ -94,6 +94,11 @@ class LawBudget:
             return one_item_law(epsilon, delta)
         cost, shown = self.cost(in_rounds)
         return coin_law(items, self.order, cost * part, shown * part)
+
+    def states(self, items: int, in_rounds: bool, part: float) -> float:
+        """About how many states the law of a round of several items has."""
+        cost, _ = self.cost(in_rounds)
+        return law_states(items, self.order, cost * part)
 
     @property
     def one_item(self) -> tuple[Fraction, Fraction]:

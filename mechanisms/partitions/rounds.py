@@ -292,6 +292,11 @@ def last_round(budget: LawBudget, items: int, rounds: int) -> Round:
     return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds)[-1]))
 
 
+def law_sizes(budget: LawBudget, items: int, rounds: int) -> float:
+    """About how many states the largest law of these rounds has, for several items."""
+    return max(budget.states(items, rounds > 1, share) for share in _shares(rounds))
+
+
 def _law_round(budget: LawBudget, items: int, law: Law) -> Round:
     weights: Weights = "count" if items == 1 else "law"
     bound = weighted_bound(items, weights, law.grid)
