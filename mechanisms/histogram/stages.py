@@ -24,7 +24,8 @@ from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, 
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice, StrategyCandidate
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice
+from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE

@@ -38,7 +38,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,12 +52,11 @@ from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, select
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
-from headcount.mechanisms.partitions.law import fourth_root
 from headcount.mechanisms.partitions.law_budget import LawBudget
 from headcount.mechanisms.partitions.rounds import (
     SIPS_ROUNDS,
-    STRATEGIES,
     Round,
     check_rounds,
     last_round,
@@ -82,70 +81,7 @@ MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_STATES = 1 << 15
 
 
-class _Shape(NamedTuple):
-    """How sums become a score, no part of any proof: where an item begins to be worth something, where it is worth no more, and
-    what of the rest comes back in rounds, in eighths; and the most items per user without a handicap."""
-
-    start: int
-    end: int
-    back: int
-    freely: int
-
-
-# A law names items below half of its median hardly ever; noise is worth more with less.
-_NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 16, 3, 100)
-
-# Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
-_THRESHOLD_BITS = 10
 _NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
-
-
-@dataclasses.dataclass(frozen=True)
-class StrategyCandidate:
-    """One way to name items: its threshold, that of the last round, in units of 2**-10, and what its score is multiplied by."""
-
-    strategy: str
-    items: int
-    threshold: int
-    worth: Fraction = Fraction(1)
-    rounds: int = 0
-
-    @classmethod
-    def of(cls, strategy: str, rounds: Sequence[Round], worth: Fraction = Fraction(1)) -> StrategyCandidate:
-        """The candidate that these rounds, calibrated as the caller will run them, are."""
-        last = rounds[-1].plan
-        assert last.threshold is not None
-        # Whole noise reaches a whole threshold as often as continuous noise one that is lower by half a step.
-        threshold = math.ceil(Fraction(2 * last.threshold - 1, 2 << last.grid) * 2**_THRESHOLD_BITS)
-        return cls(strategy, rounds[-1].max_items, threshold, worth)
-
-    @property
-    def weighed(self) -> bool:
-        """Whether items weigh 1/sqrt(d), or for a law 1/d^(1/4), or count one."""
-        return STRATEGIES[self.strategy] in ("l2", "law")
-
-    @property
-    def shape(self) -> _Shape:
-        """How its sums become a score."""
-        return _LAW if self.strategy == "law" else _NOISE
-
-    @property
-    def in_rounds(self) -> bool:
-        """Whether weight on items that are named early comes back."""
-        return self.strategy == "sips" or self.rounds > 1
-
-    def weight_of_all(self, bits: int) -> tuple[int, int]:
-        """What K items of a user weigh together, in units of 2**-bits, rounded down and up: sqrt(K), K^(3/4), or K."""
-        if STRATEGIES[self.strategy] == "law":
-            fourth = self.items**3 << 4 * bits
-            return fourth_root(fourth), fourth_root(fourth - 1) + 1
-        square = (self.items if self.weighed else self.items**2) << 2 * bits
-        return math.isqrt(square), math.isqrt(square - 1) + 1
-
-    @property
-    def chosen(self) -> ChosenStrategy:
-        """What is told, if it is this one."""
-        return ChosenStrategy(self.strategy, self.items, self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +129,7 @@ class PartitionChoice:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
         # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
-        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << _THRESHOLD_BITS))
+        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
         table = [0] * self.entries
         for sums in merged_weights(chunks, self.ladder, least):
             for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
@@ -206,7 +142,7 @@ class PartitionChoice:
 
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
-        return candidate.worth * candidate.weight_of_all(_THRESHOLD_BITS)[1] / candidate.threshold
+        return candidate.worth * candidate.weight_of_all(THRESHOLD_BITS)[1] / candidate.threshold
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
@@ -272,20 +208,20 @@ def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     """
     beyond = sums.shares[:, -1] - sums.shares[:, rung]
     below = sums.roots[:, rung] if candidate.weighed else sums.users[:, rung] << FRACTION_BITS
-    slope = candidate.weight_of_all(_THRESHOLD_BITS)[0]
+    slope = candidate.weight_of_all(THRESHOLD_BITS)[0]
     t = candidate.threshold << FRACTION_BITS
     # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
-    about = below * 2.0**_THRESHOLD_BITS + beyond * float(slope)
+    about = below * 2.0**THRESHOLD_BITS + beyond * float(slope)
     shape = candidate.shape
     near = about > (shape.start - 0.1) / 8 * t
     narrow = (about < _NARROW) & (t < _NARROW)
     whole = 0
     for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
         low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
-        held = (low << _THRESHOLD_BITS) + high * slope
+        held = (low << THRESHOLD_BITS) + high * slope
         worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
         if candidate.in_rounds:
-            worth += shape.back * np.maximum((others << _THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
+            worth += shape.back * np.maximum((others << THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
         # In two halves, since a sum over items does not fit 64 bits.
         whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
     return whole

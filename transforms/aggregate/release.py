@@ -33,7 +33,7 @@ from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
-from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.rows import ToMetricRows
 from headcount.transforms.core.ahead import Ahead

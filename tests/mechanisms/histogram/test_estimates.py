@@ -20,7 +20,7 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.groups import calibrate
 from headcount.mechanisms.histogram.naming import told_of_names
-from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.select import ChosenStrategy
 
 ITEMS = [f"i{n:02}" for n in range(8)]
 RICH = Budget(20, 1e-4)

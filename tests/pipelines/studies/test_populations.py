@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.factory import histogram
-from headcount.mechanisms.partitions.auto import ChosenStrategy
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.pipelines.studies.populations import assumed, earlier, user_law
 from headcount.pipelines.studies.populations.item_law import NoisyCounts, fit_items
