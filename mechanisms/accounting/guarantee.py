@@ -200,7 +200,7 @@ def total_zcdp(guarantees: Iterable[Guarantee]) -> Zcdp | None:
 
 def _text_of(what: str, value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise ParameterError(f"{what} must be a text that is not empty, got {value!r}")
+        raise ParameterError(f"{what} must be a text that is not empty, got {value!r}", what)
     return value
 
 

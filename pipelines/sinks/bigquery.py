@@ -118,7 +118,7 @@ def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes)
     client = bigquery.client(target.project)
     for _ in range(_ATTEMPTS):
         try:
-            _commit(client, target, files, report.decode())
+            _commit(client, target, files, description(report))
             break
         except (PreconditionFailed, Conflict, NotFound):
             continue  # another attempt changed the table meanwhile, or removed the files of both: look again
@@ -127,6 +127,11 @@ def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes)
             f"another job changed the table or files of this one: let one at a time write {target.table}"
         )
     sinks.discard(target)
+
+
+def description(report: bytes) -> str:
+    """The report as a table has it: without the spaces for a reader, as BigQuery takes 16,384 characters."""
+    return json.dumps(json.loads(report), ensure_ascii=False, separators=(",", ":"))
 
 
 def abandon(target: TableTarget) -> None:

@@ -32,6 +32,7 @@ from headcount.mechanisms import (
     learn_distribution,
     pan_private_counts,
     plume,
+    private_aggregate,
     private_count_release,
     private_histogram,
     quantile_hierarchy,
@@ -75,6 +76,7 @@ def deciding(relation: Relation) -> dict[str, Any]:
             for method in ("gem", "dp-gd", "output-perturbation")
         },
         "total": total(Budget(1), relation=relation),
+        "aggregate": private_aggregate(BUDGET, ["users", "events"], relation=relation),
         "partitions": auto_partitions(BUDGET, relation=relation),
         "partitions, one round": auto_partitions(BUDGET, rounds=1, relation=relation),
         "count release": private_count_release(Zcdp(0.5, 1e-6), k_bar=50, relation=relation),

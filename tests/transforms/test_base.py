@@ -31,7 +31,20 @@ PUBLIC = {
     for name, value in ((name, getattr(transforms, name)) for name in transforms.__all__)
     if inspect.isclass(value) and issubclass(value, beam.PTransform)
 }
-BY_POSITION = ("budget", "bound", "domain", "items", "k", "lo", "hi", "phi", "q", "quantiles", "release_budget")
+BY_POSITION = (
+    "budget",
+    "bound",
+    "domain",
+    "items",
+    "k",
+    "lo",
+    "hi",
+    "metrics",
+    "phi",
+    "q",
+    "quantiles",
+    "release_budget",
+)
 
 
 def test_every_releasing_transform_stands_on_the_base():

@@ -229,19 +229,19 @@ _FIELDS = {kind: tuple(field.name for field in dataclasses.fields(made)) for kin
 def check_names(what: str, values: object, names: Iterable[str], others: Iterable[str] = ()) -> Mapping[str, Any]:
     """A mapping with just these names, and perhaps others."""
     if not isinstance(values, Mapping):
-        raise ParameterError(f"{what} must be a mapping of names to values, as as_dict gives it, got {values!r}")
+        raise ParameterError(f"{what} must be a mapping of names to values, as as_dict gives it, got {values!r}", what)
     missing, unknown = set(names) - set(values), set(values) - set(names) - set(others)
     if missing or unknown:
         wrong = [f"without {_listed(missing)}"] if missing else []
         wrong += [f"with {_listed(unknown)}, which is not known here"] if unknown else []
-        raise ParameterError(f"{what} must have {_listed((*names, *others))}, got it {' and '.join(wrong)}")
+        raise ParameterError(f"{what} must have {_listed((*names, *others))}, got it {' and '.join(wrong)}", what)
     return values
 
 
 def check_list(what: str, values: object) -> list[Any]:
     """A list, as JSON has it."""
     if not isinstance(values, list | tuple):
-        raise ParameterError(f"{what} must be a list, got {values!r}")
+        raise ParameterError(f"{what} must be a list, got {values!r}", what)
     return list(values)
 
 

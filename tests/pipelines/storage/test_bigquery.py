@@ -13,6 +13,7 @@ import requests
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from headcount.mechanisms import Budget, sampled_histogram
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.main import main
@@ -31,7 +32,7 @@ from tests.pipelines.stores import BUCKET, gcs_server
 EVENTS, OUTPUT = "bigquery://project.dataset.events", "bigquery://project.dataset.counts"
 SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--bound", "2"]
 TEMPORARY = f"gs://{BUCKET}/temporary"
-REPORT = '{"headcount": "new"}\n'
+REPORT = '{"headcount":"new"}'  # as a description is
 OLD_REPORT = '{"headcount": "old"}\n'
 MOST_STEPS = 60
 GENUINE = requests.Session.request
@@ -397,4 +398,8 @@ def test_what_a_table_needs():
 def test_a_report_fits_into_a_description(words):
     """BigQuery takes 16,384 characters."""
     report = {**words[2], "shown": [row | {"item": "x" * 60} for row in words[2]["shown"]]}
-    assert len(json.dumps(report, indent=2)) < 8_000 and report["headcount"]
+    described = sink_bigquery.description(json.dumps(report, indent=2).encode())
+    assert len(described) < 8_000 and json.loads(described) == report
+    # The longest part is what samples say of their losses.
+    losses = sampled_histogram(Budget(1, 1e-6), max_items=2).guarantee().as_dict()["losses"]
+    assert len(described) + len(json.dumps(losses)) < 14_000
