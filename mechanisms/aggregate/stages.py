@@ -63,7 +63,7 @@ class AggregatePlan:
         """What was chosen, as a part of a report."""
         chosen: dict[str, Any] = {}
         if self.names is not None:
-            chosen["names"] = self.names.named._asdict()
+            chosen["names"] = self.names.named.sections()["chosen"]
         chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
         if self.totals is not None:
             chosen["totals_bound"] = self.kept.totals_bound
