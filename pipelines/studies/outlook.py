@@ -128,7 +128,7 @@ class Forecast:
 
     def _notes(self) -> list[str]:
         notes = [
-            "each number with the range of nine in ten such releases, about",
+            "each number with a range: most releases of such made-up users lie in it, and yours may lie outside",
             "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
             "events shown: the share of all events that are of items shown",
             "users needed: about how many users an item has, at least, that is shown",
