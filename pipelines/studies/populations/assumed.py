@@ -15,9 +15,7 @@ KINDS = ((1.0, 0.3, False), (0.5, 0.0, False), (1.5, 0.6, False), (0.7, 0.3, Tru
 
 
 #: What to say of them.
-WORDS = (
-    "each range is over four kinds of users: alike, more or less active, very unequal, and a few who do most"
-)
+WORDS = "each range is over four kinds of users: alike, more or less active, very unequal, and a few who do most"
 
 
 def users_of(mean: float) -> list[UserLaw]:
