@@ -27,7 +27,7 @@ def test_every_command_on_events_is_a_function():
     assert {name.replace("-", "_") for name in jobs} == set(FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *STUDIES])
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
 def test_the_signature_is_that_of_the_flags(name):
     parameters = dict(inspect.signature(getattr(headcount, name)).parameters)
     if name not in STUDIES:
@@ -46,7 +46,7 @@ def test_the_signature_is_that_of_the_flags(name):
             assert (parameter.default, type(parameter.default)) == (default, type(default)), parameter.name
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *STUDIES])
+@pytest.mark.parametrize("name", sorted([*FUNCTIONS, *STUDIES]))
 def test_the_help_has_every_parameter_and_an_example(name):
     function = getattr(headcount, name)
     text = inspect.getdoc(function) or ""
