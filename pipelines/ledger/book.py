@@ -84,6 +84,12 @@ class Ledger:
 
         What is `settled` of other entries is written before, in the same transaction.
         """
+        try:
+            return self._reserve(request, settled)
+        except spending.ExceededError as error:
+            raise error.refusal() from None
+
+    def _reserve(self, request: Request, settled: Iterable[Settled]) -> Entry:
         with self._database.writing() as connection:
             for each in settled:
                 _settle(connection, each)

@@ -95,7 +95,10 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._engine.connect().execution_options(**{_READING: True}) as connection:
+        options: dict[str, Any] = {_READING: True}
+        if self.file is None:
+            options["isolation_level"] = "REPEATABLE READ"  # several queries see one state, as they do in SQLite
+        with self._engine.connect().execution_options(**options) as connection:
             yield connection
 
     @contextmanager

@@ -109,18 +109,30 @@ def left_words(dataset: Dataset, spent: Sequence[Guarantee]) -> str:
     return f"{words}, or {releases} like the last one"
 
 
+class ExceededError(Exception):
+    """A release with which the limit would not hold: raised while the ledger is locked, and put into words after that."""
+
+    def __init__(self, dataset: Dataset, span: str, spent: Sequence[Guarantee], more: Guarantee) -> None:
+        super().__init__(dataset.name)
+        self._dataset, self._span, self._spent, self._more = dataset, span, spent, more
+
+    def refusal(self) -> ParameterError:
+        """What is said of it, which takes longer to compute than others should wait for."""
+        dataset, spent, more = self._dataset, self._spent, self._more
+        before, after = (total(each, dataset) for each in (spent, [*spent, more]))
+        asked = f"epsilon = {_up(more.epsilon)} and delta = {_up(more.delta)}"
+        made = f"epsilon = {_up(after.epsilon)}" if math.isfinite(after.epsilon) else "no epsilon at all at this delta"
+        return ParameterError(
+            f"data set {dataset.name!r} has a limit of {dataset.limit_words()}; "
+            f"{'in ' + self._span + ' ' if self._span else ''}epsilon = {_up(before.epsilon)} of it is spent, and with this "
+            f"release ({asked}) it would be {made}: nothing was read; what is left: {left_words(dataset, spent)}"
+        )
+
+
 def refuse_above(dataset: Dataset, span: str, spent: Sequence[Guarantee], more: Guarantee) -> None:
     """Refuse a release with which the limit would not hold."""
-    if keeps(dataset, [*spent, more]):
-        return
-    before, after = (total(each, dataset) for each in (spent, [*spent, more]))
-    asked = f"epsilon = {_up(more.epsilon)} and delta = {_up(more.delta)}"
-    made = f"epsilon = {_up(after.epsilon)}" if math.isfinite(after.epsilon) else "no epsilon at all at this delta"
-    raise ParameterError(
-        f"data set {dataset.name!r} has a limit of {dataset.limit_words()}; {'in ' + span + ' ' if span else ''}"
-        f"epsilon = {_up(before.epsilon)} of it is spent, and with this release ({asked}) it would be {made}: nothing was "
-        f"read; what is left: {left_words(dataset, spent)}"
-    )
+    if not keeps(dataset, [*spent, more]):
+        raise ExceededError(dataset, span, spent, more)
 
 
 def _down(value: float) -> str:

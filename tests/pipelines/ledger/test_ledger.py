@@ -132,8 +132,9 @@ def test_the_limit_holds_for_the_composed_total(ledger):
     assert composed.sum_epsilon == 8 and composed.epsilon < filtered.epsilon < 4
     for most, each in ((61, dataset), (54, adaptive)):
         spending.refuse_above(each, "", [release] * (most - 1), release)
-        with pytest.raises(ParameterError, match="it would be epsilon = 8"):
+        with pytest.raises(spending.ExceededError) as error:
             spending.refuse_above(each, "", [release] * most, release)
+        assert "it would be epsilon = 8" in str(error.value.refusal())
 
 
 @pytest.mark.parametrize(
