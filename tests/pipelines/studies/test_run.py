@@ -33,7 +33,7 @@ DATA = in_memory([log()])
 def test_all_methods_answer_their_question(make_release):
     methods = methods_of(QUESTIONS, DATA.items_per_user(0.9))
     assert {method.question for method in methods} == {*QUESTIONS}
-    assert len({method.name for method in methods}) == len(methods) == 14
+    assert len({method.name for method in methods}) == len(methods) == 15
     cells = grid(DATA, methods, [PROMISED], 1, release=make_release("study"))
     for cell in cells:
         assert cell.refused is None
