@@ -7,6 +7,7 @@ The conversion is Proposition 12 of Canonne, Kamath, Steinke, "The Discrete Gaus
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -203,6 +204,20 @@ def _bisect(holds: Callable[[float], bool], good: float, bad: float) -> float:
 def sum_up(values: Iterable[float]) -> float:
     """The sum of the decimals that numbers print as, rounded upwards: no less than what they add up to."""
     return _round_up(sum(map(_decimal, values), Fraction(0)))
+
+
+def digits_up(value: float, digits: int) -> float:
+    """The least number of so many decimal digits that is not below the value."""
+    return _digits(value, digits, decimal.ROUND_CEILING)
+
+
+def digits_down(value: float, digits: int) -> float:
+    """The largest number of so many decimal digits that is not above the value."""
+    return _digits(value, digits, decimal.ROUND_FLOOR)
+
+
+def _digits(value: float, digits: int, rounding: str) -> float:
+    return float(decimal.Context(prec=digits, rounding=rounding).create_decimal(repr(value)))
 
 
 def _decimal(number: float) -> Fraction:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Zcdp, sum_up
+from headcount.mechanisms.accounting.budget import Zcdp, digits_up, sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.losses.parts import Losses, check_list, check_names
 from headcount.mechanisms.accounting.losses.sums import losses_epsilon
@@ -210,8 +209,7 @@ def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:
 
 
 def _text_up(value: float) -> str:
-    up = decimal.Context(prec=15, rounding=decimal.ROUND_CEILING)
-    return f"{float(up.create_decimal(repr(value))):.15g}"
+    return f"{digits_up(value, 15):.15g}"
 
 
 def _text(value: str | int | float, digits: int = 15) -> str:

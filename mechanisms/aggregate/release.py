@@ -85,9 +85,7 @@ class AggregateMechanism:
     name = NAME
 
     def __post_init__(self) -> None:
-        if (self.domain is None) != (self.stages.account.names_choice is not None):
-            given = "no domain" if self.domain is None else "a domain"
-            raise ParameterError(f"the account has {given} to be for: make one with named={self.domain is None}")
+        self.stages.account.check_named(self.domain is None)
 
     @property
     def metrics(self) -> Metrics:

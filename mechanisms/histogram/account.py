@@ -60,6 +60,13 @@ class Account:
         if not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
+    def check_named(self, named: bool) -> None:
+        """Refuse a release that names its items with an account that has nothing for names, or the other way round."""
+        if named != (self.names_choice is not None):
+            raise ParameterError(
+                f"the account has {'no' if named else 'a'} domain to be for: make one with named={named}"
+            )
+
     @property
     def gaussian(self) -> bool:
         """Whether there is a Gaussian way."""

@@ -41,7 +41,6 @@ from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups
 from headcount.mechanisms.histogram.naming import told_of_names
@@ -113,9 +112,7 @@ class EstimatesMechanism:
     name = NAME
 
     def __post_init__(self) -> None:
-        if (self.domain is None) != (self.stages.account.names_choice is not None):
-            given = "no domain" if self.domain is None else "a domain"
-            raise ParameterError(f"the account has {given} to be for: make one with named={self.domain is None}")
+        self.stages.account.check_named(self.domain is None)
 
     @property
     def calibrated(self) -> bool:

@@ -128,8 +128,9 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
             f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
         )
     weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
+    own = np.array([math.log(shown / number) for number in numbers.tolist()])
     for made in _MADE:
-        logits = _rising(weights, order, cost * made / numbers, np.log(shown / numbers))
+        logits = _rising(weights, order, cost * made / numbers, own)
         if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers):
             return Law.of(grid, _chances(logits))
     raise ParameterError("a law of this order and cost cannot be computed in floats: change epsilon or delta a little")
@@ -218,7 +219,9 @@ def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     node = int(place)
     t = place - node
     u, v, w = t - 1, t - 2, t + 1
-    both = np.dot((-t * u * v / 6, w * u * v / 2, -w * t * v / 2, w * t * u / 6), table[node - 1 : node + 3])
+    # Term by term: a product of matrices would be rounded by the kind of processor, and laws must be the same on all.
+    first, second, third, fourth = table[node - 1 : node + 3]
+    both = -t * u * v / 6 * first + w * u * v / 2 * second - w * t * v / 2 * third + w * t * u / 6 * fourth
     return both.reshape(2, -1).min(axis=0)
 
 

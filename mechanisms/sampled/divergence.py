@@ -28,7 +28,6 @@ loss distribution dominates them all (`loss_distributions`).
 
 from __future__ import annotations
 
-import decimal
 import functools
 import math
 from fractions import Fraction
@@ -36,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms.accounting.budget import digits_up
 from headcount.mechanisms.accounting.losses.parts import Curve
 from headcount.mechanisms.accounting.relation import Relation
 
@@ -165,8 +165,7 @@ def sampled_curve(rate: float, threshold: int, epsilon: float, relation: Relatio
 
 def _few_digits(value: float) -> float:
     """A number rounded up to 8 digits: a report stays short, and the same on every machine."""
-    up = decimal.Context(prec=8, rounding=decimal.ROUND_CEILING)
-    return min(1.0, float(up.create_decimal(repr(value))))
+    return min(1.0, digits_up(value, 8))
 
 
 def loss_distributions(

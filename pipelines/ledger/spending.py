@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from headcount.mechanisms.accounting.budget import sum_up
+from headcount.mechanisms.accounting.budget import digits_down, digits_up, sum_up
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
@@ -136,17 +136,8 @@ def refuse_above(dataset: Dataset, span: str, spent: Sequence[Guarantee], more: 
 
 
 def _down(value: float) -> str:
-    """Three digits, never above the value."""
-    text = f"{value:.3g}"
-    if float(text) <= value:
-        return text
-    return f"{float(text) - 10.0 ** (math.floor(math.log10(abs(value))) - 2):.3g}"
+    return f"{digits_down(value, 3):.3g}"
 
 
 def _up(value: float) -> str:
-    """Four digits, never below the value."""
-    text = f"{value:.4g}"
-    if float(text) >= value or not math.isfinite(value):
-        return text
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
-    return f"{float(text) + step:.4g}"
+    return f"{digits_up(value, 4):.4g}"

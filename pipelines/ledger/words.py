@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 
+from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import RESERVED, Dataset, Entry, now
 
@@ -36,10 +37,7 @@ def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
     head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
     if not entries:
         return f"{head}\n  no release yet"
-    rows = table(entries)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join([head, "", *(f"  {line}".rstrip() for line in lines)])
+    return "\n".join([head, "", *aligned(table(entries), [True] * len(_HEADS))])
 
 
 def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:

@@ -7,12 +7,11 @@ cannot know, and what is not done. None of it costs epsilon: all is in the repor
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headcount.mechanisms.accounting.budget import sum_up
+from headcount.mechanisms.accounting.budget import digits_up, sum_up
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
@@ -302,8 +301,7 @@ def facts_of(report: Mapping[str, Any]) -> Facts:
 
 def rounded_up(value: float) -> str:
     """A number in six digits that is not below it: what is promised is not to look better than it is."""
-    up = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
-    return f"{float(up.create_decimal(repr(value))):.6g}"
+    return f"{digits_up(value, 6):.6g}"
 
 
 def _up(value: float) -> float:

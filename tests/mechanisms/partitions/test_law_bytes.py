@@ -1,0 +1,27 @@
+"""A law has the same bytes on every kind of processor, so that a release made again elsewhere has the same rows."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+BYTES = """
+import hashlib
+from headcount.mechanisms.partitions.law import coin_law
+print([hashlib.sha256(coin_law(items, 20.0, 0.5, 1e-9).chances).hexdigest() for items in (2, 30, 1000)])
+"""
+
+
+def law_bytes(**processor: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", BYTES], env={**os.environ, **processor}, capture_output=True, check=True
+    )
+    return ran.stdout.decode()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="names kinds of processors of x86_64")
+def test_a_law_has_the_same_bytes_on_every_processor():
+    plain = "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
+    others = [{"OPENBLAS_CORETYPE": "Nehalem"}, {"OPENBLAS_CORETYPE": "Haswell"}, {"NPY_DISABLE_CPU_FEATURES": plain}]
+    assert {law_bytes(**other) for other in others} == {law_bytes()}
