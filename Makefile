@@ -3,6 +3,7 @@
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
 #                   Beam's Prism runner if Go is installed
 # make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
+# make test-beam   runs transforms, replays and rows held by digest on the oldest Beam and libraries that are supported
 # make test-postgres   runs the ledger's tests on SQLite and on a real PostgreSQL, which it starts
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := mechanisms transforms pipelines
 
-.PHONY: demo test test-flink test-browser test-postgres lint types unit clean
+.PHONY: demo test test-flink test-browser test-postgres test-beam lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -42,6 +43,15 @@ test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/postgres
 
+# Rows must be the same as with the newest, to the digest.
+test-beam: $(VENV)-oldest/ready
+	$(VENV)-oldest/bin/python -m pytest tests/golden/test_transforms.py tests/transforms/test_replay.py
+
+$(VENV)-oldest/ready: tests/oldest.txt setup.py
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/pip install --quiet -r tests/oldest.txt -e .
+	touch $@
+
 $(VENV)/runtime: requirements.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
@@ -55,4 +65,4 @@ $(VENV)/development: $(VENV)/runtime tests/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) $(VENV)-oldest demo

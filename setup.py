@@ -26,7 +26,7 @@ setup(
         "headcount.pipelines.pages": [f"templates/{path.name}" for path in TEMPLATES],
     },
     install_requires=[
-        "apache-beam>=2.77,<2.78",
+        "apache-beam>=2.67,<3",
         "numpy>=2.0,<3",
         "scipy>=1.13,<2",
         "pyarrow>=18,<26",

@@ -15,7 +15,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
-from headcount.mechanisms.batches.packing import from_ipc
+from headcount.mechanisms.batches.packing import concat, from_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
@@ -31,6 +31,7 @@ from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, one_beyond_barrier, sorted_by_item
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
 from headcount.transforms.core.noise import NamedBatches, Noise, names_in, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
@@ -74,9 +75,10 @@ class _FromFrame(PrivateTransform):
             | "Gather" >> beam.GroupByKey()  # (0, tops)
             | "Release"
             >> beam.ParDo(_Release(plan, release, label, files), beam.pvalue.AsList(summed.origins))
-            .with_output_types(tuple[int, bytes], decisions=tuple[int, Released])
+            .with_output_types(tuple[int, bytes])
             .with_outputs("decisions", main="rows")
         )
+        typed(done, decisions=tuple[int, Released])
         # Rows have one barrier, decisions one of their own. Nothing else may be taken from `done`.
         return beyond_barrier(done.rows, empty, files), done.decisions
 
@@ -224,7 +226,7 @@ def _to_one(_: int, top: bytes) -> tuple[int, bytes]:
 
 
 def _sorted_by_rank(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordBatch]:
-    return file, pa.concat_batches([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
+    return file, concat([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
 
 
 class Plume(PrivateTransform):

@@ -43,6 +43,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.result import CountsAndDecision
@@ -126,14 +127,14 @@ class LearnDistribution(PrivateTransform):
         shards = samples | "UserShards" >> UserShards(self._shards)  # (shard, Arrow streams)
         if plan.choice is None:
             plans = plan.plans()
-            counted = shards | "CountValues" >> _tagged(beam.ParDo(_CountValues(source, plans)))
+            counted = _counted(shards, beam.ParDo(_CountValues(source, plans)))
             sparse = any(each.method == "sparse" for each in plans)
             learned = self._learned(counted, source, plans, sparse, any(each.spread is not None for each in plans))
             return self._shown(learned, row)
         choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseSamples")
         decision = choice.chosen | "Plan" >> beam.Map(plan.decided).with_output_types(DecidedDistribution)
         known = beam.pvalue.AsSingleton(decision)
-        counted = choice.shards | "CountValues" >> _tagged(beam.ParDo(_CountAsDecided(source), known))
+        counted = _counted(choice.shards, beam.ParDo(_CountAsDecided(source), known))
         learned = self._learned(counted, source, known, plan.method == "sparse", plan.method in ("auto", *ROBUST))
         return self._result(self._shown(learned, row), decision)
 
@@ -153,9 +154,10 @@ class LearnDistribution(PrivateTransform):
             | "GroupBySymbolShard" >> beam.GroupByKey()
             | "Merge"
             >> beam.ParDo(_Merge(source), known)
-            .with_output_types(tuple[int, bytes], parts=tuple[int, bytes, int])
+            .with_output_types(tuple[int, bytes])
             .with_outputs("parts", main="tables")
         )
+        typed(merged, parts=tuple[int, bytes, int])
         evidence = beam.pvalue.AsList(merged.parts), beam.pvalue.AsList(counted.origins)
         # The barriers: all that reads what was drawn stands on the far side of these GroupByKeys, so that a repeated step can
         # reach no consumer twice. Nothing may be taken from before them.
@@ -361,8 +363,9 @@ class _DrawSpread(_Keyed):
         yield plan, steps.spread(np.array(add_tables(sums), dtype=np.int64), evidence, self._key).tolist()
 
 
-def _tagged(count: beam.ParDo) -> beam.PTransform:
-    return count.with_output_types(tuple[int, bytes], origins=tuple[int, Origin]).with_outputs("origins", main="values")
+def _counted(shards: beam.PCollection, count: beam.ParDo) -> beam.pvalue.DoOutputsTuple:
+    counting = count.with_output_types(tuple[int, bytes]).with_outputs("origins", main="values")
+    return typed(shards | "CountValues" >> counting, origins=tuple[int, Origin])
 
 
 def _plans(known: Known) -> tuple[DistributionPlan, ...]:

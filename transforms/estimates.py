@@ -37,6 +37,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
 from headcount.transforms.core.choice import Choose
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
@@ -106,7 +107,8 @@ def estimated(
     )
     made = grouped | "Estimate" >> beam.ParDo(
         _Estimate(files), decided, beam.pvalue.AsList(totals), all_named if mechanism.domain is None else []
-    ).with_output_types(tuple[int, bytes], decision=Estimated).with_outputs("decision", main="rows")
+    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
+    typed(made, decision=Estimated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 

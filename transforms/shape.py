@@ -23,6 +23,7 @@ from headcount.mechanisms.shape.tallies import add_tallies, make_tally, pack_tal
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import rows_beyond_barrier
 from headcount.transforms.core.base import PrivateTransform
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
@@ -44,9 +45,10 @@ class FromTalliesTransform(PrivateTransform):
             | "GroupByItemShard" >> beam.GroupByKey()
             | "Tally"
             >> beam.ParDo(_TallyItems(plan.tallied, release_salt(release.id), shards))
-            .with_output_types(tuple[int, tuple[int, bytes]], buckets=tuple[int, bytes])
+            .with_output_types(tuple[int, tuple[int, bytes]])
             .with_outputs("buckets", main="tallies")
         )
+        typed(tallied, buckets=tuple[int, bytes])
         tallies = [tallied.tallies]
         if any(plan.tallied):
             tallies.append(

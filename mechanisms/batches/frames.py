@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headcount.mechanisms.batches.packing import concat
 from headcount.mechanisms.errors import InputError
 
 BATCH_ROWS = 1 << 20  # rows in one batch at most, where the frame leaves the choice
@@ -97,4 +98,4 @@ def _in_size(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return batches[0] if len(batches) == 1 else concat(batches)

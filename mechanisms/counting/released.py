@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.packing import concat, from_ipc, to_ipc
 
 # From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
 _MANY_ROWS = 4096
@@ -88,5 +88,5 @@ def by_file(counts: pa.RecordBatch, output_files: int) -> Iterator[tuple[int, by
 
 def sorted_counts(chunks: Iterable[bytes]) -> pa.RecordBatch:
     """The rows of one output file, sorted by item: in this order nothing shows how they were sharded."""
-    counts = pa.concat_batches([from_ipc(chunk) for chunk in chunks])
+    counts = concat([from_ipc(chunk) for chunk in chunks])
     return counts.take(pc.sort_indices(counts.column("item")))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.packing import unpack
+from headcount.mechanisms.batches.packing import concat, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError
@@ -81,7 +81,7 @@ def with_absent(histogram: pa.RecordBatch | None, domain: Names, noise_subkey: b
         absent = domain.filter(pc.invert(pc.is_in(domain, value_set=histogram.column("item"))))
     zero = np.zeros(len(absent), dtype=np.int64)
     extra = _with_lanes(absent, zero, item_lane_ids(lane_key(noise_subkey), absent, zero))
-    return extra if histogram is None else pa.concat_batches([histogram, extra])
+    return extra if histogram is None else concat([histogram, extra])
 
 
 def _with_lanes(items: Names, sums: np.ndarray, ids: np.ndarray) -> pa.RecordBatch:

@@ -72,7 +72,7 @@ def _text(element: Any) -> Any:
     if hasattr(element, "to_pydict"):  # a record batch, whose rows are in the order of the data's own names
         metadata = {k.decode(): v.decode() for k, v in (element.schema.metadata or {}).items()}
         return [sorted(map(repr, element.to_pylist())), metadata]
-    if type(element).__name__.startswith("BeamSchema_"):  # a name that Beam makes anew each time
+    if hasattr(element, "_asdict"):  # of a type that some versions of Beam make anew each time
         return element._asdict()
     return repr(element)
 

@@ -40,6 +40,7 @@ from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import Choose
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import Contributions, check_whole, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
@@ -188,8 +189,9 @@ def aggregated(
             )
         )
     made = gathered | "Answers" >> beam.ParDo(_Answers(files, metrics), decided, groups, totals).with_output_types(
-        tuple[int, bytes], decision=Aggregated
+        tuple[int, bytes]
     ).with_outputs("decision", main="rows")
+    typed(made, decision=Aggregated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
 

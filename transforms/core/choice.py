@@ -19,6 +19,7 @@ from headcount.mechanisms.histogram.auto import AutoRelease, Decided
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import one_beyond_barrier
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.user_shards import item_shards
@@ -45,9 +46,10 @@ def choose(
     type of what it gives. `public` is the one table with the public entries, if there are any.
     Shards may be packed already."""
     tabulate = _Tabulate(choice, item_shards(number), keep)
-    tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(
-        tuple[int, bytes], tables=bytes, items=tuple[int, bytes], users=str
-    ).with_outputs("tables", "items", "users", main="shards")
+    tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(tuple[int, bytes]).with_outputs(
+        "tables", "items", "users", main="shards"
+    )
+    typed(tabled, tables=bytes, items=tuple[int, bytes], users=str)
     if public is None:
         public = shards.pipeline | "EmptyTable" >> beam.Create([encode_table([0] * choice.entries)], reshuffle=False)
     tables = [tabled.tables]

@@ -1,4 +1,4 @@
-"""How record batches are encoded where they leave a worker: as Arrow streams.
+"""How elements are encoded where they leave a worker: record batches as Arrow streams, others by their types.
 
 Beam's default pickles a slice together with its whole parent, so a few rows of a large batch with two consumers can take
 gigabytes. Importing `headcount.transforms` registers this coder for `pa.RecordBatch`.
@@ -6,10 +6,20 @@ gigabytes. Importing `headcount.transforms` registers this coder for `pa.RecordB
 
 from __future__ import annotations
 
+from typing import Any
+
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+
+
+def typed(outputs: beam.pvalue.DoOutputsTuple, **types: Any) -> beam.pvalue.DoOutputsTuple:
+    """The outputs of a step, with the types of those that are not the main one. Beam takes them itself from 2.72 on only."""
+    for tag, element_type in types.items():
+        outputs[tag].element_type = convert_to_beam_type(element_type)
+    return outputs
 
 
 class RecordBatchCoder(beam.coders.Coder):

@@ -20,6 +20,7 @@ from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item
+from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
@@ -53,9 +54,10 @@ def sum_by_item(
     every_shard: bool = False,
 ) -> beam.pvalue.DoOutputsTuple:
     """`sums`, (item shard, packed sums) of bounded batches, and `origins`, where the batches come from."""
-    return bounded | label >> beam.ParDo(SumByItem(shards, summing, every_shard)).with_output_types(
-        tuple[int, bytes], origins=Origin
+    summed = bounded | label >> beam.ParDo(SumByItem(shards, summing, every_shard)).with_output_types(
+        tuple[int, bytes]
     ).with_outputs("origins", main="sums")
+    return typed(summed, origins=Origin)
 
 
 class Planned(Protocol):

@@ -19,6 +19,7 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.packing import concat
 from headcount.mechanisms.batches.shards import MOST_COUNT, gather, split_by_user
 from headcount.mechanisms.bound_choice.methods import METHODS, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.steps import (
@@ -210,7 +211,7 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
     for counts in ([2 * 10**9, 5], [2**62, 2**62]):
         with pytest.raises(InputError, match="are not bounded by"):
             check_bounded(good.set_column(2, "count", pa.array(counts)))
-    twice = pa.concat_batches([good, good]).replace_schema_metadata(good.schema.metadata)
+    twice = concat([good, good]).replace_schema_metadata(good.schema.metadata)
     with pytest.raises(InputError, match="are not bounded by"):
         check_bounded(twice)
 
