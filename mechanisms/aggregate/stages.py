@@ -201,7 +201,8 @@ class AggregateStages:
                 plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)
                 sizes = {each.kind: each.stddev for each in plan.measures}
                 # In rows: with users alone these are rows, and where there are sums alone a half range counts as one.
-                noise = _MEAN_GAUSSIAN * sizes.get("rows", sizes.get("users", sizes.get("sum", 0.0))) * of_each
+                size = next(sizes[kind] for kind in ("rows", "users", "sum") if kind in sizes)
+                noise = _MEAN_GAUSSIAN * size * of_each
                 found.append(KeysCandidate(items, cap, "gaussian", Fraction(round(noise * 1024), 1024)))
         return tuple(found)
 
@@ -210,5 +211,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     if value < 0:
         return kind
     column = metrics.values[value].column
+    if kind == "tree":
+        return f"rows in each part of the range of {column}"
     what = "sums" if kind == "sum" else "squares"
     return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

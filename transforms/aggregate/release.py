@@ -1,4 +1,4 @@
-"""`Aggregate`: users, events, sums, means and variances by key, each stage beyond the barrier of the last.
+"""`Aggregate`: users, events, sums, means, variances and quantiles by key, each stage beyond the barrier of the last.
 
 As for estimated histograms (`transforms.estimates`), users are brought together once, and every stage reads their shards again.
 """
@@ -52,7 +52,7 @@ from headcount.transforms.partitions import NamedItems
 
 
 class Aggregate(PrivateTransform):
-    """How many users and events each key has, and the sum, mean and variance of values: all in one release, with one budget.
+    """How many users and events each key has, and the sum, mean, variance and quantiles of values: all in one release.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Keys that come from the data are named first,
     and those that few users have stay hidden. Then at most `max_items` named keys of each user count, with at most
@@ -60,14 +60,16 @@ class Aggregate(PrivateTransform):
 
     The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
     `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the true totals, as noisy
-    totals of groups of keys tell how much the bounds have left out. Means and variances are of a uniform sample of each user's
+    totals of groups of keys tell how much the bounds have left out. Means, variances and quantiles are of a uniform sample of
+    each user's rows. The median of price is `p50_price`, with `p50_price_rank_stddev` for the noise of its rank, in shares of
     rows. Sums of a range with negative numbers are not calibrated, and are called `bounded_sum_...`; so are all totals with
     `calibrate="none"`. Rows with fields for the values go in, or `Contributions(values=...)` of the same ranges.
     `with_decision()` gives what was chosen beside.
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
-        metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100".
+        metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100",
+            "quantile:0.5,0.9:price:0:100".
             Values beyond a range count as its ends. It must be public: known without a look at the data.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
         max_items: the keys of one user that count (default: "auto", chosen privately).
@@ -273,11 +275,11 @@ class _Noise(beam.PTransform):
         item_type: type,
     ) -> None:
         super().__init__()
-        self._plan, self._named, self._texts, self._release = plan, named, metrics.texts(), release
+        self._plan, self._named, self._metrics, self._release = plan, named, metrics, release
         self._shards, self._item_type = item_shards(shards), item_type
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded), self._texts)
+        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded), self._metrics)
         summed = sum_by_item(bounded, self._shards, sum_measures, every_shard=True)
         merged = (
             summed.sums  # (item shard, packed sums)
@@ -296,13 +298,13 @@ class _Noise(beam.PTransform):
 class _Keyed:
     """Where the randomness of the sums comes from; the subkeys are derived on the worker, from the key fetched there."""
 
-    def __init__(self, release: Release, label: str, texts: list[str]) -> None:
-        self._release, self._label, self._texts = release, label, texts
+    def __init__(self, release: Release, label: str, metrics: Metrics) -> None:
+        self._release, self._label, self.metrics = release, label, metrics
 
     def subkeys(self, plan: AggregatePlan) -> list[bytes]:
         """The subkey of each measure."""
         key = self._release.key_source.fetch()
-        return measure_subkeys(key, self._release.id, self._label, plan.measures, self._texts)
+        return measure_subkeys(key, self._release.id, self._label, plan.measures, self.metrics.texts())
 
 
 class _Merge(beam.DoFn):
@@ -331,7 +333,8 @@ class _AddNoise(beam.DoFn):
         self, sums: bytes, plan: AggregatePlan, digests: list[int], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
         evidence = Evidence.of(digests, origins)
-        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence)
+        key = self._keyed
+        noisy = noisy_measures(from_ipc(sums), plan.measures, key.subkeys(plan), evidence, key.metrics)
         yield 0, to_ipc(noisy)
 
 

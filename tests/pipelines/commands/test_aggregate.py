@@ -16,6 +16,7 @@ from tests.pipelines.refusals import refused
 
 EXACT = ["--epsilon", "1e9", "--delta", "1e-3", "--max-items", "3", "--max-per-item", "50", "--calibrate", "none"]
 ASKED = ["--users", "--events", "--sum", "price:0:100", "--mean", "price:0:100", "--variance", "price:0:100"]
+QUANTILES = ["--quantile", "0.5,0.905:price:0:100", "--quantile", "0.111:price:-20:120"]
 
 
 def table(kind: pa.DataType) -> pa.Table:
@@ -59,17 +60,29 @@ def test_with_a_huge_epsilon_every_format_and_type_gives_the_exact_metrics(forma
     rows = table(kind)
     (tmp_path / "domain.txt").write_text("s0\ns1\ns2\n")
     write_fixed_key(tmp_path / "key")
-    flags = ["--user", "user", "--item", "shop", *ASKED, *EXACT, "--domain", str(tmp_path / "domain.txt")]
+    flags = ["--user", "user", "--item", "shop", *ASKED, *QUANTILES, *EXACT, "--domain", str(tmp_path / "domain.txt")]
     files = ["--input", write(rows, tmp_path, format), "--key-file", str(tmp_path / "key")]
     assert main(["aggregate", *files, *flags, "--output", str(tmp_path / "out")]) == 0
     found = pq.read_table(*(tmp_path / "out").glob("*.parquet"))
     assert found["shop"].to_pylist() == ["s0", "s1", "s2"]
     for name, values in truth(rows).items():
         assert np.asarray(found[name]) == pytest.approx(np.array(values), rel=2e-3), name
+    for name, share, (low, high) in (
+        ("p50_price", 0.5, (0, 100)),
+        ("p90_5_price", 0.905, (0, 100)),
+        ("p11_1_price", 0.111, (-20, 120)),
+    ):
+        exact = rows.to_pandas().astype({"price": float}).groupby("shop").price
+        # Where the share of the rows is a whole number, any value between two is one.
+        ends = [exact.quantile(share, interpolation=side).clip(low, high) for side in ("lower", "higher")]
+        step = (high - low) / 8**5
+        assert (ends[0] - step <= np.asarray(found[name])).all() and (np.asarray(found[name]) <= ends[1] + step).all()
     said = capsys.readouterr().out
-    assert "3 items came out:" in said and "mean_price" in said
+    assert "3 items came out:" in said and "mean_price" in said and "p90_5_price" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["columns"]["mean_price"].startswith("the mean of the values")
+    assert report["columns"]["p50_price"].startswith("the value that as many of the rows as its name says")
+    assert "share of rows" in report["columns"]["p50_price_rank_stddev"]
     assert set(report["columns"]) == set(found.column_names)
 
 
@@ -86,6 +99,9 @@ def test_explain_reads_nothing(capsys):
         ([], "nothing to compute: give one of --users"),
         (["--mean", "price"], "such as price:0:100, got 'price'"),
         (["--mean", "price:9:1"], "low end below its high end"),
+        (["--quantile", "price:0:1"], "such as 0.5,0.9:price:0:100, got 'price:0:1'"),
+        (["--quantile", "0.5,1:price:0:1"], "--quantile must be a number between 0 and 1, got 1.0"),
+        (["--quantile", "0.5:price:0:1", "--quantile", "0.5:price:0:2"], "'p50_price' is asked for more than once"),
         (["--users", "--max-per-item", "2"], "says nothing of users"),
         (["--users", "--delta", "0"], "--delta must be positive"),
         (["--mean", "user:0:1"], "is not a decimal number"),
