@@ -10,8 +10,8 @@ words behind it, under a block key of the level's own: so no two nodes of a key,
 draws NODE of them. Runs of two keys meet with a probability below nodes * words / 2**128, as for all lanes. Block keys depend
 on the digest of all sums of all measures, too.
 
-Branching and levels were chosen on laws that are not from any data: at as many leaves or more, 4, 8 and 16 parts have ranks
-within a fifth of each other's error, and 2, 32 and 256 have larger ones. Of these 8 needs the fewest draws.
+Branching and levels were chosen on synthetic laws. At as many leaves or more, nodes of 2, 4 and 8 parts give ranks of about the
+same error, and those of 16 and more parts larger ones. With 8 there are the fewest levels, on all of which intervals must hold.
 """
 
 from __future__ import annotations
