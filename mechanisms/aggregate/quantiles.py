@@ -23,6 +23,7 @@ Several quantiles of one tree look at the same noise. Their values ascend, and i
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -43,7 +44,7 @@ Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # No part of any proof, in standard deviations: nodes of fewer rows are not looked into, what hardly any rows are, and how far D
 # is from 0 where it may be 0 just as well. So many keys are looked at together.
-_TOLD, _HARDLY, _AS_WELL = BRANCHING**0.5, 3.0, 1.0
+_TOLD, _HARDLY, _AS_WELL = math.sqrt(BRANCHING), 3.0, 1.0
 _KEYS = 4096
 
 
@@ -139,10 +140,10 @@ def _descend(
         counts = trees.children(level, at // LEAVES, at % LEAVES)[where]
         if known is None:
             counted = np.repeat(rows[0], ways)[:, None]
-            edges, covariance = _outer(counts, stddev**2, share, counted, rows[1] ** 2)
+            edges, covariance = _outer(counts, stddev * stddev, share, counted, rows[1] * rows[1])
             whole = root = _Nodes.of(edges, covariance, _FIRST, _LAST)
         else:
-            edges, covariance = _inner(counts, stddev**2, known)
+            edges, covariance = _inner(counts, stddev * stddev, known)
             whole = _Nodes.of(edges, covariance, _FIRST, _LAST)
         stop = going & (whole.rows < _TOLD * stddev)
         inside = whole.inside(share if whole is root else np.full_like(share, 0.5))
