@@ -98,6 +98,13 @@ def is_quantile(column: str, columns: Collection[str]) -> bool:
     return all(f"{column}_{part}" in columns for part in _OF_QUANTILES)
 
 
+def total_metrics(columns: Collection[str]) -> list[str]:
+    """The metrics that are totals of an item, in the order in which items are ranked by them: events, users, then sums."""
+    sums = [name for name in columns if name.startswith(("sum_", "bounded_sum_"))]
+    names = ("events", "bounded_events", "users", "bounded_users", *sums)
+    return [name for name in names if name in columns and is_metric(name, columns)]
+
+
 def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in columns:
