@@ -13,7 +13,14 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, c
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.aggregate.answers import PARTS, Answer, NoisySums, answers_batch, ratio_answers, total_answer
+from headcount.mechanisms.aggregate.answers import (
+    Answer,
+    NoisySums,
+    answers_batch,
+    columns_of,
+    ratio_answers,
+    total_answer,
+)
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
@@ -42,7 +49,8 @@ NAME = "Aggregate"
 #: What a reader of calibrated totals must know of them.
 ASSUMPTION = (
     "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
-    "they kept; low to high covers the noise, and not that assumption; means and variances are of a sample of each user's rows"
+    "they kept; low to high covers the noise, and not that assumption; means, variances and quantiles are of a sample of each "
+    "user's rows"
 )
 
 #: The same of values whose range was chosen.
@@ -113,8 +121,8 @@ class AggregateMechanism:
     @property
     def columns(self) -> list[str]:
         """The columns of the released rows beside the key."""
-        names = (name_of(metric, self.stages.calibrated) for metric in self.metrics.each)
-        return [column for name in names for column in (name, *(f"{name}_{part}" for part in PARTS))]
+        calibrated = self.stages.calibrated
+        return [column for each in self.metrics.each for column in columns_of(each, name_of(each, calibrated))]
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
@@ -177,7 +185,7 @@ class AggregateMechanism:
         own = measure_subkeys(key, release.id, f"{label}/NoisySums", measures, plan.metrics.texts())
         chunks = [chunk for batch in batches for _, chunk in sum_measures(batch, 1)]
         merged, digest = merge_measures(chunks, items, measures, own)
-        return noisy_measures(merged, measures, own, Evidence.of([digest], map(Origin.of, batches)))
+        return noisy_measures(merged, measures, own, Evidence.of([digest], map(Origin.of, batches)), plan.metrics)
 
 
 def released(
@@ -198,14 +206,16 @@ def released(
     for metric in metrics.each:
         answer = (found | estimates).get(metric)
         name = name_of(metric, grouped is not None)
-        columns[name] = total_answer(metric, *noisy.total(metric, metrics.values)) if answer is None else answer
+        if answer is None:
+            answer = total_answer(metric, *noisy.total(metric, metrics.values))
+        columns[name] = (metric, answer)
     groups = 0 if grouped is None else grouped.number
     return answers_batch(noisy.items, columns), Aggregated(plan, groups, left_out)
 
 
 def name_of(metric: Metric, calibrated: bool) -> str:
     """The column of a metric: `bounded_...` for a total of what the bounds leave."""
-    is_ratio = metric.kind in ("mean", "variance")
+    is_ratio = metric.kind in ("mean", "variance", "quantile")
     return metric.name if is_ratio or (calibrated and metric.is_total) else f"bounded_{metric.name}"
 
 

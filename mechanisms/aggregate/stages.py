@@ -136,12 +136,14 @@ class AggregateStages:
 
     def ranges_table(self, plan: AggregatePlan, keys: int) -> list[int]:
         """The public part of the table from which ranges are chosen: the mean noise of all sums of values, for each row of a
-        user that counts at most."""
+        user that counts at most. That of quantiles does not grow with their range, which then cuts as little as can be."""
         assert self.ranges_choice is not None
         found = []
         for place, of in self.ranges_choice.ranges.items():
             stddevs = {each.name: each.stddev for each in plan.measures.measures}
-            noise = math.hypot(of.middle * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
+            noise = 0.0
+            if f"sum{place}" in stddevs:
+                noise = math.hypot(of.middle * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
             rows = min(plan.measures.max_items, max(1, keys)) * plan.measures.max_per_item
             found.append(_MEAN_GAUSSIAN * noise * max(1, keys) / rows)
         return self.ranges_choice.noise_table(found)
@@ -261,7 +263,8 @@ class AggregateStages:
                 plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)
                 sizes = {each.kind: each.stddev for each in plan.measures}
                 # In rows: with users alone these are rows, and where there are sums alone a half range counts as one.
-                noise = _MEAN_GAUSSIAN * sizes.get("rows", sizes.get("users", sizes.get("sum", 0.0))) * of_each
+                size = next(sizes[kind] for kind in ("rows", "users", "sum") if kind in sizes)
+                noise = _MEAN_GAUSSIAN * size * of_each
                 found.append(KeysCandidate(items, cap, "gaussian", Fraction(round(noise * 1024), 1024)))
         return tuple(found)
 
@@ -270,5 +273,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     if value < 0:
         return kind
     column = metrics.values[value].column
+    if kind == "tree":
+        return f"rows in each part of the range of {column}"
     what = "sums" if kind == "sum" else "squares"
     return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

@@ -1,4 +1,4 @@
-"""`headcount aggregate`: users, events, and sums, means and variances of values by key, from files to a committed output."""
+"""`headcount aggregate`: users, events, and sums, means, variances and quantiles of values by key, from files to an output."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _WHAT = {
     "sum": "the sum of a column's values",
     "mean": "their mean",
     "variance": "their variance, with the number of rows as divisor",
+    "quantile": "their quantiles of the shares Q, such as 0.5,0.9:price:0:100",
 }
 
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{kind}",
             action="append",
-            metavar="COLUMN:LOW:HIGH",
+            metavar="Q,..:COLUMN:LOW:HIGH" if kind == "quantile" else "COLUMN:LOW:HIGH",
             help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
             "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
@@ -88,8 +89,8 @@ def _metrics(args: argparse.Namespace) -> Metrics:
     found = metrics(args)
     if found is None:
         raise ParameterError(
-            "there is nothing to compute: give one of --users, --events, --sum, --mean or --variance, such as --mean "
-            "price:0:100"
+            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance or --quantile, such as "
+            "--mean price:0:100"
         )
     return found
 

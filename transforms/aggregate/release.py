@@ -1,4 +1,4 @@
-"""`Aggregate`: users, events, sums, means and variances by key, each stage beyond the barrier of the last.
+"""`Aggregate`: users, events, sums, means, variances and quantiles by key, each stage beyond the barrier of the last.
 
 As for estimated histograms (`transforms.estimates`), users are brought together once, and every stage reads their shards again.
 """
@@ -55,7 +55,7 @@ from headcount.transforms.partitions import NamedItems
 
 
 class Aggregate(PrivateTransform):
-    """How many users and events each key has, and the sum, mean and variance of values: all in one release, with one budget.
+    """How many users and events each key has, and the sum, mean, variance and quantiles of values: all in one release.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
     rho-zCDP. Keys that come from the data are named first,
@@ -64,14 +64,16 @@ class Aggregate(PrivateTransform):
 
     The result is `beam.Row`s: the key (`item`, or the key columns), and for each metric its value, `..._noise_stddev`,
     `..._low` and `..._high`, which hold 95 % of the noise. Users, events and sums are estimates of the true totals, as noisy
-    totals of groups of keys tell how much the bounds have left out. Means and variances are of a uniform sample of each user's
+    totals of groups of keys tell how much the bounds have left out. Means, variances and quantiles are of a uniform sample of
+    each user's rows. The median of price is `p50_price`, with `p50_price_rank_stddev` for the noise of its rank, in shares of
     rows. Sums of a range with negative numbers are not calibrated, and are called `bounded_sum_...`; so are all totals with
     `calibrate="none"`. Rows with fields for the values go in, or `Contributions(values=...)` of the same ranges.
     `with_decision()` gives what was chosen beside.
 
     Parameters:
         budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
-        metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100".
+        metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100",
+            "quantile:0.5,0.9:price:0:100".
             Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
             chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
@@ -340,7 +342,7 @@ class _AddNoise(beam.DoFn):
         self, sums: bytes, plan: AggregatePlan, digests: list[int], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
         evidence = Evidence.of(digests, origins)
-        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence)
+        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence, plan.metrics)
         yield 0, to_ipc(noisy)
 
 
