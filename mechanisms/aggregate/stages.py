@@ -190,7 +190,8 @@ class AggregateStages:
         account, budget = self.account, self.account.budget
         by = "exact composition"
         if account.zcdp is not None:
-            by = f"{account.zcdp.delta if account.hiding else 0:g}-approximate {account.zcdp.rho:.8g}-zCDP"
+            hidden = f"{account.zcdp.delta:g}-approximate " if account.hiding else ""
+            by = f"{hidden}{account.zcdp.rho:.8g}-zCDP"
         found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": by})]
         parts: dict[str, Budget | None] = {
             "choice of how keys are named": account.names_choice,

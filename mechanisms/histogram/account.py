@@ -6,7 +6,8 @@ where the items are public), and the totals have Laplace noise too: better where
 
 Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
-Laplace noise alone delta is what the threshold takes, or 0.
+Laplace noise alone delta is what the threshold takes, or 0. An account of `zcdp_account` is delta-approximate rho-zCDP: a draw
+of range c is c^2/8-zCDP, Gaussian noise mu^2/2-zCDP, also on a grid, and thresholds hide but for delta; these add up.
 """
 
 from __future__ import annotations

@@ -157,6 +157,7 @@ class AutoCourse(AggregateCourse):
 
 MECHANISMS: dict[str, dict[str, Any]] = {
     "auto": {},
+    "zCDP": {"budget": Zcdp(10, 1e-3)},
     "domain, given": {"domain": DOMAIN, "max_items": 4, "max_per_item": 3, "calibrate": "none"},
 }
 
@@ -165,7 +166,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_all_stages_on_neighbours_cost_what_the_account_says(name, relation, make_release, monkeypatch):
     """One user more or less, or another one, with values that are larger than all others by far."""
-    made = aggregate(BUDGET, AUTO, **MECHANISMS[name], relation=relation)
+    made = aggregate(**{"budget": BUDGET, **MECHANISMS[name]}, metrics=AUTO, relation=relation)
     for target in ("edge", "events", "unnamed", "all", "once"):
         former = [] if relation is Relation.ADD_REMOVE else [TARGETS["group"]]
         with monkeypatch.context() as context:
