@@ -76,8 +76,8 @@ _METRICS = {
     "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
 _QUANTILE = (
-    "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to the range that was given, of a "
-    "sample of each user's rows"
+    "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
+    "user's rows"
 )
 # The parts of a quantile beside it, whose noise is in its rank.
 _OF_QUANTILES = {

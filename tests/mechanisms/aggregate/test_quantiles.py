@@ -198,6 +198,20 @@ def test_with_a_huge_epsilon_a_release_has_the_exact_quantiles_of_all_keys(relat
             assert low - 100 / LEAVES <= value <= high + 100 / LEAVES
 
 
+@pytest.mark.parametrize("text", ["price:auto", "price:-auto:auto"])
+def test_a_range_that_is_chosen_for_quantiles_alone_cuts_as_little_as_can_be(text, make_release):
+    """Of 2,000 users at epsilon 20, with prices up to 100: the end is among the two that cut nothing, or only the tail."""
+    rows, asked = log(2000), parse_metrics("quantile", f"0.5,0.9:{text}")
+    made, decision = aggregate(Budget(20, 1e-4), asked, domain=KEYS).run_decided(
+        batches_of(rows, asked), make_release()
+    )
+    assert decision is not None and decision.plan.ranges[0].high in (50, 100)
+    for name, share in (("p50_price", Fraction(1, 2)), ("p90_price", Fraction(9, 10))):
+        truth = [quantile(np.array([p for _, key, p in rows if key == each]), share) for each in KEYS]
+        assert column(made, name) == pytest.approx(np.array(truth), rel=0.25)
+        assert (column(made, f"{name}_low") <= truth).all() and (truth <= column(made, f"{name}_high")).all()
+
+
 def test_other_metrics_keep_their_noise_but_for_the_share_of_the_tree():
     mean = ["events", "mean:price:0:100"]
     plans = [
