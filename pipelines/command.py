@@ -38,7 +38,7 @@ COMMANDS = {
     ),
     "aggregate": Listed(
         "headcount.pipelines.commands.aggregate",
-        "Compute users, events, and the sum, mean and variance of values for each item, in one release.",
+        "Compute users, events, and the sum, mean, variance and quantiles of values for each item, in one release.",
     ),
     "choose-bound": Listed(
         "headcount.pipelines.commands.choose_bound",

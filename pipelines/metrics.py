@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def metrics(args: argparse.Namespace) -> Metrics | None:
-    """Users and events, then sums, means and variances; None if nothing is asked for, or the command has no such flags."""
+    """Users and events, then metrics of values; None if nothing is asked for, or the command has no such flags."""
     if not hasattr(args, "variance"):
         return None
-    from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metric, Metrics, parse_metric
+    from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metric, Metrics, parse_metrics
 
     counts = [Metric(kind) for kind in COUNTS if getattr(args, kind)]
-    of_values = [parse_metric(kind, text) for kind in OF_VALUES for text in getattr(args, kind) or ()]
+    of_values = [each for kind in OF_VALUES for text in getattr(args, kind) or () for each in parse_metrics(kind, text)]
     return Metrics.of([*counts, *of_values]) if counts or of_values else None
 
 

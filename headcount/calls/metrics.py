@@ -1,4 +1,4 @@
-"""Metrics by key: users, events, and sums, means and variances of values.
+"""Metrics by key: users, events, and sums, means, variances and quantiles of values.
 
 The function is the command of its name: the same parameters, defaults, refusals, rows and report.
 """
@@ -21,13 +21,15 @@ def aggregate(
     user: str,
     item: Columns,
     count: str | None = None,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
     users: bool = False,
     events: bool = False,
     sum: Columns | None = None,
     mean: Columns | None = None,
     variance: Columns | None = None,
+    quantile: Columns | None = None,
     max_items: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
     calibrate: str = "totals",
@@ -49,24 +51,29 @@ def aggregate(
     ledger: str | None = None,
     dataset: str | None = None,
 ) -> Result:
-    """How many users and events each item has, and the sum, mean and variance of values: all in one release, with one budget.
+    """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
+    of the result says in words.
 
         headcount.aggregate(
             frame, user="user_id", item="country", users=True, mean="price:0:100", epsilon=1, delta=1e-8
         )
 
     Parameters:
+        epsilon, rho: the promise, as one or the other; both need a `delta`.
         users, events: whether to count them (default: False).
         sum, mean, variance: the column of the values with the public range that they are cut to, such as "price:0:100", or a
-            list of several (default: None). Take the range from what you know of the column, and not from the data.
+            list of several (default: None). Take the range from what you know of the column, and not from the data. With
+            "price:auto" one from 0 on is chosen privately, and with "price:-auto:auto" one with negative numbers.
+        quantile: the same with shares before it, such as "0.5,0.9:price:0:100" (default: None).
         max_items: items of one user that count at most (default: "auto", chosen privately within the budget).
         max_per_item: rows of one user that count at most on one item, up to 1000 (default: None, chosen with `max_items`).
         calibrate: "totals" (default) tell how much the bounds left out of users, events and sums; "none" spends nothing on it.
-        data, user, item, count, epsilon, delta, domain, and all that follow: as for `histogram`.
+        data, user, item, count, delta, domain, and all that follow: as for `histogram`.
 
     The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
-    (mean_price_low). Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.
+    (mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
+    are called bounded_users, bounded_events and bounded_sum_price.
     """
     return called("aggregate", locals())

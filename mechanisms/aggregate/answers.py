@@ -7,7 +7,8 @@ true r, the interval holds it in 95 % of all releases, however few rows there ar
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
 
-All intervals are of the noise: they are about the rows that the bounds have left.
+Quantiles come with their intervals (`quantiles`). All intervals are of the noise: they are about the rows that the bounds have
+left.
 """
 
 from __future__ import annotations
@@ -25,16 +26,13 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.keys.value_ranges import ValueRange
 
-#: What the columns of a metric end with, besides the metric itself.
-PARTS = ("noise_stddev", "low", "high")
-
 # For each of two intervals that hold together with a probability of 95 %.
 _BOTH = statistics.NormalDist().inv_cdf(1 - 0.025 / 2)
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The released numbers of one metric."""
+    """The released numbers of one metric; the noise of a quantile is that of its rank."""
 
     value: np.ndarray
     noise_stddev: np.ndarray
@@ -42,22 +40,32 @@ class Answer:
     high: np.ndarray
 
 
+def columns_of(metric: Metric, name: str) -> tuple[str, str, str, str]:
+    """The columns of a metric of this name."""
+    return name, f"{name}_{metric.spread}", f"{name}_low", f"{name}_high"
+
+
 @dataclasses.dataclass(frozen=True)
 class NoisySums:
-    """The noisy sums of all named keys, sorted, and the standard deviations of their noise; public."""
+    """The noisy sums of all named keys, sorted, and the standard deviations of their noise; public. `told` has the columns of
+    what came out of trees."""
 
     items: Names
     sums: Mapping[str, np.ndarray]
     stddev: Mapping[str, float]
+    told: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, plan: MeasuresPlan) -> NoisySums:
         """Those in a batch of noisy sums."""
-        sums = {measure.name: np.asarray(rows.column(measure.name)) for measure in plan.measures}
-        stddev = {measure.name: measure.stddev for measure in plan.measures}
+        stddev = {measure.name: measure.stddev for measure in plan.measures if measure.kind != "tree"}
+        numbers = {name: np.asarray(rows.column(name)) for name in rows.schema.names if name != "item"}
+        sums, told = (
+            {name: numbers[name] for name in numbers if (name in stddev) is is_sum} for is_sum in (True, False)
+        )
         if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
             sums, stddev = sums | {"users": sums["rows"]}, stddev | {"users": stddev["rows"]}
-        return cls(rows.column("item"), sums, stddev)
+        return cls(rows.column("item"), sums, stddev, told)
 
     def counts(self, kind: str) -> tuple[np.ndarray, float]:
         """The noisy users or events, and the standard deviation of their noise."""
@@ -89,10 +97,12 @@ def total_answer(metric: Metric, value: np.ndarray, noise_stddev: np.ndarray | f
 
 
 def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
-    """Means and variances."""
+    """Means, variances and quantiles."""
     found = {}
     for metric in metrics.each:
-        if metric.of is None or metric.kind == "sum":
+        if metric.kind == "quantile":
+            found[metric] = Answer(*(noisy.told[column] for column in columns_of(metric, metric.name)))
+        if metric.of is None or metric.kind not in ("mean", "variance"):
             continue
         number = metrics.values.index(metric.of)
         make = _mean if metric.kind == "mean" else _variance
@@ -161,10 +171,12 @@ def fieller(
     return low, high
 
 
-def answers_batch(items: Names, columns: Mapping[str, Answer]) -> pa.RecordBatch:
-    """The released rows: the key, and for each metric its value, `noise_stddev`, `low` and `high`."""
+def answers_batch(items: Names, answers: Mapping[str, tuple[Metric, Answer]]) -> pa.RecordBatch:
+    """The released rows: the key, and for each metric its value, the noise, `low` and `high`, by the name of the metric."""
     made: dict[str, pa.Array] = {"item": items}
-    for name, answer in columns.items():
-        made[name] = pa.array(answer.value, pa.float64())
-        made |= {f"{name}_{part}": pa.array(getattr(answer, part), pa.float64()) for part in PARTS}
+    for name, (metric, answer) in answers.items():
+        columns = (answer.value, answer.noise_stddev, answer.low, answer.high)
+        made |= {
+            part: pa.array(column, pa.float64()) for part, column in zip(columns_of(metric, name), columns, strict=True)
+        }
     return pa.RecordBatch.from_pydict(made)

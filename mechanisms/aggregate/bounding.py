@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.aggregate.measures import Measure, MeasuresPlan
+from headcount.mechanisms.aggregate.trees import LEAVES, leaf_of
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bounding.clipping import sample_units, sampled_items
@@ -60,10 +61,12 @@ def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
 
 def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
     """What each (user, key) adds to each measure, in units of 2**-bits. Sums are rounded towards 0, and gaps down: rounding
-    makes no contribution longer."""
+    makes no contribution longer. To a tree it adds its rows, each on its leaf: one leaf for each row, pair after pair."""
     found = {}
     for measure in measures:
-        if measure.kind == "users":
+        if measure.kind == "tree":
+            found[measure.name] = np.repeat(leaf_of(shard.values[measure.value]), shard.count)
+        elif measure.kind == "users":
             found[measure.name] = np.ones(len(shard.pairs.item), dtype=np.int64)
         elif measure.kind == "rows":
             found[measure.name] = shard.pairs.count
@@ -89,8 +92,12 @@ def bounded_batch(
     check_kept(bounded, added, plan)
     bound = promise_of(plan.steps, shard.pairs.bound, label)
     batch = dataclasses.replace(bounded.pairs, bound=bound).to_batch(part).drop_columns("count")
-    for name, column in added.items():
-        batch = batch.append_column(name, pa.array(column))
+    starts = pa.array(np.append(0, np.cumsum(bounded.pairs.count)))
+    for measure in plan.measures:
+        column = pa.array(added[measure.name])
+        if measure.kind == "tree":
+            column = pa.LargeListArray.from_arrays(starts, column)
+        batch = batch.append_column(measure.name, column)
     return batch
 
 
@@ -100,7 +107,10 @@ def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: Measures
     kept = int(bounded.pairs.rows_per_user().max(initial=0)) <= plan.max_items
     kept &= int(rows.max(initial=0)) <= plan.max_per_item
     for measure in plan.measures:
-        if measure.value >= 0:
-            kept &= bool(np.all(np.abs(added[measure.name]) <= rows << measure.bits))
+        own = added[measure.name]
+        if measure.kind == "tree":
+            kept &= len(own) == int(rows.sum()) and bool(np.all((own >= 0) & (own < LEAVES)))
+        elif measure.value >= 0:
+            kept &= bool(np.all(np.abs(own) <= rows << measure.bits))
     if not kept:
         raise RuntimeError("bounding did not keep its bound")  # a bug, and never to be released

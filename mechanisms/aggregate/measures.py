@@ -6,31 +6,36 @@ A user's rows on one key, at most c of them, with values x in [-1, 1] (half rang
     rows       the number of rows
     sum        the sum of x,               for each range
     gap        the sum of 1 - x^2,         for each range whose variance is asked for
+    tree       the rows in each part of the range, on each of LEVELS levels of ever finer parts (`trees`), for each range of
+               which a quantile is asked for
 
 With one row per key, users are rows. All sums of all keys are one vector, which gets Gaussian noise of one calibration: of
-standard deviation sigma_u for users, sigma_r for rows and sigma_j for sum and gap of range j.
+standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum and gap of range j, and tau_j for the parts of range j.
 
-Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise. As x^2
-+ (1 - x^2)^2 <= 1, its squared length is at most A = 1 / sigma_r^2 + sum of 1 / sigma_j^2: the gap comes for free, since it
-is small where x is large. By the triangle inequality the squared length of a user's rows on one key is at most B = 1 /
-sigma_u^2 + c^2 A, and x = 1 in all of c rows attains it. So the squared distance of neighbours is at most
+Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise, and 1 /
+tau_j to one part on each level. As x^2 + (1 - x^2)^2 <= 1, its squared length is at most A = 1 / sigma_r^2 + V + T, with V the
+sum of 1 / sigma_j^2, and T that of LEVELS / tau_j^2: the gap comes for free, since it is small where x is large. By the
+triangle inequality the squared length of a user's rows on one key is at most B = 1 / sigma_u^2 + c^2 A, and x = 1 in all of c
+rows attains it. So the squared distance of neighbours is at most
 
     add-remove      m B
-    replace         m max(2 B, 4 c^2 sum of 1 / sigma_j^2)
+    replace         m max(2 B, c^2 (4 V + 2 T))
 
 For the second: on a key that only one of the two users has, that user adds B at most. On one that both have, users cancel.
-With n and n' rows the rest is at most (n - n')^2 / sigma_r^2 + (n + n')^2 sum of 1 / sigma_j^2, which is convex in each of n
-and n'. So it is largest where one of them is 0, and then at most B, or where both are c. If k keys are shared, there are 2 (m
-- k) others: the sum is largest at k = 0 or k = m. Sums have both signs, so that two users' contributions may point in
-opposite directions. So the rule of `Relation.users`, for numbers that are not negative, does not do here. Both distances are
-attained; tests compute them by brute force.
+Parts are counts, and two vectors of them are no further apart than the root of their squared lengths together. So with n and
+n' rows the rest is at most (n - n')^2 / sigma_r^2 + (n + n')^2 V + (n^2 + n'^2) T, which is convex in each of n and n'. So it
+is largest where one of them is 0, and then at most B, or where both are c. If k keys are shared, there are 2 (m - k) others:
+the sum is largest at k = 0 or k = m. Sums have both signs, so that two users' contributions may point in opposite directions.
+So the rule of `Relation.users`, for numbers that are not negative, does not do here. Both distances are attained, by users
+with all rows at one end of the range, or at opposite ends; tests compute them by brute force.
 
 `MeasuresPlan.loss` is this distance in exact fractions, for sigmas as they are drawn. It is checked against mu when a plan is
 made.
 
 Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors
 of the metrics, where a total is relative to what c rows of the largest value add, a mean to half the range, and a variance to
-its square. This needs no data, and no proof rests on it.
+its square. The error of a quantile is that of its rank, which values that spread over a sixth of their range turn into a third
+of that in half ranges. This needs no data, and no proof rests on it.
 """
 
 from __future__ import annotations
@@ -45,6 +50,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.calibration import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metrics
+from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
@@ -61,6 +67,9 @@ _FAST_BITS, _LEAST_BITS = 24, 6
 
 # What the error of a mean and of a variance depends on, by rows and by its own sums, in the mean over what values may be.
 _MEAN, _VARIANCE = (1 / 3, 1.0), (1.0, 2.0)
+
+# The same of a quantile: its rank has the noise of its share of the rows, and on each level of about BRANCHING / 6 parts.
+_QUANTILE = (1 / 3 / 3**2, LEVELS**2 * BRANCHING / 6 / 3**2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +127,9 @@ class MeasuresPlan:
         users = precision.pop("users", Fraction(0))
         rows = precision.pop("rows", Fraction(0))
         values = self._values(precision)
-        own = users + most * (rows + values)
-        return self.max_items * _distance(self.relation, own, most * values)
+        trees = sum((LEVELS * size for name, size in precision.items() if name.startswith("tree")), Fraction(0))
+        own = users + most * (rows + values + trees)
+        return self.max_items * _distance(self.relation, own, most * values, most * trees)
 
     def _values(self, precision: dict[str, Fraction]) -> Fraction:
         """The sum of 1 / sigma_j^2; a gap costs nothing as long as its noise is no less than that of its sum."""
@@ -143,14 +153,15 @@ class MeasuresPlan:
 
 
 def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
-    """The share of the squared distance that users, rows and each range (`sum0`, ...) have; what has none is not needed."""
+    """The share of the squared distance that users, rows, and the sums (`sum0`, ...) and trees (`tree0`, ...) of each range
+    have; what has none is not needed."""
     squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
     for metric in metrics.each:
         if metric.of is None:
             squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += 1.0
             continue
-        own = f"sum{metrics.values.index(metric.of)}"
-        rows, values = {"mean": _MEAN, "variance": _VARIANCE}.get(metric.kind, (0.0, 0.0))
+        own = f"{'tree' if metric.kind == 'quantile' else 'sum'}{metrics.values.index(metric.of)}"
+        rows, values = {"mean": _MEAN, "variance": _VARIANCE, "quantile": _QUANTILE}.get(metric.kind, (0.0, 0.0))
         if metric.kind == "sum":
             rows, values = ((part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
         squared["rows"] += rows
@@ -162,16 +173,18 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
 def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, relation: Relation) -> MeasuresPlan:
     """The noise of all sums for these bounds, whose distance of neighbours is at most `mu` standard deviations together."""
     parts = shares(metrics, max_per_item)
-    values = sum(share for name, share in parts.items() if name.startswith("sum"))
+    values, trees = (sum(share for name, share in parts.items() if name.startswith(kind)) for kind in ("sum", "tree"))
     # The squared distance, where one user adds 1 on each key: beyond the rounding of these lines.
-    unit = math.sqrt(max_items * _distance(relation, 1.0, values)) / mu * (1 + 1e-9)
+    unit = math.sqrt(max_items * _distance(relation, 1.0, values, trees)) / mu * (1 + 1e-9)
     gaps = {metrics.values.index(metric.of) for metric in metrics.each if metric.kind == "variance" and metric.of}
     found = []
     for name, share in parts.items():
-        sigma = unit * (1 if name == "users" else max_per_item) / math.sqrt(share)
-        value = int(name.removeprefix("sum")) if name.startswith("sum") else -1
-        kinds = [name] if value < 0 else ["sum", "gap"] if value in gaps else ["sum"]
-        bits = 0 if value < 0 else _bits(sigma)
+        kind = name.rstrip("0123456789")
+        levels = LEVELS if kind == "tree" else 1
+        sigma = unit * (1 if name == "users" else max_per_item) * math.sqrt(levels / share)
+        value = -1 if kind == name else int(name.removeprefix(kind))
+        kinds = ["sum", "gap"] if kind == "sum" and value in gaps else [kind]
+        bits = _bits(sigma) if kind == "sum" else 0
         grid, scale = whole_sigma(sigma, bits)
         if scale >= LARGEST_SCALE:
             raise ParameterError(
@@ -185,9 +198,10 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
     return plan
 
 
-def _distance(relation: Relation, own: Real, values: Real) -> Real:
-    """The squared distance on one key: `own` is what one user adds, and `values` the part of sums in it."""
-    return own if relation is Relation.ADD_REMOVE else max(2 * own, 4 * values)
+def _distance(relation: Relation, own: Real, values: Real, trees: Real) -> Real:
+    """The squared distance on one key: `own` is what one user adds, and `values` and `trees` the parts of sums and of trees in
+    it."""
+    return own if relation is Relation.ADD_REMOVE else max(2 * own, 4 * values + 2 * trees)
 
 
 def _bits(sigma: float) -> int:

@@ -1,36 +1,52 @@
-"""What is asked of every key: users, events, and the sum, mean or variance of a column of numbers within a public range."""
+"""What is asked of every key: users, events, and the sum, mean, variance or quantiles of a column of numbers within a range."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
 
-from headcount.mechanisms.checks import check_one_of
+from headcount.mechanisms.checks import check_one_of, check_share
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import ValueRange, parse_range
+from headcount.mechanisms.keys.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 
 COUNTS = ("users", "events")
-OF_VALUES = ("sum", "mean", "variance")
+OF_VALUES = ("sum", "mean", "variance", "quantile")
 
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """One number for each key: `kind` is what it is, of the values of a range where it is about values."""
+    """One number for each key: `kind` is what it is, of the values of a range where it is about values.
+
+    A quantile has the `share` of rows whose values are no larger.
+    """
 
     kind: str
     of: ValueRange | None = None
+    share: Fraction | None = None
 
     def __post_init__(self) -> None:
         check_one_of("metric", self.kind, (*COUNTS, *OF_VALUES))
         if (self.of is None) == (self.kind in OF_VALUES):
             what = "needs a column and its range" if self.of is None else "has no column"
             raise ParameterError(f"the metric {self.kind!r} {what}")
+        if (self.share is None) == (self.kind == "quantile"):
+            what = "needs a share, such as 0.5" if self.share is None else "has no share"
+            raise ParameterError(f"the metric {self.kind!r} {what}")
 
     @property
     def name(self) -> str:
-        """What its column is called: with an underscore for what no field of a row may have in its name."""
-        return self.kind if self.of is None else re.sub(r"\W", "_", f"{self.kind}_{self.of.column}")
+        """What its column is called: with an underscore for what no field of a row may have in its name. The median of price
+        is `p50_price`, and its quantile of 0.999 is `p99_9_price`."""
+        kind = self.kind if self.share is None else f"p{Decimal(self.share.numerator) * 100 / self.share.denominator:f}"
+        return kind if self.of is None else re.sub(r"\W", "_", f"{kind}_{self.of.column}")
+
+    @property
+    def spread(self) -> str:
+        """What the column of its noise ends with: that of a quantile is in shares of rows, and of others in their own unit."""
+        return "rank_stddev" if self.kind == "quantile" else "noise_stddev"
 
     @property
     def is_total(self) -> bool:
@@ -39,17 +55,33 @@ class Metric:
 
 
 def parse_metric(kind: str, text: str) -> Metric:
-    """The metric of a kind for a text like `price:0:100`."""
-    return Metric(kind, parse_range(kind, text))
+    """The metric of a kind for a text like `price:0:100`, or `price:auto`."""
+    return Metric(kind, parse_range_or_auto(kind, text))
 
 
-def _metric_of(given: Metric | str) -> Metric:
+def parse_metrics(kind: str, text: str) -> list[Metric]:
+    """The same, or all quantiles of a text like `0.5,0.9:price:0:100`."""
+    if kind != "quantile":
+        return [parse_metric(kind, text)]
+    shares, _, rest = text.partition(":")
+    try:
+        numbers = [float(share) for share in shares.split(",")]
+    except ValueError:
+        raise ParameterError(
+            f"quantile needs shares, a column and the range of its values, such as 0.5,0.9:price:0:100, got {text!r}",
+            kind,
+        ) from None
+    of = parse_range_or_auto(kind, rest)
+    return [Metric(kind, of, check_share(kind, number)) for number in numbers]
+
+
+def _metrics_of(given: Metric | str) -> list[Metric]:
     if isinstance(given, Metric):
-        return given
+        return [given]
     if not isinstance(given, str):
         raise ParameterError(f"a metric is a Metric, or a text such as users, got a {type(given).__name__}", "metrics")
     kind, _, rest = given.partition(":")
-    return parse_metric(kind, rest) if kind in OF_VALUES else Metric(kind)
+    return parse_metrics(kind, rest) if kind in OF_VALUES else [Metric(kind)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +93,39 @@ class Metrics:
     def __post_init__(self) -> None:
         names = [metric.name for metric in self.each]
         if not names:
-            raise ParameterError("there is nothing to compute: ask for users, events, sum, mean or variance", "metrics")
+            raise ParameterError(
+                "there is nothing to compute: ask for users, events, sum, mean, variance or quantile", "metrics"
+            )
         for name in names:
             if names.count(name) > 1:
                 raise ParameterError(f"the metric {name!r} is asked for more than once: leave one out", "metrics")
 
     @classmethod
     def of(cls, metrics: Iterable[Metric | str]) -> Metrics:
-        """The metrics, or those of texts like `users` and `mean:price:0:100`."""
+        """The metrics, or those of texts like `users`, `mean:price:0:100` and `quantile:0.5,0.9:price:0:100`."""
         if isinstance(metrics, str):
             raise ParameterError(f"metrics must be a list of them, got the text {metrics!r}", "metrics")
-        return cls(tuple(map(_metric_of, metrics)))
+        return cls(tuple(metric for given in metrics for metric in _metrics_of(given)))
 
     @property
     def values(self) -> tuple[ValueRange, ...]:
         """The ranges of values that rows carry, each once: their places are those of the value columns of a batch."""
         return tuple(dict.fromkeys(metric.of for metric in self.each if metric.of is not None))
+
+    @property
+    def autos(self) -> dict[int, AutoRange]:
+        """The ranges that are to be chosen, by their places among all."""
+        return {place: of for place, of in enumerate(self.values) if isinstance(of, AutoRange)}
+
+    def chosen(self, ends: Iterable[float]) -> Metrics:
+        """The same with the ranges of these ends, which were chosen."""
+        made = dict(zip(self.autos.values(), ends, strict=True))
+        return Metrics(
+            tuple(
+                dataclasses.replace(each, of=each.of.chosen(made[each.of])) if isinstance(each.of, AutoRange) else each
+                for each in self.each
+            )
+        )
 
     @property
     def totals(self) -> tuple[str, ...]:
@@ -91,4 +140,13 @@ class Metrics:
 
     def texts(self) -> list[str]:
         """The metrics in one form only, as a part of randomness."""
-        return [metric.kind if metric.of is None else f"{metric.kind}:{metric.of.text()}" for metric in self.each]
+        return [
+            ":".join(
+                [
+                    metric.kind,
+                    *([str(metric.share)] if metric.share else []),
+                    *([metric.of.text()] if metric.of else []),
+                ]
+            )
+            for metric in self.each
+        ]

@@ -1,4 +1,4 @@
-"""`headcount aggregate`: users, events, and sums, means and variances of values by key, from files to a committed output."""
+"""`headcount aggregate`: users, events, and sums, means, variances and quantiles of values by key, from files to an output."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ _WHAT = {
     "sum": "the sum of a column's values",
     "mean": "their mean",
     "variance": "their variance, with the number of rows as divisor",
+    "quantile": "their quantiles of the shares Q, such as 0.5,0.9:price:0:100",
 }
 
 
@@ -40,10 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{kind}",
             action="append",
-            metavar="COLUMN:LOW:HIGH",
-            help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; may be repeated",
+            metavar="Q,..:COLUMN:LOW:HIGH" if kind == "quantile" else "COLUMN:LOW:HIGH",
+            help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
+            "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
     group = options.add_budget(parser)
+    options.add_rho(group, otherwise="")
     group.add_argument(
         "--max-items",
         type=numbers.whole_number_or("auto", most=MAX_BOUND),
@@ -71,12 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon")
-    options.make_budget(args)
     if args.domain is None:
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
         options.require_delta(args, "metrics have Gaussian noise")
+    options.make_zcdp_or_budget(args)
     if _metrics(args).users_alone and args.max_per_item not in (None, 1):
         raise ParameterError(
             f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
@@ -87,8 +89,8 @@ def _metrics(args: argparse.Namespace) -> Metrics:
     found = metrics(args)
     if found is None:
         raise ParameterError(
-            "there is nothing to compute: give one of --users, --events, --sum, --mean or --variance, such as --mean "
-            "price:0:100"
+            "there is nothing to compute: give one of --users, --events, --sum, --mean, --variance or --quantile, such as "
+            "--mean price:0:100"
         )
     return found
 
@@ -108,7 +110,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     return {
-        "budget": options.make_budget(args),
+        "budget": options.make_zcdp_or_budget(args),
         "metrics": _metrics(args).each,
         "domain": domain,
         "max_items": args.max_items,
@@ -121,6 +123,7 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
+        "rho": args.rho,
         **{kind: getattr(args, kind) for kind in (*COUNTS, *OF_VALUES)},
         "max_items": args.max_items,
         "max_per_item": args.max_per_item,

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headcount.pipelines.sinks.meanings import is_metric
+from headcount.pipelines.sinks.meanings import is_metric, total_metrics
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
-_METRICS = ("events", "bounded_events", "users", "bounded_users")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
 BAR = 24  # letters of the longest bar
@@ -31,7 +30,7 @@ def told(report: Mapping[str, Any], bars: bool = False) -> str:
     if number == 0:
         lines += nothing(report, unit)
     elif number > len(shown):
-        largest = any(name in columns for name in (*SIZES, *_METRICS))
+        largest = any(name in columns for name in SIZES) or total_metrics(columns)
         lines.append(
             f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
         )
@@ -85,12 +84,15 @@ def table(
     columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = (), bars: bool = False
 ) -> list[str]:
     """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these; behind
-    them a bar for the number, if asked for."""
+    them a bar for the number, if asked for: then each metric has a table of its own, with its interval."""
+    metrics = [name for name in columns if keys and is_metric(name, columns)]
+    if bars and metrics:
+        return [line for name in metrics for line in ("", *_one_metric(name, rows, keys))][1:]
     if keys:
         names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
-        names += [name for name in columns if is_metric(name, columns)]
+        names += metrics
     else:
         names = list(columns)
     cells = [
@@ -101,8 +103,21 @@ def table(
     size = next((name for name in names if name in SIZES), None) if bars and keys else None
     if size is None:
         return lines
-    most = max(row[size] for row in rows)
-    return [lines[0], *(f"{line}  {bar(row[size], most)}".rstrip() for line, row in zip(lines[1:], rows, strict=True))]
+    return _with_bars(lines, [row[size] for row in rows])
+
+
+def _one_metric(name: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """The keys with one metric, its interval and a bar."""
+    numbers = [name, f"{name}_low", f"{name}_high"]
+    cells = [[_cell(row[key], True) for key in keys] + [_cell(row[each], False) for each in numbers] for row in rows]
+    texts = [isinstance(rows[0][key], str) for key in keys] + 3 * [False]
+    return _with_bars(aligned([[*keys, name, "low", "high"], *cells], texts), [row[name] for row in rows])
+
+
+def _with_bars(lines: Sequence[str], values: Sequence[float]) -> list[str]:
+    """A heading and lines, with bars for their numbers."""
+    most = max(values)
+    return [lines[0], *(f"{line}  {bar(value, most)}".rstrip() for line, value in zip(lines[1:], values, strict=True))]
 
 
 def aligned(cells: Sequence[Sequence[str]], texts: Sequence[bool]) -> list[str]:

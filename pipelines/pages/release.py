@@ -15,6 +15,7 @@ from headcount.pipelines.pages.rows import read_rows
 
 # What a command answers, where its name does not say it.
 _TITLES = {
+    "aggregate": "The numbers of each {keys}",
     "choose-bound": "How much one user may count",
     "count-release": "The largest counts of {keys}",
     "distribution": "How likely each {keys} is",

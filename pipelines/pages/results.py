@@ -15,8 +15,10 @@ from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.pages.texts import Drawn
+from headcount.pipelines.sinks.meanings import is_metric, total_metrics
 
 FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
+FEW = 10  # the same for each of several metrics, at once
 NAMED = 200  # names without numbers
 IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if there are no more
 CLOSE = 0.1  # of a number: what a reader may take for exact
@@ -56,6 +58,9 @@ def parts(report: Report, rows: Rows) -> list[Part]:
     if report.get("keys"):
         if size_column(columns) is not None:
             return _counted(report, rows)
+        metrics = [name for name in columns if is_metric(name, columns)]
+        if metrics:
+            return [_metric(report, rows, name) for name in metrics]
         return [_named(report, rows) if {*columns} <= {"rank", *report["keys"]} else _listed(report, rows)]
     if "shape" in report["details"]:
         return _shape(report)
@@ -97,11 +102,34 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     return [Part(heading, drawn=drawn, folded=folded, caption=caption), *_noise(rows, size, noise)]
 
 
-def _bar(row: Mapping[str, Any], names: Sequence[str], size: str, noise: str | None) -> Bar:
-    """One row, with its interval, or with its noise on both sides."""
+def _metric(report: Report, rows: Rows, metric: str) -> Part:
+    """One metric of the items, the largest of them first, with its intervals; what is no total as points."""
+    columns, keys, shown = [*report["columns"]], report["keys"], rows.largest[:SHOWN]
+    made = [_bar(row, keys, metric, None, f"{metric}_") for row in shown]
+    totals = total_metrics(columns)
+    dots = metric not in totals or any(bar.low is not None and bar.low < 0 for bar in made)
+    heads = [*keys, metric.replace("_", " "), "95 % interval"]
+    drawn = charts.bars(made, heads, dots=dots, shown=slice(0, FEW))
+    rest = charts.bars(made, heads, dots=dots, shown=slice(FEW, None))
+    number = report["rows"]
+    of = texts.several(number, "item") if number == len(shown) else f"{len(shown):,} of {number:,} items"
+    order = f", by {totals[0].replace('_', ' ')}" if totals else ""
+    caption = f"The thin line {'through a point' if dots else 'on a bar'} is the interval that holds 95 % of the noise."
+    return Part(
+        f"{metric.replace('_', ' ').capitalize()}: {of}{order}",
+        [report["columns"][metric]] if metric in report["columns"] else [],
+        drawn=drawn,
+        folded=(f"The next {len(made) - FEW:,}", rest) if len(made) > FEW else None,
+        caption=caption,
+    )
+
+
+def _bar(row: Mapping[str, Any], names: Sequence[str], size: str, noise: str | None, begin: str = "") -> Bar:
+    """One row, with its interval, whose columns may `begin` with the name of a metric, or with its noise on both sides."""
     shown = texts.percent if size == "probability" else texts.number
     named, value = tuple(texts.name(row[name]) for name in names), row[size]
-    low, high, around = row.get("low"), row.get("high"), None if noise is None else row[noise]
+    low, high = row.get(f"{begin}low"), row.get(f"{begin}high")
+    around = None if noise is None else row[noise]
     if low is not None and high is not None:
         return Bar(named, shown(value), value, low, high, f"{shown(low)} to {shown(high)}")
     if around is None:

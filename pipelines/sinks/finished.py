@@ -20,17 +20,16 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.counting.quality import left_out
 from headcount.pipelines.sinks.formats import T, times_as_text
-from headcount.pipelines.sinks.meanings import meanings
+from headcount.pipelines.sinks.meanings import meanings, total_metrics
 
 SHOWN = 10  # rows that a report shows
 _LONGEST = 60  # letters of an item there
-# By what rows are ranked: the first of these columns that they have, beside the key.
+# By what rows are ranked: the first of these columns that they have, beside the key, or else of their metrics.
 _RANKED = (
     ("rank", "ascending"),
     ("count", "descending"),
     ("bounded_count", "descending"),
     ("probability", "descending"),
-    *((name, "descending") for name in ("events", "bounded_events", "users", "bounded_users")),
 )
 
 
@@ -106,7 +105,8 @@ def to_json(content: Mapping[str, Any]) -> bytes:
 def _ranked_by(columns: Sequence[str], keys: Sequence[str]) -> tuple[str, str] | None:
     if not any(key in columns for key in keys):
         return None
-    return next((by for by in _RANKED if by[0] in columns), None)
+    metrics = ((name, "descending") for name in total_metrics(columns))
+    return next((by for by in (*_RANKED, *metrics) if by[0] in columns), None)
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,22 +70,48 @@ _METRICS = {
     "events": "an estimate of the true number of events",
     "bounded_users": "the users that were left after limiting on how many items each counts, with noise",
     "bounded_events": "the events that were left after limiting how much each user counts, with noise",
-    "sum_": "an estimate of the true sum of the values, each cut to the range that was given",
+    "sum_": "an estimate of the true sum of the values, each cut to its range",
     "bounded_sum_": "the sum of the values that were left after limiting how much each user counts, with noise",
-    "mean_": "the mean of the values, each cut to the range that was given, of a sample of each user's rows",
-    "variance_": "the variance of the values, each cut to the range that was given, of a sample of each user's rows",
+    "mean_": "the mean of the values, each cut to its range, of a sample of each user's rows",
+    "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
+}
+_QUANTILE = (
+    "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
+    "user's rows"
+)
+# The parts of a quantile beside it, whose noise is in its rank.
+_OF_QUANTILES = {
+    "rank_stddev": "the standard deviation of the share of rows that are really below the quantile beside it, by the noise",
+    "low": f"the lower end of an interval that holds the quantile but for 5 % of the noise; {_NOISE}",
+    "high": f"the upper end of an interval that holds the quantile but for 5 % of the noise; {_NOISE}",
 }
 
 
 def is_metric(column: str, columns: Collection[str]) -> bool:
     """Whether a column is a metric, with its noise and its interval beside."""
-    return all(f"{column}_{part}" in columns for part in ("noise_stddev", "low", "high"))
+    parts = ("noise_stddev", "low", "high")
+    return all(f"{column}_{part}" in columns for part in parts) or is_quantile(column, columns)
+
+
+def is_quantile(column: str, columns: Collection[str]) -> bool:
+    """Whether a column is a quantile of values by key."""
+    return all(f"{column}_{part}" in columns for part in _OF_QUANTILES)
+
+
+def total_metrics(columns: Collection[str]) -> list[str]:
+    """The metrics that are totals of an item, in the order in which items are ranked by them: events, users, then sums."""
+    sums = [name for name in columns if name.startswith(("sum_", "bounded_sum_"))]
+    names = ("events", "bounded_events", "users", "bounded_users", *sums)
+    return [name for name in names if name in columns and is_metric(name, columns)]
 
 
 def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in columns:
-        if is_metric(column, columns):
+        if is_quantile(column, columns):
+            found |= {column: _QUANTILE}
+            found |= {f"{column}_{part}": words for part, words in _OF_QUANTILES.items()}
+        elif is_metric(column, columns):
             names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
             found |= {column: _METRICS[names[-1]]} if names else {}
             found |= {f"{column}_{part}": _ANY[part] for part in ("noise_stddev", "low", "high")}

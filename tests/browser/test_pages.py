@@ -26,6 +26,8 @@ COMPARED = "methods compared"  # which is the page of no release
 PAGES = {
     "estimates": ".fill",
     "events by country and day": ".fill",
+    "metrics of items": ".fill",
+    "metrics of a public domain": ".dot",
     "protected by day": ".warn",
     "the largest counts": ".point",
     "names of items, chosen": ".names li",

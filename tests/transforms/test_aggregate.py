@@ -14,10 +14,10 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.value_ranges import value_columns
-from headcount.transforms import Aggregate, Budget, Contributions
+from headcount.transforms import Aggregate, Budget, Contributions, Zcdp
 
 BUDGET = Budget(5, 1e-4)
-ASKED = ["users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100"]
+ASKED = ["users", "events", *(f"{kind}:price:0:100" for kind in ("sum", "mean", "variance", "quantile:0.9,0.5"))]
 DOMAIN = [f"i{n}" for n in range(8)]
 SETTINGS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -51,6 +51,16 @@ def test_the_transform_gives_the_rows_of_the_pure_function(name, make_release, c
     assert rows.equals(transform.mechanism.run(pure(table), release, "Aggregate"))
 
 
+@pytest.mark.parametrize("budget", [BUDGET, Zcdp(2, 1e-4)])
+def test_ranges_are_chosen_as_by_the_pure_function(budget, make_release, collect):
+    table, release = log(), make_release()
+    asked = ["users", "sum:price:auto", "mean:price:-auto:auto"]
+    transform = Aggregate(budget, asked, release=release, shards=5).with_decision()
+    (found,) = collect(lambda p: (p | beam.Create([table], reshuffle=False) | "Aggregate" >> transform).decision)
+    assert found == transform.mechanism.run_decided(pure(table, asked), release, "Aggregate")[1]
+    assert [of.low < 0 for of in found.plan.ranges] == [False, True]
+
+
 def test_the_decision_is_that_of_the_pure_function(make_release, collect):
     table, release = log(), make_release()
     transform = Aggregate(BUDGET, ASKED, release=release, shards=3).with_decision()
@@ -75,15 +85,29 @@ def test_rows_have_the_key_columns_and_all_metrics(make_release, collect):
         {"who": row["user"], "shop": row["item"], "at": start + datetime.timedelta(hours=k % 3), "cost": row["price"]}
         for k, row in enumerate(table.to_pylist())
     ]
-    asked = ["users", "mean:cost:0:100"]
+    asked = ["users", "mean:cost:0:100", "quantile:0.5:cost:0:100"]
     contributions = Contributions("who", ["shop", "at:day"], values=["cost:0:100"])
     transform = Aggregate(Budget(2000, 1e-3), asked, max_items=5, max_per_item=9, release=make_release(), shards=2)
     found = collect(lambda p: p | beam.Create(rows) | contributions | transform)
     assert found and {row.at_day for row in found} == {datetime.date(2030, 1, 1)}
-    assert {"shop", "at_day", "users", "users_low", "mean_cost", "mean_cost_noise_stddev"} <= set(found[0]._fields)
+    assert {
+        "shop",
+        "at_day",
+        "users",
+        "users_low",
+        "mean_cost",
+        "mean_cost_noise_stddev",
+        "p50_cost_rank_stddev",
+    } <= set(found[0]._fields)
     means = {row.shop: row.mean_cost for row in found}
     truth = np.mean([row["cost"] for row in rows if row["shop"] == "i0"])
     assert means["i0"] == pytest.approx(truth, rel=0.1)
+
+
+def test_values_for_a_choice_are_no_others():
+    with beam.Pipeline(runner="FnApiRunner") as pipeline, pytest.raises(ParameterError, match="'price:auto'"):
+        table = pipeline | beam.Create([log(10)], reshuffle=False)
+        _ = table | Contributions(values=["price:0:1"]) | Aggregate(BUDGET, ["mean:price:auto"])
 
 
 def test_other_values_than_the_metrics_are_refused():

@@ -178,7 +178,9 @@ TABLE = {
         lambda **g: Aggregate(BUDGET, ["users", "mean:value:0:10", "sum:value:0:10"], **g), aggregated, decides=True
     ),
     "Aggregate, domain": Line(
-        lambda **g: Aggregate(BUDGET, ["events", "variance:value:-5:10"], domain=ITEMS[g["item_type"]], **g),
+        lambda **g: Aggregate(
+            BUDGET, ["events", "variance:value:-5:10", "quantile:0.5:value:0:10"], domain=ITEMS[g["item_type"]], **g
+        ),
         aggregated,
         decides=True,
     ),

@@ -1,1 +1,1 @@
-"""Users, events, sums, means and variances by key, wired. Private: import `headcount.transforms`."""
+"""Users, events, sums, means, variances and quantiles by key, wired. Private: import `headcount.transforms`."""

@@ -36,6 +36,7 @@ _TAKEN_AS_PUBLIC = {
     "sum": "the ranges of values that are added up: {}",
     "mean": "the ranges of values of means: {}",
     "variance": "the ranges of values of variances: {}",
+    "quantile": "the ranges of values of quantiles, each with the shares before it: {}",
 }
 
 

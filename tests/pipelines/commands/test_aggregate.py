@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 
+import duckdb
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import headcount
 from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused
 
+DECIMAL = pa.decimal128(9, 2)
+AVRO = {
+    pa.float64(): "double",
+    DECIMAL: {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+}
 EXACT = ["--epsilon", "1e9", "--delta", "1e-3", "--max-items", "3", "--max-per-item", "50", "--calibrate", "none"]
 ASKED = ["--users", "--events", "--sum", "price:0:100", "--mean", "price:0:100", "--variance", "price:0:100"]
+QUANTILES = ["--quantile", "0.5,0.905:price:0:100", "--quantile", "0.111:price:-20:120"]
 
 
 def table(kind: pa.DataType) -> pa.Table:
@@ -26,16 +35,15 @@ def table(kind: pa.DataType) -> pa.Table:
 
 
 def truth(rows: pa.Table) -> dict[str, list[float]]:
-    frame = rows.set_column(2, "price", rows["price"].cast(pa.float64())).to_pandas()
-    frame["price"] = frame.price.clip(0, 100)
-    by = frame.groupby("shop")
-    return {
-        "bounded_users": by.user.nunique().tolist(),
-        "bounded_events": by.size().tolist(),
-        "bounded_sum_price": by.price.sum().tolist(),
-        "mean_price": by.price.mean().tolist(),
-        "variance_price": by.price.var(ddof=0).tolist(),
-    }
+    """What DuckDB says, which has nothing of ours."""
+    asked = """
+        select shop, count(distinct user) bounded_users, count(*) bounded_events, sum(cut) bounded_sum_price,
+            avg(cut) mean_price, var_pop(cut) variance_price
+        from (select *, greatest(0, least(100, price))::double cut from rows) group by shop order by shop
+    """
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        return connection.sql(asked).to_arrow_table().drop_columns("shop").to_pydict()
 
 
 def write(rows: pa.Table, path, format: str) -> str:
@@ -44,6 +52,15 @@ def write(rows: pa.Table, path, format: str) -> str:
         pq.write_table(rows, name)
     elif format == "csv":
         pa.csv.write_csv(rows, name)
+    elif format == "avro":
+        fields = [{"name": "user", "type": "string"}, {"name": "shop", "type": "string"}]
+        schema = {
+            "type": "record",
+            "name": "row",
+            "fields": [*fields, {"name": "price", "type": AVRO[rows["price"].type]}],
+        }
+        with open(name, "wb") as file:
+            fastavro.writer(file, schema, rows.to_pylist())
     else:
         with open(name, "w") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows.to_pylist())
@@ -52,25 +69,68 @@ def write(rows: pa.Table, path, format: str) -> str:
 
 @pytest.mark.parametrize(
     "format, kind",
-    [("parquet", pa.float64()), ("parquet", pa.int16()), ("parquet", pa.decimal128(9, 2)), ("csv", pa.float64()),
-     ("csv", pa.int64()), ("jsonl", pa.float64()), ("jsonl", pa.int64())],
+    [("parquet", pa.float64()), ("csv", pa.float64()), ("csv", DECIMAL), ("jsonl", pa.float64()), ("avro", pa.float64()),
+     ("avro", DECIMAL)],
 )  # fmt: skip
 def test_with_a_huge_epsilon_every_format_and_type_gives_the_exact_metrics(format, kind, tmp_path, capsys):
     rows = table(kind)
     (tmp_path / "domain.txt").write_text("s0\ns1\ns2\n")
     write_fixed_key(tmp_path / "key")
-    flags = ["--user", "user", "--item", "shop", *ASKED, *EXACT, "--domain", str(tmp_path / "domain.txt")]
+    flags = ["--user", "user", "--item", "shop", *ASKED, *QUANTILES, *EXACT, "--domain", str(tmp_path / "domain.txt")]
     files = ["--input", write(rows, tmp_path, format), "--key-file", str(tmp_path / "key")]
     assert main(["aggregate", *files, *flags, "--output", str(tmp_path / "out")]) == 0
     found = pq.read_table(*(tmp_path / "out").glob("*.parquet"))
     assert found["shop"].to_pylist() == ["s0", "s1", "s2"]
     for name, values in truth(rows).items():
         assert np.asarray(found[name]) == pytest.approx(np.array(values), rel=2e-3), name
+    for name, share, (low, high) in (
+        ("p50_price", 0.5, (0, 100)),
+        ("p90_5_price", 0.905, (0, 100)),
+        ("p11_1_price", 0.111, (-20, 120)),
+    ):
+        exact = rows.to_pandas().astype({"price": float}).groupby("shop").price
+        # Where the share of the rows is a whole number, any value between two is one.
+        ends = [exact.quantile(share, interpolation=side).clip(low, high) for side in ("lower", "higher")]
+        step = (high - low) / 8**5
+        assert (ends[0] - step <= np.asarray(found[name])).all() and (np.asarray(found[name]) <= ends[1] + step).all()
     said = capsys.readouterr().out
-    assert "3 items came out:" in said and "mean_price" in said
+    assert "3 items came out:" in said and "mean_price" in said and "p90_5_price" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["columns"]["mean_price"].startswith("the mean of the values")
+    assert report["columns"]["p50_price"].startswith("the value that as many of the rows as its name says")
+    assert "share of rows" in report["columns"]["p50_price_rank_stddev"]
     assert set(report["columns"]) == set(found.column_names)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64(), DECIMAL,
+     pa.decimal256(40, 4), pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.float64())],
+    ids=str,
+)  # fmt: skip
+def test_with_a_huge_epsilon_every_type_and_relation_gives_the_exact_metrics(kind):
+    """Without Beam, which the command above has: each kind of column, against DuckDB on the plain numbers."""
+    plain = table(pa.float64())
+    prices = np.maximum(np.asarray(plain["price"]), 0) if str(kind).startswith("uint") else np.asarray(plain["price"])
+    plain = plain.set_column(2, "price", pa.array(prices))
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    given = pa.array(prices).cast(pa.int64() if text else pa.float64())
+    given = given.dictionary_encode() if pa.types.is_dictionary(kind) else given.cast(kind)
+    for relation in ("add-remove", "replace"):
+        found = headcount.aggregate(
+            plain.set_column(2, "price", given), user="user", item="shop", domain=["s0", "s1", "s2"], users=True, events=True,
+            sum="price:0:100", mean="price:0:100", variance="price:0:100", epsilon=1e9, delta=1e-3, max_items=3,
+            max_per_item=50, calibrate="none", relation=relation,
+        ).table  # fmt: skip
+        for name, values in truth(plain).items():
+            assert np.asarray(found[name]) == pytest.approx(np.array(values), rel=2e-3), name
+
+
+def test_what_is_no_number_is_no_value():
+    """Booleans are refused, not taken for 0 and 1 without a word."""
+    rows = {"user": ["a", "b"], "shop": ["x", "x"], "price": [True, False]}
+    with pytest.raises(headcount.InputError, match="bool; values must be numbers"):
+        headcount.aggregate(rows, user="user", item="shop", mean="price:0:1", epsilon=1, delta=1e-6)
 
 
 def test_explain_reads_nothing(capsys):
@@ -80,12 +140,39 @@ def test_explain_reads_nothing(capsys):
     assert "choice of the keys and rows of a user that count" in said and "a key needs about" in said
 
 
+def test_ranges_are_chosen_and_the_report_has_them(tmp_path, capsys):
+    flags = ["--user", "user", "--item", "shop", "--sum", "price:auto", "--mean", "price:-auto:auto"]
+    flags += ["--rho", "20", "--delta", "1e-4", "--explain"]
+    assert main(["aggregate", "--input", "missing.parquet", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "by 0.0001-approximate 20-zCDP" in said and "choice of the range of price:auto" in said
+    assert "0 to U, with U out of 1, 2, 5, 10 and so on, from 1e-09 to 1e+12; less than 0 counts as 0" in said
+    write_fixed_key(tmp_path / "key")
+    rows = pa.concat_tables(
+        [table(pa.float64()).set_column(0, "user", pa.array([f"u{k}-{n}" for n in range(900)])) for k in range(5)]
+    )
+    files = ["--input", write(rows, tmp_path, "parquet"), "--key-file", str(tmp_path / "key")]
+    assert main(["aggregate", *files, *flags[:-1], "--output", str(tmp_path / "out")]) == 0
+    assert "price from 0 to 200; price from -200 to 200" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    details = report["details"]
+    assert details["chosen"]["range of price:-auto:auto"] == [-200.0, 200.0]
+    assert details["parameters"]["rho"] == 20 and "epsilon" not in details["parameters"]
+    assert "chosen privately, which takes about" in report["assumption"]
+    assert "-200, 200" in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "flags, words",
     [
         ([], "nothing to compute: give one of --users"),
         (["--mean", "price"], "such as price:0:100, got 'price'"),
+        (["--mean", "price:0:auto"], "needs both ends of a range, or none of them, got 'price:0:auto'"),
+        (["--mean", "price:0:9", "--rho", "1"], "give one of --epsilon and --rho"),
         (["--mean", "price:9:1"], "low end below its high end"),
+        (["--quantile", "price:0:1"], "such as 0.5,0.9:price:0:100, got 'price:0:1'"),
+        (["--quantile", "0.5,1:price:0:1"], "--quantile must be a number between 0 and 1, got 1.0"),
+        (["--quantile", "0.5:price:0:1", "--quantile", "0.5:price:0:2"], "'p50_price' is asked for more than once"),
         (["--users", "--max-per-item", "2"], "says nothing of users"),
         (["--users", "--delta", "0"], "--delta must be positive"),
         (["--mean", "user:0:1"], "is not a decimal number"),

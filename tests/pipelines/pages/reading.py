@@ -85,6 +85,11 @@ def shown(value: float) -> set[str]:
     return {way.lstrip("-") for way in ways}
 
 
+def signed(value: float) -> set[str]:
+    """The same with its sign."""
+    return {f"-{way}" if value < 0 else way for way in shown(value)}
+
+
 def allowed(folder: Path) -> set[str]:
     """All numbers that the page of a release may hold."""
     report, rows = json.loads((folder / "report.json").read_text()), rows_of(folder)
@@ -111,7 +116,8 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     chance = min(1, (loss + guarantee["delta"]) / (1 + loss))
     found = {f"{math.ceil(1000 * chance - 1e-9) / 10:g}"}
     number = len(rows)
-    found |= {f"{min(number, most):,}" for most in (20, 50, 62, 200)} | {f"{min(number, 50) - 20}"}
+    found |= {f"{min(number, most):,}" for most in (20, 50, 62, 200)}
+    found |= {f"{min(number, 50) - first}" for first in (10, 20)}
     size = next((name for name in ("count", "bounded_count", "probability") if name in report["columns"]), None)
     noise = next((name for name in ("noise_stddev", "error") if name in report["columns"]), None)
     if size is not None and noise is not None and report.get("keys"):

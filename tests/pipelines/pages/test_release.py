@@ -15,7 +15,7 @@ from headcount.pipelines.pages.release import release_page
 from tests.called_jobs import OF_EVENTS, called
 from tests.golden import events
 from tests.pipelines.pages.made import made_output
-from tests.pipelines.pages.reading import Page, allowed, rows_of, shown
+from tests.pipelines.pages.reading import Page, allowed, rows_of, shown, signed
 
 HEADINGS = re.compile(r"<h2>(.*?)</h2>")
 # Names that a page must survive, and what of them may be seen.
@@ -107,6 +107,43 @@ def test_each_bar_is_that_of_its_item(saved, job):
     assert values == sorted((row[size] for row in rows.values()), reverse=True)[: len(bars)]
     if len(rows) > 20:
         assert len(page.tables[1]) - 1 == min(50, len(rows)) - 20
+
+
+METRICS = ["metrics of items", "metrics of a public domain", "metrics by country, not calibrated"]
+
+
+@pytest.mark.parametrize("job", METRICS)
+def test_each_metric_has_a_chart_of_its_own(saved, job):
+    """Names, numbers and intervals stand in the row where they belong, the largest items first in all charts."""
+    folder = saved(job)
+    report, page = json.loads((folder / "report.json").read_text()), page_of(folder)
+    columns, (key,), released = [*report["columns"]], report["keys"], rows_of(folder)
+    rows, first = {str(row[key]): row for row in released}, min(10, len(released))
+    metrics = [name for name in columns if f"{name}_low" in columns]
+    charts = [table for table in page.tables if table[0][-1:] == ["95 % interval"] and len(table) == first + 1]
+    assert [chart[0][-2] for chart in charts] == [name.replace("_", " ") for name in metrics]
+    for name, chart in zip(metrics, charts, strict=True):
+        for item, drawn, number, beside in chart[1:]:
+            row = rows[item]
+            assert drawn == "" and number in signed(row[name])
+            assert all(any(way in beside for way in signed(row[f"{name}_{end}"])) for end in ("low", "high"))
+    size = next((name for name in ("events", "bounded_events") if name in columns), None)
+    if size is not None:
+        largest = sorted((row[size] for row in released), reverse=True)[:first]
+        assert [[rows[line[0]][size] for line in chart[1:]] for chart in charts] == len(charts) * [largest]
+
+
+def test_bars_of_totals_and_points_of_means(saved):
+    """Totals are bars from 0, as long as their numbers; means, and sums that may be negative, are points on their range."""
+    page, rows = page_of(saved("metrics of items")), rows_of(saved("metrics of items"))
+    top = sorted(rows, key=lambda row: -row["events"])[:50]
+    assert page.widths[0] == pytest.approx(
+        [100 * row["users"] / max(each["users_high"] for each in top) for row in top[:10]], abs=0.06
+    )
+    dots = {name: page_of(saved(name)).tags for name in METRICS}
+    number = {name: sum(given.get("class") == "dot" for _, given in tags) for name, tags in dots.items()}
+    assert number["metrics of items"] == min(50, len(rows)), "the mean alone"
+    assert number["metrics of a public domain"] == 2 * 50, "of 67 items"
 
 
 def headings(folder):

@@ -10,12 +10,14 @@ within a hundredth of it. Each of the known bugs breaks it:
     values that are not cut, or counted from the wrong middle    a user adds more than c half ranges
     more than c rows, or more than m keys                        a user adds more
     replace as twice add-remove                                  sums of opposite signs are further apart
+    a level of a tree, or trees of replaced users, left out      parts are further apart
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -27,7 +29,8 @@ import pytest
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import bounding, measures
 from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
+from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import step_subkeys
@@ -42,6 +45,7 @@ def of(kind: str, text: str = "price:0:100") -> Metric:
     return parse_metric(kind, text)
 
 
+QUANTILES = parse_metrics("quantile", "0.5,0.9:price:0:100")
 ASKED = {
     "users": [Metric("users")],
     "counts": [Metric("users"), Metric("events")],
@@ -50,6 +54,9 @@ ASKED = {
     "mean": [of("mean")],
     "all": [Metric("users"), Metric("events"), of("sum"), of("mean"), of("variance")],
     "two ranges": [of("mean"), of("variance", "price:-100:100")],
+    "quantiles": QUANTILES,
+    "sum around 0, quantiles": [of("sum", "price:-100:100"), *QUANTILES],
+    "all, quantiles": [Metric("users"), Metric("events"), of("mean"), of("variance", "price:-100:100"), *QUANTILES],
 }
 Rows = dict[str, tuple[float, ...]]  # prices by key
 
@@ -80,12 +87,15 @@ def vectors(users: list[Rows], metrics: Metrics, plan: MeasuresPlan) -> np.ndarr
     shard = shard_of(users, metrics)
     batch = bounding.bounded_batch(shard, plan, step_subkeys(bytes(32), "id", "label", plan.steps), "label")
     who, where = (np.array(batch.column(name).to_pylist()) for name in ("user", "item"))
-    added = np.zeros((len(users), len(KEYS), len(plan.measures)))
-    for j, measure in enumerate(plan.measures):
-        value = np.asarray(batch.column(measure.name)) * 2.0**-measure.bits / measure.stddev
-        for user, key, each in zip(who, where, value, strict=True):
-            added[int(user[1:]), KEYS.index(key), j] = each
-    return added.reshape(len(users), -1)
+    cells: dict[tuple[Any, ...], np.ndarray] = defaultdict(lambda: np.zeros(len(users)))
+    for measure in plan.measures:
+        for user, key, each in zip(who, where, batch.column(measure.name).to_pylist(), strict=True):
+            if measure.kind != "tree":
+                cells[key, measure.name][int(user[1:])] = each * 2.0**-measure.bits / measure.stddev
+                continue
+            for leaf, level in itertools.product(each, range(LEVELS)):
+                cells[key, measure.name, level, leaf // BRANCHING**level][int(user[1:])] += 1 / measure.stddev
+    return np.stack(list(cells.values()), axis=1)
 
 
 def audit(asked: str, m: int, c: int, relation: Relation) -> float:
@@ -190,9 +200,24 @@ def test_keys_beyond_the_bound_are_caught(unchecked):
 
 def test_replace_as_twice_add_remove_is_caught(unchecked):
     """Two users with the same keys and values at opposite ends: of a sum alone that is twice what the rule for counts says."""
-    unchecked.setattr(measures, "_distance", lambda relation, own, values: relation.users * own)
+    unchecked.setattr(measures, "_distance", lambda relation, own, values, trees: relation.users * own)
     assert audit("sum around 0", 1, 1, Relation.REPLACE) > 1.9
     assert audit("all", 1, 1, Relation.REPLACE) <= 1.001, "there rows have half of the distance, and cancel"
+
+
+@pytest.mark.parametrize("asked", ["quantiles", "all, quantiles"])
+def test_a_level_that_is_left_out_of_the_distance_is_caught(asked, unchecked):
+    unchecked.setattr(measures, "LEVELS", LEVELS - 1)
+    assert audit(asked, 1, 2, Relation.ADD_REMOVE) > 1.05
+
+
+def test_trees_that_are_left_out_of_the_distance_of_replaced_users_are_caught(unchecked):
+    """Two users with the same keys and values at opposite ends are apart by sums and by parts."""
+    real = measures._distance
+    unchecked.setattr(
+        measures, "_distance", lambda relation, own, values, trees: real(relation, own, values, 0 * trees)
+    )
+    assert audit("sum around 0, quantiles", 1, 1, Relation.REPLACE) > 1.1
 
 
 def test_the_steps_refuse_what_they_did_not_bound(monkeypatch):

@@ -25,8 +25,9 @@ from headcount.mechanisms.accounting.calibration import make_plan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import release as module
 from headcount.mechanisms.aggregate import sums, totals
-from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
+from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
+from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.keys.value_ranges import value_columns
@@ -38,6 +39,7 @@ METRICS = [
     Metric("events"),
     *(parse_metric(kind, "price:0:100") for kind in ("sum", "mean", "variance")),
 ]
+ASKED = [*METRICS, *parse_metrics("quantile", "0.5,0.9:price:0:100")]
 MECHANISMS: dict[str, dict[str, Any]] = {
     "auto": {},
     "given": {"max_items": 4, "max_per_item": 3},
@@ -50,26 +52,34 @@ PRICES = {"low end": [0.0], "high end": [100.0], "far beyond": [-1e9, 1e9]}
 
 @functools.cache
 def mechanism_of(name: str, relation: Relation = Relation.ADD_REMOVE) -> AggregateMechanism:
-    return aggregate(BUDGET, METRICS, **MECHANISMS[name], relation=relation)
+    return aggregate(BUDGET, ASKED, **MECHANISMS[name], relation=relation)
 
 
 class AggregateCourse(Course):
     """The course of an aggregate: the prices of the last user are given, those of the crowd are its own."""
+
+    values = Metrics.of(METRICS).values
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, prices: list[float]) -> None:
         super().__init__(monkeypatch)
         self.prices = prices
         real = sums.noisy_measures
 
-        def noisy_measures(merged: pa.RecordBatch, plan: Any, subkeys: Any, evidence: Any) -> Any:
+        def noisy_measures(merged: pa.RecordBatch, plan: Any, subkeys: Any, evidence: Any, metrics: Any) -> Any:
             items = merged.column("item").to_pylist()
             for each in plan.measures:
                 made = make_plan("gaussian", each.grid, each.sigma, None, BUDGET, plan.relation, plan.bound)
+                if each.kind == "tree":
+                    self.seen.stages += [
+                        Stage(f"Aggregate/Sums/{each.name}/{level}", made, nodes(merged, each, level))
+                        for level in range(LEVELS)
+                    ]
+                    continue
                 moved = (np.asarray(merged.column(each.name)) << (each.grid - each.bits)).tolist()
                 self.seen.stages.append(
                     Stage(f"Aggregate/Sums/{each.name}", made, dict(zip(items, moved, strict=True)))
                 )
-            return self.once("sums", lambda: real(merged, plan, subkeys, evidence))
+            return self.once("sums", lambda: real(merged, plan, subkeys, evidence, metrics))
 
         monkeypatch.setattr(module, "noisy_measures", noisy_measures)
         monkeypatch.setattr(module, "noisy_counts", self.counts)
@@ -86,8 +96,21 @@ class AggregateCourse(Course):
                     often = count // len(prices) + (k < count % len(prices))
                     rows += [(f"u{number}", item, often, price)] if often else []
         user, item, often, price = (list(column) for column in zip(*rows, strict=True))
-        values = value_columns(Metrics.of(METRICS).values, {"price": pa.array(price)})
+        values = value_columns(self.values, {"price": pa.array(price)})
         return [contribution_batch(pa.array(user), pa.array(item), pa.array(often, pa.int64()), values=values)]
+
+
+def nodes(merged: pa.RecordBatch, measure: Any, level: int) -> dict[tuple[str, int], int]:
+    """The rows in all nodes of a level that any price here is in, for all keys, in units of the noise's grid."""
+    leaves = {min(LEAVES - 1, int(price * LEAVES / 100)) for price in (*range(0, 77, 7), 100)}
+    items = merged.column("item").to_pylist()
+    found = {(item, leaf // BRANCHING**level): 0 for item in items for leaf in leaves}
+    columns = (merged.column(measure.name + part).to_pylist() for part in ("", "/often"))
+    for item, some, rows in zip(items, *columns, strict=True):
+        for leaf, count in zip(some, rows, strict=True):
+            node = item, leaf // BRANCHING**level
+            found[node] = found.get(node, 0) + (count << measure.grid)
+    return found
 
 
 def audited(
