@@ -69,6 +69,8 @@ class Account:
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
             self._check_zcdp(self.zcdp)
+        elif self.ranges_choices and self.pure:
+            raise ParameterError("ranges are chosen on the Gaussian way alone: make the account with pure=False")
         elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 

@@ -194,3 +194,8 @@ def test_noise_for_added_users_is_caught_where_users_are_replaced():
     account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     plan = Stages(account, Relation.ADD_REMOVE, None, None, False).plan(None, KeptBound(6, 3, "gaussian", 100))
     assert precision(plan.counts, math.hypot(6, 6)) > 1.9 * account.counts_mu**2
+
+
+def test_ranges_are_refused_on_a_way_that_does_not_pay_for_them():
+    with pytest.raises(ParameterError, match="pure=False"):
+        make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, ranges=1)
