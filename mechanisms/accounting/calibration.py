@@ -181,7 +181,7 @@ def calibrate_public_domain(
 
     Laplace noise needs `bound` to limit l1 (or l0 and linf) and makes delta 0; Gaussian noise needs a limit
     on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0. `items` is the size of the domain: with it,
-    Gaussian noise may share a draw (`shared_noise`).
+    Gaussian noise may share a draw (`shared_noise`), and the bound must be of what a user has, never of a difference.
     """
     relation = Relation.parse(relation)
     check_budget(budget)

@@ -28,7 +28,7 @@ _MANY_ROWS = 4096
 def counts_batch(item: Names, bounded_count: np.ndarray, plan: NoisePlan) -> pa.RecordBatch:
     """Noisy counts of bounded contributions as a batch item, bounded_count, noise_stddev, low, high, for the plan's noise."""
     half = half_width(plan) * 2.0**-plan.grid
-    if plan.threshold is None or plan.kind == "law":  # which names nothing but names
+    if plan.threshold is None or plan.kind == "law" or plan.bound.scaled:  # weights, and a law, are for names alone
         ends = outward(bounded_count - half, bounded_count + half)
     else:
         ends = shown_ends(plan, bounded_count)
