@@ -381,9 +381,7 @@ def test_guarantee_is_stated_before_anything_runs():
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
     assert "replacing one user" in guarantee.words() and transform.mechanism.plan.threshold is not None
-    assert Histogram(BUDGET, method="one-stage", domain=["a"], bound=3).guarantee().delta == 0, (
-        "Laplace noise needs none"
-    )
+    assert Histogram(BUDGET, method="one-stage", domain=["a"], bound=3).guarantee().delta == 0  # Laplace noise
 
 
 @pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
