@@ -202,21 +202,17 @@ class DebiasedCount(PrivateTransform):
 
     def _noisy_counts(self, plan: NoisePlan, domain: Domain, item_type: type, output_files: int) -> NoisyCounts:
         """The step that adds the noise of a plan to the totals of a few items."""
-        return _Inner(
-            Budget(plan.epsilon, plan.delta),
-            plan.bound,
-            domain=domain,
-            noise=plan.kind,
-            relation=plan.relation,
-            release=self._release,
-            item_type=item_type,
-            shards=min(self._shards, len(domain)),
-            output_files=output_files,
-        )
+        how = {"release": self._release, "shards": min(self._shards, len(domain)), "output_files": output_files}
+        return _Inner(plan, domain, item_type, **how)
 
 
 class _Inner(NoisyCounts):
-    """Noisy counts by name, which are no result yet."""
+    """Noisy counts by name, which are no result yet, with a plan as it is: its bound may be one of differences, for which
+    `NoisyCounts` would calibrate other noise."""
+
+    def __init__(self, plan: NoisePlan, domain: Domain, item_type: type, **how: Any) -> None:
+        made = HistogramMechanism("NoisyCounts", (), plan, domain, item_type)
+        PrivateTransform.__init__(self, made, items=given_items(item_type, domain), **how)
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         return self._expand(bounded)

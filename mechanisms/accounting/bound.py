@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from headcount.mechanisms.accounting.thresholds import Spread
+
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
@@ -66,6 +68,30 @@ class Bound:
     def from_json(cls, text: str | bytes) -> Bound:
         """Inverse of `to_json`."""
         return cls(**json.loads(text))
+
+
+def most_l1(bound: Bound) -> int | None:
+    """The most that a user counts in all; None if nothing limits it."""
+    limits = [] if bound.l1 is None else [bound.l1]
+    if bound.l0 is not None and bound.linf is not None:
+        limits.append(bound.l0 * bound.linf)
+    return min(limits, default=None)
+
+
+def most_l2_squared(bound: Bound) -> int | None:
+    """The largest squared l2 norm of a user's counts; None if nothing limits it."""
+    limits = [] if bound.l2 is None else [bound.l2**2]
+    if bound.l1 is not None:  # the norm is convex: largest with all mass on as few items as the cap allows
+        cap = bound.l1 if bound.linf is None else bound.linf
+        limits.append(Spread.of_mass(bound.l1, cap).shared_l2_squared(0))
+    if bound.l0 is not None and bound.linf is not None:
+        limits.append(bound.l0 * bound.linf**2)
+    return min(limits, default=None)
+
+
+def most_on_one(bound: Bound) -> int:
+    """The most that a user counts on one item, where an l2 norm is limited."""
+    return min(limit for limit in (bound.linf, bound.l1, bound.l2) if limit is not None)
 
 
 def _events(number: int) -> str:

@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import Literal
 
 from headcount.mechanisms.accounting import gaussian, thresholds
-from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting.bound import Bound, most_l1, most_l2_squared, most_on_one
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.shared_noise import SharedNoise, best_split
 from headcount.mechanisms.accounting.thresholds import Spread
 from headcount.mechanisms.checks import check_one_of, is_whole
 from headcount.mechanisms.errors import ParameterError
@@ -24,12 +25,12 @@ from headcount.mechanisms.errors import ParameterError
 #: What a caller may ask for; "auto" leaves it to the domain and the budget.
 NOISES = ("auto", "laplace", "gaussian")
 
-# Gaussian noise is sampled on a grid of at most sigma / 2^10: on a coarse one the continuous formulas
-# understate delta (by up to 2 on the integers).
-_GAUSSIAN_STEPS = 2**10
-
 # Numerators and denominators below this keep the sampler's products, and noisy sums, within its integers.
 _LARGEST_SCALE = 2**40
+
+# A draw is shared by all items if that makes the noise of each smaller by this part at least: for less, correlated errors are a
+# poor trade.
+_LEAST_GAIN = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,9 @@ class NoisePlan:
 
     The kind "law" is for names alone: a sum x is released with the chance `law[x]` of 2**-128, each 16 bytes, little endian,
     and rising. The noise is what makes x reach `threshold`, the law's median, that often; the noisy sum is private for nobody.
+
+    With `shared` every sum gets one more draw, the same for all of them, of its scale: `scale` is that of each sum's own noise,
+    and `stddev` that of both together. Gaussian noise for a public domain only, and for adding or removing a user.
     """
 
     kind: Literal["laplace", "gaussian", "truncated-geometric", "law"]
@@ -55,6 +59,27 @@ class NoisePlan:
     relation: Relation
     bound: Bound
     law: bytes = b""
+    shared: SharedNoise | None = None
+
+    def __post_init__(self) -> None:
+        if self.shared is not None and not (
+            self.kind == "gaussian" and self.threshold is None and self.relation is Relation.ADD_REMOVE
+        ):
+            raise ParameterError("a shared draw is of Gaussian noise, without a threshold, for users added or removed")
+
+    @property
+    def shared_stddev(self) -> float:
+        """The standard deviation of the draw that all counts share, in counts; 0 if there is none."""
+        return 0.0 if self.shared is None else float(self.shared.scale) / 2**self.grid
+
+    @property
+    def difference_stddev(self) -> float:
+        """The standard deviation of the noise of a difference of two counts: a shared draw is in both."""
+        return math.sqrt(2 * (self.stddev**2 - self.shared_stddev**2))
+
+    def sum_stddev(self, items: int) -> float:
+        """The standard deviation of the noise of a sum of so many counts."""
+        return math.sqrt(items * self.stddev**2 + items * (items - 1) * self.shared_stddev**2)
 
     @property
     def threshold_in_counts(self) -> Fraction | None:
@@ -72,25 +97,36 @@ class NoisePlan:
             return Losses.of_promise(self.epsilon, self.delta)
         hiding, users = 0.0 if self.threshold is None else self.delta, self.relation.users
         if self.kind == "gaussian":
-            squared = _l2_squared(self.bound)
-            assert squared is not None
-            mu = math.sqrt(users * squared) / float(self.scale / 2**self.grid) * (1 + 1e-12)
+            mu = self._mu()
             hiding *= thresholds.TOTAL_SHARE
-            if self.scale >= _GAUSSIAN_STEPS:
+            if self.scale >= gaussian.STEPS:
                 return Losses(mu=mu, hiding=hiding)
             return Losses(rho=mu**2 / 2, hiding=hiding)
-        l1 = _l1(self.bound)
+        l1 = most_l1(self.bound)
         assert l1 is not None
         if self.kind == "truncated-geometric":
             return Losses(hiding=hiding, parts=((Laplace(_up(1 / self.scale)), users * l1),))
         steps = users * l1 * 2**self.grid
         return Losses.of(Laplace(_up(steps / self.scale), steps), hiding=hiding)
 
+    def _mu(self) -> float:
+        """The most that a user moves Gaussian noise by, in its standard deviations, and a little more."""
+        squared = most_l2_squared(self.bound)
+        assert squared is not None
+        if self.shared is None:
+            return math.sqrt(self.relation.users * squared) / float(self.scale / 2**self.grid) * (1 + 1e-12)
+        most = most_on_one(self.bound) << self.grid
+        return math.sqrt(self.shared.mu_squared(self.scale, squared << 2 * self.grid, most)) * (1 + 1e-12)
+
     def to_json(self) -> dict[str, str | int]:
         """What defines the mechanism, exactly and in one form only: two plans that differ in it differ here.
         (The standard deviation is left out, as it follows from the scale.)"""
-        law = {"law": hashlib.blake2b(self.law, digest_size=32).hexdigest()} if self.law else {}
-        return law | {
+        more: dict[str, str | int] = {}
+        if self.law:
+            more["law"] = hashlib.blake2b(self.law, digest_size=32).hexdigest()
+        if self.shared is not None:
+            more["shared"] = f"{self.shared.scale} around {self.shared.centre} on {self.shared.items}"
+        return more | {
             "kind": self.kind,
             "grid": self.grid,
             "scale": f"{self.scale.numerator}/{self.scale.denominator}",
@@ -139,18 +175,19 @@ def choose_noise(budget: Budget, bound: Bound, relation: Relation | str) -> Nois
 
 
 def calibrate_public_domain(
-    budget: Budget, bound: Bound, relation: Relation | str, noise: str = "laplace"
+    budget: Budget, bound: Bound, relation: Relation | str, noise: str = "laplace", items: int | None = None
 ) -> NoisePlan:
     """Noise for a histogram over a domain that is public, with every item of it released.
 
     Laplace noise needs `bound` to limit l1 (or l0 and linf) and makes delta 0; Gaussian noise needs a limit
-    on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0.
+    on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0. `items` is the size of the domain: with it,
+    Gaussian noise may share a draw (`shared_noise`), and the bound must be of what a user has, never of a difference.
     """
     relation = Relation.parse(relation)
     check_budget(budget)
     _check(bound)
     if noise == "laplace":
-        l1 = _l1(bound)
+        l1 = most_l1(bound)
         if l1 is None:
             raise ParameterError(
                 f"Laplace noise needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: bound it "
@@ -161,15 +198,37 @@ def calibrate_public_domain(
     if noise == "gaussian":
         if budget.delta == 0:
             raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
-        squared = _l2_squared(bound)
+        squared = most_l2_squared(bound)
         if squared is None:
             raise ParameterError(
                 f"Gaussian noise needs a limit on a user's l2 norm, but a bound of {bound.describe()} has none: bound it "
                 "with ClipNorm(p=2) or RandClip"
             )
-        grid, scale = gaussian_scale(budget, thresholds.TOTAL_SHARE, squared, bound, relation)
-        return make_plan("gaussian", grid, scale, None, budget, relation, bound)
+        deviation = gaussian.gaussian_sigma(budget.epsilon, thresholds.TOTAL_SHARE * budget.delta)
+        return gaussian_plan(deviation, budget, bound, relation, items)
     raise ParameterError(f"noise for a public domain must be 'laplace' or 'gaussian', got {noise!r}")
+
+
+def gaussian_plan(
+    deviation: float, budget: Budget, bound: Bound, relation: Relation, items: int | None = None
+) -> NoisePlan:
+    """Gaussian noise without a threshold, of this standard deviation at an l2 distance of 1, which costs the budget.
+
+    Of a public domain of so many `items`, one draw is shared by all where that makes the noise of each smaller.
+    """
+    squared = most_l2_squared(bound)
+    assert squared is not None
+    plain = deviation * math.sqrt(relation.users * squared)
+    most = most_on_one(bound)
+    if items is not None and relation is Relation.ADD_REMOVE:
+        split = best_split(items, squared / most**2)
+        if split is not None and deviation * most * split.stddev <= (1 - _LEAST_GAIN) * plain:
+            grid, scale, shared = split.on_grid(deviation, squared, most, items, bound.grid)
+            _check_scale(scale, budget, bound)
+            return make_plan("gaussian", grid, scale, None, budget, relation, bound, shared)
+    grid, scale = gaussian.whole_sigma(plain, bound.grid)
+    _check_scale(scale, budget, bound)
+    return make_plan("gaussian", grid, scale, None, budget, relation, bound)
 
 
 def public_noise(noise: str) -> str:
@@ -186,6 +245,7 @@ def make_plan(
     budget: Budget,
     relation: Relation,
     bound: Bound,
+    shared: SharedNoise | None = None,
 ) -> NoisePlan:
     """The plan of this noise and threshold, unless they are too large to compute with."""
     if threshold is not None and threshold >= 2**62:
@@ -197,8 +257,11 @@ def make_plan(
         steps = _truncated_stddev(scale, threshold - 1)
     else:
         steps = _laplace_stddev(scale) if kind == "laplace" else float(scale)
+    if shared is not None:
+        steps = math.hypot(steps, shared.scale)
     stddev = steps / 2**grid
-    return NoisePlan(kind, grid, scale, threshold, stddev, budget.epsilon, budget.delta, relation, bound)
+    promise = (budget.epsilon, budget.delta)
+    return NoisePlan(kind, grid, scale, threshold, stddev, *promise, relation, bound, shared=shared)
 
 
 def law_chance(law: bytes, state: int) -> float:
@@ -238,18 +301,9 @@ def gaussian_scale(
     """The grid and, in its units, a whole sigma that keeps (epsilon, share * delta) if continuous."""
     distance = math.sqrt(relation.users * l2_squared)
     sigma = distance * gaussian.gaussian_sigma(budget.epsilon, share * budget.delta)
-    grid, scale = whole_sigma(sigma, bound.grid)
-    if scale >= _LARGEST_SCALE:
-        raise _too_much_noise(budget, bound)
+    grid, scale = gaussian.whole_sigma(sigma, bound.grid)
+    _check_scale(scale, budget, bound)
     return grid, scale
-
-
-def whole_sigma(sigma: float, grid: int) -> tuple[int, Fraction]:
-    """A grid, the given one or finer, on which `sigma` is so large that formulas of the continuous Gaussian hold; and sigma,
-    rounded up, in its units."""
-    while sigma * 2**grid < _GAUSSIAN_STEPS:
-        grid += 1
-    return grid, Fraction(math.ceil(sigma * 2**grid))
 
 
 def any_bound_losses(budget: Budget, relation: Relation, kind: str, public: int) -> Losses:
@@ -312,23 +366,6 @@ def _spread(bound: Bound) -> Spread:
     return Spread.of_mass(bound.l1, bound.l1 if bound.linf is None else bound.linf)
 
 
-def _l1(bound: Bound) -> int | None:
-    limits = [] if bound.l1 is None else [bound.l1]
-    if bound.l0 is not None and bound.linf is not None:
-        limits.append(bound.l0 * bound.linf)
-    return min(limits, default=None)
-
-
-def _l2_squared(bound: Bound) -> int | None:
-    limits = [] if bound.l2 is None else [bound.l2**2]
-    if bound.l1 is not None:  # the norm is convex: largest with all mass on as few items as the cap allows
-        cap = bound.l1 if bound.linf is None else bound.linf
-        limits.append(Spread.of_mass(bound.l1, cap).shared_l2_squared(0))
-    if bound.l0 is not None and bound.linf is not None:
-        limits.append(bound.l0 * bound.linf**2)
-    return min(limits, default=None)
-
-
 def _check(bound: Bound) -> None:
     if not isinstance(bound, Bound):
         raise ParameterError(f"the bound must be a Bound, such as RandClip(10).bound, got {bound!r}")
@@ -338,6 +375,11 @@ def _check(bound: Bound) -> None:
             raise ParameterError(f"the bound's {name} must be a whole number from 1 to 2^40, got {limit!r}")
     if not is_whole(bound.grid, 0, 40):
         raise ParameterError(f"the bound's grid must be a whole number from 0 to 40, got {bound.grid!r}")
+
+
+def _check_scale(scale: Fraction, budget: Budget, bound: Bound) -> None:
+    if scale >= _LARGEST_SCALE:
+        raise _too_much_noise(budget, bound)
 
 
 def _too_much_noise(budget: Budget, bound: Bound) -> ParameterError:

@@ -47,6 +47,18 @@ def users_needed(plans: Iterable[NoisePlan]) -> dict[str, int]:
     return {"users_needed": min(needed)} if needed else {}
 
 
+def correlated(plan: NoisePlan) -> dict[str, str]:
+    """What a reader of counts must know where one draw of the noise is in all of them; nothing, if none is."""
+    if plan.shared is None:
+        return {}
+    items = plan.shared.items
+    return {
+        "correlated": f"all {items:,} bounded counts share one draw of the noise, so their errors are correlated: a difference "
+        f"of two has a standard deviation of {plan.difference_stddev:,.4g}, the sum of all {plan.sum_stddev(items):,.4g}, and "
+        f"not the {math.sqrt(items) * plan.stddev:,.4g} of independent errors"
+    }
+
+
 def rarest(plan: NoisePlan, chance: float) -> int:
     """The smallest whole count v that the threshold shows with this chance or more, which is 1/2 or more."""
     threshold, scale = plan.threshold or 0, float(plan.scale)

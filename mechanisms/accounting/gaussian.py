@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from headcount.mechanisms.errors import ParameterError
+
+#: Gaussian noise is sampled on a grid of at most sigma / 2^10: on a coarse one the continuous formulas understate delta (by up
+#: to 2 on the integers).
+STEPS = 2**10
 
 # Beyond this the two tails of the Gaussian formula cancel to less than the digits that the shares above need.
 LARGEST_GAUSSIAN_SIGMA = 1e8
@@ -71,6 +76,7 @@ def log_normal(x: Any) -> np.ndarray:
     return np.fromiter(map(log_normal_of, x.ravel().tolist()), float, x.size).reshape(x.shape)
 
 
+@functools.lru_cache(maxsize=16)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """An epsilon that Gaussian noise of distance `mu` to its standard deviation keeps with `delta`, to a relative 1e-9. It is
     above 0 also where 0 would do."""
@@ -81,3 +87,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_delta(middle, mu, 1.0) > delta else (low, middle)
     return high
+
+
+def whole_sigma(sigma: float, grid: int) -> tuple[int, Fraction]:
+    """A grid, the given one or finer, on which `sigma` is so large that formulas of the continuous Gaussian hold; and sigma,
+    rounded up, in its units."""
+    while sigma * 2**grid < STEPS:
+        grid += 1
+    return grid, Fraction(math.ceil(sigma * 2**grid))

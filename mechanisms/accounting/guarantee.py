@@ -37,6 +37,12 @@ class MechanismStep:
             "grid": f"2^-{plan.grid}" if plan.grid else "1",
             "stddev": plan.stddev,
         }
+        if plan.shared is not None:
+            details |= {
+                "shared by all items": f"a draw of scale {plan.shared_stddev:.8g}",
+                "stddev of a difference": plan.difference_stddev,
+                f"stddev of the sum of {plan.shared.items} items": plan.sum_stddev(plan.shared.items),
+            }
         if plan.threshold_in_counts is not None:
             details["threshold"] = float(plan.threshold_in_counts)
         return cls(name, plan.epsilon, plan.delta, details)

@@ -2,6 +2,17 @@
 
 It follows from the noise plan alone, which is public. An interval around a noisy number says where the number without noise
 lies; what bounding took away before is beyond it.
+
+Of items near a threshold the lucky ones are shown, those whose noise was high. So `shown_ends` has the numbers x for which
+neither so high a noisy number y, nor so low a one, has a chance of 2.5 % or less *among those that reach the threshold t*:
+
+    low: the least x with P(x + Z >= y | x + Z >= t) > 2.5 %,    high: the largest x with P(x + Z <= y | x + Z >= t) > 2.5 %.
+
+For every x they hold it with a chance of 95 % or more, given that it is shown. Proof that each is one cut: the laws drawn from
+are log-concave, so that the quotient of those at x' > x rises in y, also from t on; so what is shown rises with x, in law.
+
+Just above the threshold the noisy number tells little, and `low` may be 1. There the second chance may be too small for every
+x: then `high` is y. Nothing is lost by that, and the count stays inside of its interval.
 """
 
 from __future__ import annotations
@@ -15,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.gaussian import log_normal_of
 
 #: Standard deviations of a normal law that hold 95 % of it on both sides.
 DEVIATIONS = statistics.NormalDist().inv_cdf(0.975)
@@ -29,6 +41,8 @@ _SLACK = 1e-9
 def half_width(plan: NoisePlan) -> int:
     """The smallest h, in units of the plan's grid, with P(|noise| <= h) >= 95 %."""
     if plan.kind == "gaussian":
+        if plan.shared is not None:  # the sum of two such draws, each of many steps, is one of their joint variance
+            return gaussian_half_width(Fraction(math.ceil(math.hypot(plan.scale, plan.shared.scale))))
         return gaussian_half_width(plan.scale)
     scale = float(plan.scale)
     q = math.exp(-1 / scale)
@@ -55,6 +69,72 @@ def gaussian_half_width(scale: Fraction) -> int:
     weight[1:] *= 2
     inside = np.cumsum(weight) / weight.sum()
     return int(np.searchsorted(inside, 1 - _BEYOND + 1e-12))
+
+
+# How far above a threshold, in scales of the noise, it still matters, and the parts of a scale that are told apart there. An
+# interval is that of the part's end which makes it wider.
+_NEAR = {"gaussian": 8, "laplace": 20, "truncated-geometric": 20}
+_PARTS = 16
+
+
+def shown_ends(plan: NoisePlan, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the intervals of released counts, rounded outward, given that they reached the plan's threshold."""
+    assert plan.threshold is not None
+    unit = 2.0**-plan.grid
+    # A count that was rounded to a whole one may have been any number in between.
+    half = (1 << plan.grid) >> 1
+    values = count.astype(np.int64) << plan.grid
+    first, last = np.maximum(values - half, plan.threshold), values + max(half - 1, 0)
+    width = half_width(plan)
+    low, high = first - width, last + width
+    part = max(1, math.floor(plan.scale / _PARTS))
+    near = np.flatnonzero(first < plan.threshold + _NEAR[plan.kind] * float(plan.scale))
+    for ends, side, parts in (
+        (low, 0, (first[near] - plan.threshold) // part),
+        (high, 1, -((plan.threshold - last[near]) // part)),
+    ):
+        found, place = np.unique(parts, return_inverse=True)
+        at = [_shown_ends(plan, plan.threshold + int(each) * part)[side] for each in found]
+        ends[near] = np.array(at, dtype=np.int64)[place]
+    return outward(low * unit, np.maximum(high, last) * unit)
+
+
+@functools.lru_cache(maxsize=4096)
+def _shown_ends(plan: NoisePlan, value: int) -> tuple[int, int]:
+    """`low` and `high` of one noisy number, in units of the grid, by bisection. What is released has one of a user at least."""
+    assert plan.threshold is not None
+    threshold = plan.threshold
+
+    def above(x: int, least: int) -> float:
+        """The chance of `least` or more at x, given that it is shown."""
+        return math.exp(_log_tail(plan, least - x) - _log_tail(plan, threshold - x))
+
+    failing, low = (1 << (plan.grid - plan.bound.grid)) - 1, value
+    while low - failing > 1:
+        middle = (low + failing) // 2
+        low, failing = (middle, failing) if above(middle, value) > _BEYOND / 2 else (low, middle)
+    high, failing = value, value + math.ceil(12 * plan.scale) + 1
+    while failing - high > 1:
+        middle = (high + failing) // 2
+        high, failing = (middle, failing) if above(middle, value + 1) < 1 - _BEYOND / 2 else (high, middle)
+    return low, high
+
+
+def _log_tail(plan: NoisePlan, least: int) -> float:
+    """ln P(noise >= least), in units of the grid; -inf where it is never so high."""
+    scale = float(plan.scale)
+    if plan.kind == "gaussian":  # a grid so fine that a step of it is the integral over its width
+        return log_normal_of((0.5 - least) / scale)
+    if least <= 0:
+        return math.log1p(-math.exp(_log_tail(plan, 1 - least)))
+    q = math.exp(-1 / scale)
+    if plan.kind == "laplace":
+        return -least / scale - math.log1p(q)
+    most = plan.threshold - 1 if plan.threshold is not None else 0
+    if least > most:
+        return -math.inf
+    rest = -math.expm1((least - most - 1) / scale)
+    return -least / scale + math.log(rest) - math.log1p(q - 2 * math.exp(-(most + 1) / scale))
 
 
 def _at_least(real: float) -> int:

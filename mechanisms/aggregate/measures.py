@@ -47,7 +47,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.calibration import whole_sigma
+from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS

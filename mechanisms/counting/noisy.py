@@ -39,9 +39,10 @@ from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bound
 from headcount.mechanisms.counting.released import counts_batch, empty_counts, sorted_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
+from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import by_law, discrete_gaussian, discrete_laplace, truncated_laplace
-from headcount.mechanisms.randomness.subkeys import block_key, subkey
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
 
 
 def promised(steps: tuple[Step, ...]) -> Bound:
@@ -72,8 +73,8 @@ def add_noise(histogram: pa.RecordBatch, plan: NoisePlan, noise_subkey: bytes, e
     # users even at an epsilon of 1000: each adds C at most, sigma is C/50 or more, and a step of the grid sigma/2**11 or more.
     sums = np.minimum(np.asarray(histogram.column("sum")), 2**61 >> shift)
     ids = np.stack([np.asarray(histogram.column("lane_hi")), np.asarray(histogram.column("lane_lo"))], axis=1)
-    lanes = Lanes(block_key(noise_subkey, evidence.digest.to_bytes(16, "little")), ids)
-    value = (sums << shift) + noise_of(plan, lanes)
+    drawn = block_key(noise_subkey, evidence.digest.to_bytes(16, "little"))
+    value = (sums << shift) + noise_of(plan, Lanes(drawn, ids)) + shared_draw(plan, noise_subkey, drawn)
     item = histogram.column("item")
     if plan.threshold is None:
         count = value * 2.0**-plan.grid
@@ -96,6 +97,26 @@ def noise_of(plan: NoisePlan, lanes: Lanes) -> np.ndarray:
     return (discrete_laplace if plan.kind == "laplace" else discrete_gaussian)(lanes, plan.scale)
 
 
+def shared_draw(plan: NoisePlan, noise_subkey: bytes, drawn: bytes) -> int:
+    """The draw that all items of a release share, from a lane of its own; 0 if the plan has none.
+
+    It depends on the step's subkey and on the key of its words, which holds the digest of the whole histogram. So every worker
+    comes to the same draw, and a changed input changes it.
+    """
+    if plan.shared is None:
+        return 0
+    lane = Lanes(drawn, decision_lane_ids(lane_key(noise_subkey), b"shared by all items", 1))
+    return int(discrete_gaussian(lane, plan.shared.scale)[0])
+
+
+def check_items(plan: NoisePlan, items: int | None) -> None:
+    """Refuses more items than a shared draw was calibrated for, and items that are not public."""
+    if plan.shared is not None and (items is None or items > plan.shared.items):
+        raise RuntimeError(
+            "noise that is shared by a public domain reached other items"
+        )  # a bug, and never to be released
+
+
 def noisy_counts(
     batches: Iterable[pa.RecordBatch],
     plan: NoisePlan,
@@ -110,6 +131,8 @@ def noisy_counts(
     `named` are items that an earlier step has made public, each of which gets a noisy count; no others may be in the batches.
     """
     key = noise_subkey(release.key_source.fetch(), release.id, label, plan, domain)
+    public = named if domain is None else domain
+    check_items(plan, None if public is None else len(public))
     if domain is not None:
         batches = [only_domain(batch, domain) for batch in batches]
     batches = [check_bounded(batch) for batch in batches]

@@ -4,8 +4,8 @@ All of it is post-processing. Rows are cut by a hash of the item and sorted by i
 sharded.
 
 `count` is only ever an estimate of the true number. A noisy number of what was left after bounding is a `bounded_count`.
-`noise_stddev` is the standard deviation of the noise in the first of them that a row has, and `low` to `high` hold 95 % of that
-noise: neither speaks of what bounding took away.
+`noise_stddev` is the standard deviation of the noise in the first of them that a row has. `low` to `high` hold the number
+without noise with a chance of 95 %, also of those items that reach a threshold. Neither speaks of what bounding took away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward
+from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward, shown_ends
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import concat, from_ipc, to_ipc
 
@@ -27,14 +27,18 @@ _MANY_ROWS = 4096
 
 def counts_batch(item: Names, bounded_count: np.ndarray, plan: NoisePlan) -> pa.RecordBatch:
     """Noisy counts of bounded contributions as a batch item, bounded_count, noise_stddev, low, high, for the plan's noise."""
-    # Half a count more where it was rounded to a whole one.
-    half = half_width(plan) * 2.0**-plan.grid + (0.5 if plan.threshold is not None and plan.grid else 0.0)
-    return _bounded(item, bounded_count, np.full(len(item), plan.stddev), half)
+    half = half_width(plan) * 2.0**-plan.grid
+    if plan.threshold is None or plan.kind == "law" or plan.bound.scaled:  # weights, and a law, are for names alone
+        ends = outward(bounded_count - half, bounded_count + half)
+    else:
+        ends = shown_ends(plan, bounded_count)
+    return _bounded(item, bounded_count, np.full(len(item), plan.stddev), ends)
 
 
 def normal_counts_batch(item: Names, bounded_count: np.ndarray, noise_stddev: np.ndarray) -> pa.RecordBatch:
     """The same for noise of these standard deviations that is Gaussian, or a mean of such."""
-    return _bounded(item, bounded_count, noise_stddev, DEVIATIONS * noise_stddev)
+    half = DEVIATIONS * noise_stddev
+    return _bounded(item, bounded_count, noise_stddev, outward(bounded_count - half, bounded_count + half))
 
 
 def empty_counts(item: pa.DataType) -> pa.RecordBatch:
@@ -43,10 +47,9 @@ def empty_counts(item: pa.DataType) -> pa.RecordBatch:
 
 
 def _bounded(
-    item: Names, bounded_count: np.ndarray, noise_stddev: np.ndarray, half: float | np.ndarray
+    item: Names, bounded_count: np.ndarray, noise_stddev: np.ndarray, ends: tuple[np.ndarray, np.ndarray]
 ) -> pa.RecordBatch:
-    low, high = outward(bounded_count - half, bounded_count + half)
-    numbers = {"bounded_count": bounded_count, "noise_stddev": noise_stddev, "low": low, "high": high}
+    numbers = {"bounded_count": bounded_count, "noise_stddev": noise_stddev, "low": ends[0], "high": ends[1]}
     return _batch(item, numbers)
 
 
@@ -56,10 +59,14 @@ def estimates_batch(
     noise_stddev: np.ndarray,
     bounded_count: np.ndarray,
     most: np.ndarray | float = np.inf,
+    reach: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> pa.RecordBatch:
-    """Estimates as a batch item, count, noise_stddev, low, high, bounded_count, for noise that is about Gaussian; none of them
-    is above `most`."""
-    low, high = outward(count - DEVIATIONS * noise_stddev, np.minimum(count + DEVIATIONS * noise_stddev, most))
+    """Estimates as a batch item, count, noise_stddev, low, high, bounded_count; none of them is above `most`.
+
+    `reach` is how far below and above the estimate its interval goes; without it, that of noise that is about Gaussian.
+    """
+    below, above = (DEVIATIONS * noise_stddev,) * 2 if reach is None else reach
+    low, high = outward(count - below, np.minimum(count + above, most))
     numbers = {"count": count, "noise_stddev": noise_stddev, "low": low, "high": high, "bounded_count": bounded_count}
     return _batch(item, numbers)
 

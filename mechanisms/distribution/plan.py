@@ -30,7 +30,8 @@ import numpy as np
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan
+from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.guarantee import MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation

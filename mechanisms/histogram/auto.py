@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.calibration import (
     calibrate_public_domain,
     calibrate_unknown_domain,
 )
-from headcount.mechanisms.accounting.expected_error import users_needed
+from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
@@ -59,18 +59,22 @@ class Decided:
 
     def told(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
-        return users_needed([self.plan])
+        return users_needed([self.plan]) | correlated(self.plan)
 
 
 @dataclasses.dataclass(frozen=True)
 class AutoRelease:
-    """A choice, and the release that follows it: both under one relation, and together for no more than the budget."""
+    """A choice, and the release that follows it: both under one relation, and together for no more than the budget.
+
+    `items` is the size of a public domain of which Gaussian noise may share a draw, or None.
+    """
 
     budget: Budget
     choice: Choice[ChosenBound]
     release_budget: Budget
     relation: Relation
     public: bool
+    items: int | None = None
 
     def __post_init__(self) -> None:
         check_relation(self.choice, self.relation)
@@ -91,8 +95,10 @@ class AutoRelease:
     def decided(self, chosen: ChosenBound) -> Decided:
         """All that follows from the choice."""
         bound = promised(self.steps(chosen))
-        calibrate = calibrate_public_domain if self.public else calibrate_unknown_domain
-        plan = calibrate(self.release_budget, bound, self.relation, chosen.noise)
+        if self.public:
+            plan = calibrate_public_domain(self.release_budget, bound, self.relation, chosen.noise, self.items)
+        else:
+            plan = calibrate_unknown_domain(self.release_budget, bound, self.relation, chosen.noise)
         spent = (choice_losses(self.choice) + plan.losses()).zcdp()
         return Decided(chosen, plan, self._whole(*mechanism_steps(plan), spent=spent))
 
@@ -179,4 +185,5 @@ def auto_bounded_histogram(
     names = public_domain(domain, item_type)
     costs, rest = split_budget(budget, default_share("error") if share is None else share, method)
     choice = choose_public_domain(costs, rest, relation, len(names), noise, method, max_per_item=max_per_item)
-    return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, True), names, item_type)
+    auto = AutoRelease(budget, choice, rest, relation, True, len(names))
+    return AutoHistogramMechanism(NAME, auto, names, item_type)

@@ -171,7 +171,8 @@ def debiased_count(
         number, part = check_whole("users", users, 1, MOST_USERS), budget
     distance = Bound(l0=min(relation.users * max_items, len(names)), linf=max_per_item)
     mean = 2.0 * max_per_item if largest_mean is None else _largest_mean(largest_mean)
-    plan = _quietest(part, distance, noise)
+    # A draw that is shared is for users added or removed: then the distance is what one of them has, and never negative.
+    plan = _quietest(part, distance, noise, len(names) if relation is Relation.ADD_REMOVE else None)
     return CountPlan(names, item_type, max_per_item, max_items, mean, plan, number, budget.epsilon, relation)
 
 
@@ -202,13 +203,13 @@ def uncapped_mean(capped: np.ndarray, cap: int, largest: float) -> np.ndarray:
     return np.where(capped >= top, largest, low)
 
 
-def _quietest(budget: Budget, distance: Bound, noise: str) -> NoisePlan:
+def _quietest(budget: Budget, distance: Bound, noise: str, items: int | None) -> NoisePlan:
     """The noise for a vector whose neighbours differ by `distance`: the given one, or that of the lower stddev."""
     check_one_of("noise", noise, NOISES)
     kinds = [noise]
     if noise == "auto":
         kinds = ["laplace", "gaussian"] if budget.delta > 0 else ["laplace"]
-    plans = [calibrate_public_domain(budget, distance, Relation.ADD_REMOVE, kind) for kind in kinds]
+    plans = [calibrate_public_domain(budget, distance, Relation.ADD_REMOVE, kind, items) for kind in kinds]
     return min(plans, key=lambda plan: plan.stddev)
 
 

@@ -30,8 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.expected_error import users_needed
+from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
 from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import run_sums
@@ -42,7 +43,7 @@ from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
-from headcount.mechanisms.histogram.groups import calibrate, cut_groups
+from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
 from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
@@ -84,17 +85,18 @@ class Estimated:
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
         if self.left_out is not None:
             told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
-        return told
+        return told | ({} if self.plan.counts is None else correlated(self.plan.counts))
 
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-    """Named items, sorted, with their noisy counts and their groups; public."""
+    """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public."""
 
     items: Names
     counts: np.ndarray
     noise: float
     group: np.ndarray
+    ends: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def number(self) -> int:
@@ -166,8 +168,10 @@ def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
     group = np.zeros(len(noisy), dtype=np.int64)
     if len(noisy):
         assert plan.totals is not None
-        group = cut_groups(noisy, noise, plan.totals.stddev)
-    return Grouped(counts.column("item"), noisy, noise, group)
+        shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
+        group = cut_groups(noisy, noise, plan.totals.stddev, shared)
+    low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
+    return Grouped(counts.column("item"), noisy, noise, group, (low, high))
 
 
 def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
@@ -207,8 +211,22 @@ def estimate(
         plan.totals.stddev,
         sampled=plan.counts is None,
     )
-    rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts)
+    reach = None if plan.counts is not None else _reach(grouped, made)
+    rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
     return rows, Estimated(plan, grouped.number, made.left_out, naming)
+
+
+def _reach(grouped: Grouped, made: Calibrated) -> tuple[np.ndarray, np.ndarray]:
+    """How far the intervals of estimates go whose counts had to reach a threshold: those of the counts, multiplied as these
+    were, and what the totals and the sample add to the noise."""
+    assert grouped.ends is not None
+    more = np.maximum(made.noise_stddev**2 - (made.slope * grouped.noise) ** 2, 0.0)
+    low, high = grouped.ends
+    below, above = (
+        np.sqrt((made.slope * part) ** 2 + DEVIATIONS**2 * more)
+        for part in (grouped.counts - low, high - grouped.counts)
+    )
+    return below, above
 
 
 def _noisy(

@@ -156,7 +156,7 @@ def estimates(
         gaussian=gaussian,
         pure=pure,
     )
-    stages = Stages(account, relation, given, cap, of == "users")
+    stages = Stages(account, relation, given, cap, of == "users", None if names is None else len(names))
     made = EstimatesMechanism(stages, names, item_type)
     for named, kept in stages.ends():
         stages.plan(named, kept)

@@ -105,8 +105,9 @@ def bounded_histogram(
     l2 for Gaussian. With a `max_per_item` of 1 it is users that are counted, and not events.
     """
     steps = public_domain_steps(bound, noise, max_per_item)
-    plan = calibrate_public_domain(budget, promised(steps), relation, public_noise(noise))
-    return HistogramMechanism(NAME, steps, plan, public_domain(domain, item_type), item_type)
+    names = public_domain(domain, item_type)
+    plan = calibrate_public_domain(budget, promised(steps), relation, public_noise(noise), len(names))
+    return HistogramMechanism(NAME, steps, plan, names, item_type)
 
 
 def noisy_bounded(
@@ -123,7 +124,7 @@ def noisy_bounded(
     if names is None:
         plan = calibrate_unknown_domain(budget, bound, relation, noise)
     else:
-        plan = calibrate_public_domain(budget, bound, relation, public_noise(noise))
+        plan = calibrate_public_domain(budget, bound, relation, public_noise(noise), len(names))
     return HistogramMechanism("NoisyCounts", (), plan, names, item_type)
 
 

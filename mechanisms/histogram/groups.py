@@ -18,19 +18,22 @@ _TOTAL_NOISE, _OWN_NOISE = 16.0, 8.0
 MOST_GROUPS = 64
 
 
-def cut_groups(counts: np.ndarray, noise: float, total_noise: float) -> np.ndarray:
+def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: float = 0.0) -> np.ndarray:
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
-    `noise` is the standard deviation of a count, `total_noise` that of a total.
+    `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
+    total.
     """
     order = np.argsort(-counts, kind="stable")
     ends = np.cumsum(counts[order])
     least = max(_TOTAL_NOISE * total_noise, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
     starts, before = [0], 0.0
+    size = np.arange(1, len(counts) + 1)
+    own = _OWN_NOISE * np.sqrt(size * (noise**2 + (size - 1) * shared**2))
     while starts[-1] < len(counts):
         start = starts[-1]
         sums = ends[start:] - before
-        enough = sums >= np.maximum(least, _OWN_NOISE * noise * np.sqrt(np.arange(1, len(sums) + 1)))
+        enough = sums >= np.maximum(least, own[: len(sums)])
         if not enough.any():
             break  # the last items are too few for a group of their own
         starts.append(start + int(np.argmax(enough)) + 1)
@@ -43,10 +46,12 @@ def cut_groups(counts: np.ndarray, noise: float, total_noise: float) -> np.ndarr
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
-    """Estimates and the standard deviations of their noise, and the share of the events that the bound had left out."""
+    """Estimates and the standard deviations of their noise, by how much each has multiplied the noise of its count, and the
+    share of the events that the bound had left out."""
 
     estimate: np.ndarray
     noise_stddev: np.ndarray
+    slope: np.ndarray
     left_out: float
 
 
@@ -82,11 +87,12 @@ def calibrate(
     estimate = slope * shown
     told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
     share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
-    variance = (np.maximum(slope, 1.0) * noise) ** 2 + (share * told[group]) ** 2
+    steepest = np.maximum(slope, 1.0)
+    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
         variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
     kept, all_ = float(sums.sum()), float(goal.sum())
-    return Calibrated(estimate, np.sqrt(variance), 1 - kept / all_ if all_ > 0 else 0.0)
+    return Calibrated(estimate, np.sqrt(variance), steepest, 1 - kept / all_ if all_ > 0 else 0.0)
 
 
 def _beyond(difference: np.ndarray, noise: float) -> np.ndarray:

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan, whole_sigma
+from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, gaussian_plan
+from headcount.mechanisms.accounting.expected_error import correlated
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
@@ -22,13 +23,11 @@ from headcount.mechanisms.bound_choice.kept import BOUNDS, CAPS, NORMS, KeptBoun
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
-from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
-from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
 NAMING_ROUNDS = 2
@@ -94,13 +93,17 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True)
 class Stages:
-    """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None."""
+    """An account, and what of the bounds is given: `bound` and `max_per_item` of the counts, or None.
+
+    `items` is the size of a public domain, of which Gaussian noise may share a draw; None if items are named first.
+    """
 
     account: Account
     relation: Relation
     bound: int | None
     max_per_item: int | None
     once: bool
+    items: int | None = None
 
     @cached_property
     def names_choice(self) -> PartitionChoice:
@@ -169,7 +172,7 @@ class Stages:
         counts = None
         if names is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
-            counts = self.noise(counts_steps, account.counts_mu, account.pure_counts, pure)
+            counts = self.noise(counts_steps, account.counts_mu, account.pure_counts, pure, self.items)
             steps += [
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
                 MechanismStep.of_plan("noise of the counts", counts),
@@ -263,17 +266,20 @@ class Stages:
         if self.bound is None:
             return []
         account, lines = self.account, []
-        for kind, mu, pure in (("gaussian", account.counts_mu, 0.0), ("laplace", 0.0, account.pure_counts)):
-            if mu > 0 or pure > 0:
+        for kind, there in (("gaussian", account.gaussian), ("laplace", account.pure)):
+            if there:
+                plan = self._counts_noise(self.bound, self.max_per_item or 0, kind)
                 lines.append(
-                    f"{kind} noise of a count, before it is calibrated: a standard deviation of "
-                    f"{self._stddev(mu, pure) * self.bound:,.4g} at {self.bound:,} as the bound"
+                    f"{kind} noise of a count, before it is calibrated: a standard deviation of {plan.stddev:,.4g} at "
+                    f"{self.bound:,} as the bound"
                 )
+                lines += correlated(plan).values()
         return lines
 
-    def _stddev(self, mu: float, pure: float) -> float:
-        """The standard deviation of the noise at a norm of 1."""
-        return math.sqrt(self.relation.users) / mu if mu > 0 else math.sqrt(2) * self.relation.users / pure
+    def _counts_noise(self, bound: int, max_per_item: int, kind: str) -> NoisePlan:
+        account, pure = self.account, kind == "laplace"
+        steps = self._steps(bound, max_per_item, pure)
+        return self.noise(steps, account.counts_mu, account.pure_counts, pure, self.items)
 
     def _candidates(self) -> tuple[KeptCandidate, ...]:
         account = self.account
@@ -288,8 +294,16 @@ class Stages:
             for bound in (self.bound,) if self.bound is not None else BOUNDS:
                 # A cap far above the norm does nothing; one is always left, that which is given or 1.
                 kept = [cap for cap in caps if cap <= 4 * bound or cap == caps[0]]
-                found += [KeptCandidate(bound, cap, kind, unit * bound) for cap in kept]
+                found += [KeptCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in kept]
         return tuple(found)
+
+    def _cost(self, bound: int, cap: int, kind: str, unit: Fraction) -> Fraction:
+        """The expected size of the noise of a count; `unit` is that at a norm of 1, if no draw is shared."""
+        if kind == "gaussian" and self.items is not None:
+            plan = self._counts_noise(bound, cap, kind)
+            if plan.shared is not None:
+                return Fraction(round(_MEAN_GAUSSIAN * plan.stddev * 1024), 1024)
+        return unit * bound
 
     def _mean_noise(self, mu: float, pure: float) -> float:
         """The mean size of the noise at a norm of 1."""
@@ -299,20 +313,16 @@ class Stages:
         scaled = ClipNormStep(bound, 1 if pure else 2)
         return (LimitPerItemStep(max_per_item), scaled) if max_per_item else (scaled,)
 
-    def noise(self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool) -> NoisePlan:
-        """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2."""
+    def noise(
+        self, steps: tuple[Step, ...], mu: float, pure: float, is_pure: bool, items: int | None = None
+    ) -> NoisePlan:
+        """Noise without a threshold for what the steps promise: Laplace, or Gaussian of a precision of mu^2, on a public domain
+        of so many items."""
         bound = promised(steps)
         if is_pure:
             return calibrate_public_domain(Budget(pure), bound, self.relation, "laplace")
-        assert bound.l2 is not None
-        sigma = math.sqrt(self.relation.users) * bound.l2 / mu * (1 + 1e-9)  # beyond the rounding of this line
-        grid, scale = whole_sigma(sigma, bound.grid)
-        if scale >= LARGEST_SCALE:
-            raise ParameterError(
-                f"epsilon = {self.account.budget.epsilon} with a bound of {bound.l2} needs more noise than can be sampled: "
-                "raise epsilon or lower the bound"
-            )
-        return make_plan("gaussian", grid, scale, None, self.cost(mu, 0.0), self.relation, bound)
+        deviation = (1 + 1e-9) / mu  # beyond the rounding of this line
+        return gaussian_plan(deviation, self.cost(mu, 0.0), bound, self.relation, items)
 
     def cost(self, mu: float, hiding: float) -> Budget:
         """What one Gaussian part would cost alone."""

@@ -23,8 +23,8 @@ from headcount.mechanisms.accounting.calibration import (
     laplace_scale,
     law_plan,
     make_plan,
-    whole_sigma,
 )
+from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.accounting.expected_error import users_needed
+from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -155,7 +155,7 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
         "public_domain": args.domain is not None,
         **options.quality(args),
     }
-    told = users_needed([made.plan]) if isinstance(made, HistogramMechanism) else {}
+    told = users_needed([made.plan]) | correlated(made.plan) if isinstance(made, HistogramMechanism) else {}
     return Plan(made.guarantee(), parameters, told=told)
 
 

@@ -186,7 +186,9 @@ def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: 
         "largest_mean": made.largest_mean,
         "noise": made.noise.kind,
     }
-    return Plan(made.guarantee(), parameters, told={"assumption": _NOTES["debiased"]})
+    return Plan(
+        made.guarantee(), parameters, told={"assumption": _NOTES["debiased"]} | expected_error.correlated(made.noise)
+    )
 
 
 def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
@@ -216,6 +218,7 @@ def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
     lines += [
         f"noise: {made.noise.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy totals are within {error.half_width:,.4g} of the capped total",
+        *expected_error.correlated(made.noise).values(),
         f"debiasing multiplies that, by the events per user on an item: {widened}",
         _NOTES["debiased"],
     ]

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
-from headcount.mechanisms.accounting.expected_error import expected_error
+from headcount.mechanisms.accounting.expected_error import correlated, expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.protection import Protection
@@ -53,7 +53,8 @@ class Telling(Protocol):
 
     def told(self) -> Mapping[str, Any]:
         """`users_needed`, about how many users an item needs to be shown; `share_left_out`, about which share of the events of
-        the shown items the bound left out; `assumption`, the sentence on what estimates take for granted."""
+        the shown items the bound left out; `assumption`, the sentence on what estimates take for granted; `correlated`, that on
+        errors of which all rows have a part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +121,7 @@ def expected_words(plan: NoisePlan) -> list[str]:
         f"noise: {plan.kind}, standard deviation {error.stddev:,.4g};"
         f" 95 % of the noisy counts are within {error.half_width:,.4g} of the bounded count",
     ]
+    lines += correlated(plan).values()
     if error.threshold is None:
         lines.append("threshold: none, every item that is public is released")
     else:
@@ -127,5 +129,6 @@ def expected_words(plan: NoisePlan) -> list[str]:
             f"threshold: {error.threshold:,.6g}, items with a lower noisy count are left out",
             f"a bounded count of {error.even_count:,} is released with a chance of 50 %,"
             f" one of {error.sure_count:,} with 99.9 %",
+            "low to high knows of the threshold: near it the lucky ones are released, and intervals are wider",
         ]
     return lines

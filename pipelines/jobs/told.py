@@ -55,6 +55,8 @@ def missing(report: Mapping[str, Any]) -> list[str]:
         lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
     if "assumption" in report and report["rows"]:
         lines.append(report["assumption"])
+    if "correlated" in report and report["rows"]:
+        lines.append(report["correlated"])
     return lines
 
 

@@ -64,6 +64,9 @@ def deciding(relation: Relation) -> dict[str, Any]:
         "estimates, gaussian": private_histogram(BUDGET, noise="gaussian", relation=relation),
         "estimates, laplace": private_histogram(BUDGET, noise="laplace", relation=relation),
         "estimates of a domain": private_histogram(BUDGET, domain=ITEMS, relation=relation),
+        "estimates of users of a domain": private_histogram(
+            BUDGET, domain=ITEMS, of="users", noise="gaussian", relation=relation
+        ),
         "estimates of a domain, pure": private_histogram(Budget(1), domain=ITEMS, relation=relation),
         "estimates, bounded": private_histogram(BUDGET, bound=4, calibrate="none", relation=relation),
         "one stage": private_histogram(BUDGET, relation=relation, **ONE_STAGE),
@@ -76,6 +79,9 @@ def deciding(relation: Relation) -> dict[str, Any]:
             )
             for method in ("gem", "dp-gd", "output-perturbation")
         },
+        "one stage, users of a domain": private_histogram(
+            BUDGET, domain=ITEMS, noise="gaussian", of="users", relation=relation, **ONE_STAGE
+        ),
         "total": total(Budget(1), relation=relation),
         "aggregate": private_aggregate(BUDGET, ["users", "events"], relation=relation),
         "aggregate in ranges": private_aggregate(BUDGET, ["sum:price:auto"], relation=relation),

@@ -23,6 +23,10 @@ JOBS = {
     "a public domain, Laplace": f"{_ONE_STAGE} --bound 5 --domain {{domain}}",
     "a public domain, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise gaussian --domain {{domain}}",
     "users of a public domain": f"{_ONE_STAGE} --bound 5 --max-per-item 1 --domain {{domain}}",
+    "users of a public domain, shared noise": f"{_ONE_STAGE} --delta 1e-6 --of users --bound 5 --noise gaussian "
+    "--domain {domain} --output-files 2",
+    "estimates of users of a public domain": "histogram --of users --epsilon 1 --delta 1e-6 --bound 8 "
+    "--domain {domain}",
     "replaced users": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --relation replace",
     "a chosen bound": f"{_ONE_STAGE} --delta 1e-6",
     "only good rows": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-relative-error 0.5 --suppress-below 100 --label good",

@@ -21,6 +21,10 @@ WAYS = {
     "several, Laplace, users counted": (Budget(1), SEVERAL | {"users_share": 0.3}),
     "several, Gaussian, users public": (Budget(1, 1e-6), SEVERAL | {"noise": "gaussian", "users": 1500}),
     "one item, replaced": (Budget(1), {"items": "i1", "max_per_item": 2, "users": 1500, "relation": Relation.REPLACE}),
+    "several, Gaussian, replaced": (
+        Budget(1, 1e-6),
+        SEVERAL | {"noise": "gaussian", "users": 1500, "relation": Relation.REPLACE, "max_items": 4},
+    ),
     "several, replaced": (Budget(1, 1e-6), SEVERAL | {"users": 1500, "relation": Relation.REPLACE, "largest_mean": 1}),
 }
 

@@ -68,6 +68,25 @@ def test_estimates_are_the_same_if_every_stage_is_repeated(collect, make_release
         assert counts.to_pylist() == expected
 
 
+@pytest.mark.parametrize("method", ["one-stage", "estimates"])
+def test_a_draw_that_all_items_share_is_the_same_in_every_shard_worker_and_repeat(collect, make_release, method):
+    table, release, domain = _table(), make_release(), [f"i{k}" for k in range(60)]
+    asked = {"domain": domain, "of": "users", "method": method, "bound": 5, "noise": "gaussian"}
+    made = private_histogram(BUDGET, **asked)
+    assert (made.plan if method == "one-stage" else made.stages.plan(None, made.stages.ends()[0][1]).counts).shared
+    expected = made.run([_batch(table)], release).to_pylist()
+    assert len(expected) == 60
+    for shards, rows, option in ((1, 30_000, "--direct_num_workers=2"), (13, 777, "--direct_runner_bundle_repeat=2")):
+
+        def build(pipeline: beam.Pipeline) -> beam.PCollection:
+            histogram = Histogram(BUDGET, **asked, release=release, shards=shards, output_files=1)  # noqa: B023
+            batches = table.to_batches(max_chunksize=rows)  # noqa: B023
+            return pipeline | beam.Create(batches) | Contributions() | "Histogram" >> histogram
+
+        ((_, counts),) = collect(build, option)
+        assert counts.to_pylist() == expected
+
+
 def _noise(table: pa.Table, release, label: str = "Histogram", bound: int = BOUND) -> dict[str, float]:
     """The noise of every item that is released: the count less the exact bounded sum."""
     histogram = unbounded_histogram(BUDGET, bound=bound)

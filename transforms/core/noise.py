@@ -14,7 +14,7 @@ from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
-from headcount.mechanisms.counting.noisy import add_noise, noise_subkey
+from headcount.mechanisms.counting.noisy import add_noise, check_items, noise_subkey
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
@@ -163,7 +163,10 @@ class _Merge(beam.DoFn):
         self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | Domain | None
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
-        subkey = self._subkey(self._noise.plan_of(decided))
+        plan = self._noise.plan_of(decided)
+        subkey = self._subkey(plan)
+        domain = named if isinstance(named, Domain) else self._noise.domain
+        check_items(plan, None if domain is None else len(domain))
         held = [chunk for chunk in chunks if chunk]
         if named:
             public = named if isinstance(named, Domain) else names_in(named, arrow_type(self._item_type))

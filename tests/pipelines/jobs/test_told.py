@@ -43,6 +43,12 @@ def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
     assert lines[-2:] == ["the bound left out about 41 % of the events of the items shown", "count assumes this"]
 
 
+def test_that_errors_are_correlated_is_told_where_there_are_rows():
+    words = "all 9 bounded counts share one draw of the noise"
+    assert told(report([row("tea", 5.0)], correlated=words)).splitlines()[-1] == words
+    assert words not in told(report([], correlated=words))
+
+
 def test_rows_that_were_left_out_are_told():
     left_out = [{"rows": 37, "because": "their count is below 10"}]
     assert "37 rows left out because their count is below 10" in told(report([row("a", 11.0)], left_out=left_out))

@@ -157,8 +157,13 @@ def test_gaussian_noise_of_several_items_keeps_delta_and_without_the_factor_for_
         one[shared] = np.where(np.arange(int(shared.sum())) % 2, cap, 0)
         other[shared] = cap - one[shared]
     distance = float(np.linalg.norm(one - other))
-    true = _gaussian_delta(1.0, distance, plan.stddev)
-    assert 0.98e-6 < true <= 1e-6
+    own, worst = math.sqrt(plan.stddev**2 - plan.shared_stddev**2), distance
+    if plan.shared is not None:  # which makes fewer items than all of them the worst: k^2 of k are taken away again
+        ratio = (own / plan.shared_stddev) ** 2
+        worst = cap * math.sqrt(max(k - k**2 / (6 + ratio) for k in range(1, most + 1)))
+        assert _gaussian_delta(1.0, distance, plan.stddev) > 2e-6, "the same noise without a shared draw"
+    true = _gaussian_delta(1.0, worst, own)
+    assert (0.98e-6 if plan.shared is None else 0.5e-6) < true <= 1e-6
     if relation is Relation.REPLACE and most < 6:
         alone = debiased_count(budget, ITEMS, max_per_item=cap, users=9, max_items=most, noise="gaussian").noise
         assert _gaussian_delta(1.0, distance, alone.stddev) > 3e-6

@@ -1,0 +1,92 @@
+"""Gaussian noise on a public domain of which one draw is shared by all items (Lebeda, arXiv 2408.06853, rederived here).
+
+With d items, y_i = c_i + Z_i + W for independent Z_i and one W. Where a user may have much of the domain this is less noise on
+each count than d independent draws: half of it at d = 1,000 where users may have all items.
+
+Guarantee: that of Gaussian noise of a ratio mu of distance to standard deviation, when one user is added or removed. Proof: let
+n be the number of users, c a number on the grid, and s, t the standard deviations of Z_i and W. (c_i - c n + Z_i, for all i,
+and c n + W) is the plain Gaussian mechanism on d + 1 numbers, and the last one added to each of the others gives y: n and c are
+in the proof alone. A user with counts x_i in [0, m] of an l2 norm of at most b moves the first ones by x_i - c and the last by
+c. As x_i^2 <= m x_i, the sum of (x_i - c)^2 is at most |x|^2 (1 - 2c/m) + d c^2, and so for 2c <= m
+
+    mu^2 <= (b^2 (1 - 2c/m) + d c^2) / s^2 + c^2 / t^2.                                                                  (1)
+
+A user without any item of the domain moves nothing, whoever n counts; fewer items than d are covered, too. Replacing a user
+moves counts both ways and n not at all: there it gains nothing, and is not taken.
+
+With t^2 = s^2 / a and b^2 = r m^2 the variance of y_i is (b^2 (1 - 2c/m) + (d + a) c^2) (1 + 1/a) / mu^2. It is least for
+c = m/2, a = sqrt(d) where r is (d + sqrt(d)) / 2 or more, then m^2 (sqrt(d) + 1)^2 / 4; and else for c = b^2 / (m (d + a)),
+a = (d - r + sqrt(r (d - 1) (d - r))) / (r - 1). Errors are correlated: differences of counts have less noise than those of
+independent draws of the same standard deviation, and sums of many counts have more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+from headcount.mechanisms.accounting.gaussian import whole_sigma
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedNoise:
+    """One draw of Gaussian noise of this `scale` that all of at most `items` items share; `centre` is the c of the proof.
+    Both are whole, in units of the plan's grid."""
+
+    scale: Fraction
+    centre: int
+    items: int
+
+    def mu_squared(self, own: Fraction, squared: int, most: int) -> Fraction:
+        """(1), for noise of the scale `own` on each item, a squared norm and a largest count in the same units."""
+        c = self.centre
+        assert 0 <= 2 * c <= most
+        moved = min(squared, self.items * most**2) * (1 - Fraction(2 * c, most)) + self.items * c**2
+        return moved / own**2 + (c / self.scale) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How noise for a mu of 1 and counts of at most 1 is split: standard deviations on each item and of the shared draw."""
+
+    centre: float
+    own: float
+    shared: float
+
+    @property
+    def stddev(self) -> float:
+        """That of one count."""
+        return math.hypot(self.own, self.shared)
+
+    def on_grid(
+        self, deviation: float, squared: int, most: int, items: int, grid: int
+    ) -> tuple[int, Fraction, SharedNoise]:
+        """A grid, the given one or finer, the scale of each item's own noise in its units, and the draw that is shared: for a
+        mu of 1 / deviation, and counts of at most `most` with a norm of this square."""
+        own, shared = (deviation * most * part * (1 + 1e-9) for part in (self.own, self.shared))
+        grid, _ = whole_sigma(min(own, shared), grid)
+        centre = math.floor(self.centre * (most << grid))
+        scale, common = (Fraction(math.ceil(part * 2**grid)) for part in (own, shared))
+        # Scales are rounded up, and c to the grid. Whatever the latter costs is paid for by steps more.
+        while True:
+            found = SharedNoise(common, centre, items)
+            if found.mu_squared(scale, squared << 2 * grid, most << grid) * Fraction(deviation) ** 2 <= 1:
+                return grid, scale, found
+            scale, common = scale + 1, common + 1
+
+
+def best_split(items: int, squared: float) -> Split | None:
+    """The split of the least variance for so many items and such a squared norm in units of the largest count; None if nothing
+    is shared, as for one item, or users of one."""
+    r = min(squared, float(items))
+    if items < 2 or r <= 1:
+        return None
+    root = math.sqrt(items)
+    if 2 * r >= items + root:
+        centre, ratio = 0.5, root
+    else:
+        ratio = (items - r + math.sqrt(r * (items - 1) * (items - r))) / (r - 1)
+        centre = r / (items + ratio)
+    own = math.sqrt(r * (1 - 2 * centre) + (items + ratio) * centre**2)
+    return Split(centre, own, own / math.sqrt(ratio))
