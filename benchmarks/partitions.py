@@ -50,8 +50,8 @@ GRID = {
 }
 
 
-def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) -> tuple[int, float]:
-    """How many items one run names, and the share of all pairs whose item is not named."""
+def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) -> np.ndarray:
+    """Which items one run names."""
     unnamed = np.ones(len(shard.items), dtype=bool)
     for each in rounds:
         rows = np.flatnonzero(unnamed[shard.item])
@@ -64,7 +64,7 @@ def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) 
         shift = each.plan.grid - each.plan.bound.grid
         noisy = (sums[present] << shift) + noise_of(each.plan, Lanes(random.bytes(32), ids))
         unnamed[present[noisy >= each.plan.threshold]] = False
-    return int((~unnamed).sum()), float(unnamed[shard.item].mean())
+    return ~unnamed
 
 
 def main() -> None:
@@ -93,7 +93,8 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
     random, lines = np.random.default_rng(3), []
 
     def mean(rounds: tuple[Round, ...]) -> np.ndarray:
-        return np.mean([named(shard, rounds, random) for _ in range(runs)], axis=0)
+        found = [named(shard, rounds, random) for _ in range(runs)]
+        return np.mean([(each.sum(), 1 - each[shard.item].mean()) for each in found], axis=0)
 
     def line(strategy: str, items: int, found: np.ndarray) -> dict[str, str]:
         count, missing = found
