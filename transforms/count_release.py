@@ -195,7 +195,7 @@ class TopItems(_FromFrame):
         budget: what all of it may cost; it needs a delta.
         k: the items to find, at most. More of them share the budget.
         method: "draws" from all items, or "names": items are named by law, and ranked by draws among these (default: None,
-            draws up to k = 10, and beyond it names, which find more).
+            draws below k = 10, and else names, which find more).
         k_bar: the items that draws look at (default: None, 10,000). More take more memory in one worker.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """

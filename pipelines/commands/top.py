@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         help="draw from all items, or name items first and draw from these, which finds more of a long top "
-        f"(default: draws up to --k {MOST_DRAWN}, and names beyond)",
+        f"(default: draws up to --k {MOST_DRAWN}, names from {MOST_DRAWN + 1} on)",
     )
     group.add_argument(
         "--k-bar",
