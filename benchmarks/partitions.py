@@ -1,4 +1,4 @@
-"""Items that each strategy of partition selection names, and the private choice among them beside the best in hindsight.
+"""Items that each strategy of partition selection names, the mass that they miss, and the private choice beside the best.
 
     python benchmarks/partitions.py --data words=FILE --data authors=FILE
 
@@ -6,7 +6,8 @@ Data are the log of the demo, the laws of `_laws`, and each FILE, Parquet with t
 some. A run is the shipped mechanism, with its steps, weights, noise and thresholds, but for random keys in place of lanes that
 depend on the data, which saves hashing all of them again in each run. "By hand" is the best strategy and number of items per
 user with the whole budget: nobody may look for it in the data. `auto` is the mean over its choices by their exact chances, each
-run as it would be (choices below one in a hundred are left out).
+run as it would be (choices below one in a hundred are left out). The missing mass is the share of all pairs of a user and an
+item whose item is not named: who names many rare items may still miss more.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ GRID = {
 }
 
 
-def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) -> int:
-    """How many items one run names."""
-    unnamed, total = np.ones(len(shard.items), dtype=bool), 0
+def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) -> np.ndarray:
+    """Which items one run names."""
+    unnamed = np.ones(len(shard.items), dtype=bool)
     for each in rounds:
         rows = np.flatnonzero(unnamed[shard.item])
         kept = shard.keep(rows, shard.count[rows])
@@ -62,10 +63,8 @@ def named(shard: Shard, rounds: tuple[Round, ...], random: np.random.Generator) 
         ids = np.frombuffer(random.bytes(16 * len(present)), dtype=np.uint64).reshape(-1, 2)
         shift = each.plan.grid - each.plan.bound.grid
         noisy = (sums[present] << shift) + noise_of(each.plan, Lanes(random.bytes(32), ids))
-        found = present[noisy >= each.plan.threshold]
-        unnamed[found] = False
-        total += len(found)
-    return total
+        unnamed[present[noisy >= each.plan.threshold]] = False
+    return ~unnamed
 
 
 def main() -> None:
@@ -93,31 +92,37 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
     """The lines of one data set: every fixed strategy, and the choice."""
     random, lines = np.random.default_rng(3), []
 
-    def mean(rounds: tuple[Round, ...]) -> float:
-        return float(np.mean([named(shard, rounds, random) for _ in range(runs)]))
+    def mean(rounds: tuple[Round, ...]) -> np.ndarray:
+        found = [named(shard, rounds, random) for _ in range(runs)]
+        return np.mean([(each.sum(), 1 - each[shard.item].mean()) for each in found], axis=0)
+
+    def line(strategy: str, items: int, found: np.ndarray) -> dict[str, str]:
+        count, missing = found
+        numbers = {"mean": f"{count:.1f}", "missing_mass": f"{missing:.4f}"}
+        return {"data": name, "strategy": strategy, "max_items": str(items), **numbers}
 
     for strategy, numbers in GRID.items():
         for items in numbers:
             rounds = 1 if "," in strategy else SIPS_ROUNDS
             found = mean(rounds_of(budget, strategy.split(",")[0], items, rounds, RELATION))
-            lines.append({"data": name, "strategy": strategy, "max_items": str(items), "mean": f"{found:.1f}"})
+            lines.append(line(strategy, items, found))
     best = max(lines, key=lambda line: float(line["mean"]))
+    least = min(lines, key=lambda line: float(line["missing_mass"]))
     auto = auto_partitions(budget)
     chances = probabilities(auto.choice.exponents(table_of(auto.choice, [shard])))
-    found = {}
+    found: dict[int, np.ndarray] = {}
     for number in np.flatnonzero(chances >= LEAST).tolist():
         way = auto.choice.candidates[number]
         found[number] = mean(auto.decided(way.chosen).rounds)
     whole = sum(chances[number] * count for number, count in found.items()) / sum(chances[number] for number in found)
     often = auto.choice.candidates[int(np.argmax(chances))]
-    lines.append(
-        {"data": name, "strategy": f"auto ({often.strategy})", "max_items": str(often.items), "mean": f"{whole:.1f}"}
-    )
-    ratio = whole / max(float(best["mean"]), 1e-9)
+    lines.append(line(f"auto ({often.strategy})", often.items, whole))
+    ratio = whole[0] / max(float(best["mean"]), 1e-9)
     print(
         f"{'PASS' if ratio >= BAR else 'FAIL'}  {name:>24}  {ratio:.3f}  best {best['strategy']} {best['max_items']}: "
-        f"{best['mean']}  auto, {often.strategy} {often.items} by {chances.max():.2f}: {whole:.1f}  "
-        f"worst choice {min(found.values()):.1f}",
+        f"{best['mean']}  auto, {often.strategy} {often.items} by {chances.max():.2f}: {whole[0]:.1f}  "
+        f"worst choice {min(count for count, _ in found.values()):.1f}  missing mass of best {best['missing_mass']}, "
+        f"auto {whole[1]:.4f}, least ({least['strategy']} {least['max_items']}) {least['missing_mass']}",
         flush=True,
     )
     return lines

@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.choice.run import choose_bound as choose_bound
     from headcount.mechanisms.count_release.plume import plume as plume
     from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
-    from headcount.mechanisms.count_release.top_items import top_items as top_items
+    from headcount.mechanisms.count_release.top_names import top_items as top_items
     from headcount.mechanisms.counting.quality import Quality as Quality
     from headcount.mechanisms.distribution.learn import learn_distribution as learn_distribution
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
@@ -95,7 +95,7 @@ _ROOMS = {
     "choice.run": "choose_bound",
     "count_release.plume": "plume",
     "count_release.release": "private_count_release",
-    "count_release.top_items": "top_items",
+    "count_release.top_names": "top_items",
     "counting.quality": "Quality",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",

@@ -21,11 +21,14 @@ from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_su
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
 from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
-from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked, top_items
+from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked
+from headcount.mechanisms.count_release.top_names import NamedTopMechanism, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
+from headcount.mechanisms.partitions.auto import DecidedSelection
 from headcount.mechanisms.partitions.rounds import Round
+from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
 from headcount.transforms.core.barrier import beyond_barrier, one_beyond_barrier, sorted_by_item
@@ -47,40 +50,68 @@ _TOPS_TOGETHER = 32
 class _FromFrame(PrivateTransform):
     """Bounding, sums by item, their top, and what one worker releases of it."""
 
-    mechanism: CountRelease | TopItemsMechanism
+    mechanism: CountRelease | TopItemsMechanism | NamedTopMechanism
 
-    def _released(self, rows: beam.PCollection, empty: pa.RecordBatch) -> tuple[beam.PCollection, beam.PCollection]:
+    def _bounded(self, rows: beam.PCollection) -> beam.PCollection:
+        """Contribution batches in which each (user, item) pair is one row."""
+        release, _ = self._drawn(rows)
+        return as_contributions(rows) | "Bounded" >> Bounded(self.mechanism.steps, release, self._shards)
+
+    def _released(
+        self, rows: beam.PCollection, bounded: beam.PCollection, empty: pa.RecordBatch
+    ) -> tuple[beam.PCollection, beam.PCollection]:
         """(file, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
         release, label = self._drawn(rows)
-        plan, shards = self.mechanism, item_shards(self._shards)
-        files = self._output_files or shards
-        bounded = as_contributions(rows) | "Bounded" >> Bounded(plan.steps, release, self._shards)
-        summed = sum_by_item(bounded, shards, sum_users)  # of record batches, each (user, item) pair once
+        shards = item_shards(self._shards)
+        return bounded | "OneWorker" >> _OneWorker(
+            self.mechanism, release, label, shards, self._output_files or shards, empty
+        )
+
+
+class _OneWorker(beam.PTransform):
+    """Bounded batches -> what one worker releases of the top of their items, as `_released` has it."""
+
+    def __init__(
+        self,
+        plan: CountRelease | TopItemsMechanism | NamedTopMechanism,
+        release: Release,
+        label: str,
+        shards: int,
+        files: int,
+        empty: pa.RecordBatch,
+    ) -> None:
+        super().__init__()
+        self._plan, self._shards, self._files, self._empty = plan, shards, files, empty
+        self._draws = _Release(plan, release, label, files)
+
+    def expand(self, bounded: beam.PCollection) -> tuple[beam.PCollection, beam.PCollection]:
+        most, item_type = self._plan.k_bar + 1, self._plan.item_type
+        summed = sum_by_item(bounded, self._shards, sum_users)  # of record batches, each (user, item) pair once
         tops = (
             summed.sums  # (item shard, packed users and sums)
             | "GroupByItemShard" >> beam.GroupByKey()
-            | "Top" >> beam.Map(_top, plan.k_bar + 1, plan.item_type).with_output_types(tuple[int, bytes])
+            | "Top" >> beam.Map(_top, most, item_type).with_output_types(tuple[int, bytes])
         )
-        if shards > _TOPS_TOGETHER:
+        if self._shards > _TOPS_TOGETHER:
             tops = (
                 tops
                 | "GroupSome" >> beam.GroupByKey()
-                | "TopOfSome" >> beam.Map(_top, plan.k_bar + 1, plan.item_type).with_output_types(tuple[int, bytes])
+                | "TopOfSome" >> beam.Map(_top, most, item_type).with_output_types(tuple[int, bytes])
             )
         # One element at least: the rounds also run if there is nothing, so that nobody can tell.
-        nothing = rows.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
+        nothing = bounded.pipeline | "Nothing" >> beam.Create([(0, b"")], reshuffle=False)
         done = (
             (tops | "ToOne" >> beam.MapTuple(_to_one).with_output_types(tuple[int, bytes]), nothing)
             | "WithNothing" >> beam.Flatten()
             | "Gather" >> beam.GroupByKey()  # (0, tops)
             | "Release"
-            >> beam.ParDo(_Release(plan, release, label, files), beam.pvalue.AsList(summed.origins))
+            >> beam.ParDo(self._draws, beam.pvalue.AsList(summed.origins))
             .with_output_types(tuple[int, bytes])
             .with_outputs("decisions", main="rows")
         )
         typed(done, decisions=tuple[int, Released])
         # Rows have one barrier, decisions one of their own. Nothing else may be taken from `done`.
-        return beyond_barrier(done.rows, empty, files), done.decisions
+        return beyond_barrier(done.rows, self._empty, self._files), done.decisions
 
 
 class PrivateCountRelease(_FromFrame):
@@ -146,7 +177,7 @@ class PrivateCountRelease(_FromFrame):
     def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
         item_type = self.mechanism.item_type
         empty = empty_counts(arrow_type(item_type))
-        files, decisions = self._released(rows, empty)
+        files, decisions = self._released(rows, self._bounded(rows), empty)
         good = sorted_by_item(files) | "KeepGood" >> KeepGood(self._quality)
         counts = self._shown(good, count_row(item_type))
         if not self._decides:
@@ -160,23 +191,26 @@ class TopItems(_FromFrame):
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user may have any number of items.
 
     The result is `RankedItem` rows (`RankedIntItem` with `item_type=int`), sorted by rank in each output file. Rows or
-    `Contributions` go in.
+    `Contributions` go in. `with_decision()` gives the `DecidedSelection` beside, for the method "names".
 
     Parameters:
         budget: what all of it may cost; it needs a delta.
         k: the items to find, at most. More of them share the budget.
-        k_bar: the items that are looked at (default: 10,000). More take more memory in one worker.
+        method: "draws" from all items, or "names": items are named by law, and ranked by draws among these (default: None,
+            draws below k = 10, and else names, which find more).
+        k_bar: the items that draws look at (default: None, 10,000). More take more memory in one worker.
         relation, release, item_type, shards, output_files: as for `Histogram`.
     """
 
-    mechanism: TopItemsMechanism
+    mechanism: TopItemsMechanism | NamedTopMechanism
 
     def __init__(
         self,
         budget: Budget,
         k: int,
         *,
-        k_bar: int = 10_000,
+        method: str | None = None,
+        k_bar: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type | None = None,
@@ -184,12 +218,32 @@ class TopItems(_FromFrame):
         output_files: int | None = None,
     ) -> None:
         items = given_items(item_type)
-        made = top_items(budget, k, k_bar=k_bar, relation=Relation.parse(relation), item_type=items.made)
+        made = top_items(budget, k, method=method, k_bar=k_bar, relation=Relation.parse(relation), item_type=items.made)
         super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
 
-    def _expand(self, rows: beam.PCollection) -> beam.PCollection:
+    def _given(self) -> str | None:
+        return None if isinstance(self.mechanism, NamedTopMechanism) else super()._given()
+
+    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
+        if not isinstance(self.mechanism, NamedTopMechanism):
+            return self._ranked(rows, self._bounded(rows))
+        release, label = self._drawn(rows)
+        top, number = self.mechanism, self._shards
+        shards = as_contributions(rows) | "UserShards" >> UserShards(number)
+        choice = choose(shards, top.choice, release, number, f"{label}/ChooseStrategy", result=ChosenStrategy)
+        decided = choice.chosen | "Calibrate" >> beam.Map(top.decided).with_output_types(DecidedSelection)
+        named = choice.shards | "NamedItems" >> NamedItems(
+            decided, release, number, top.item_type, most_rounds=top.selection.most_rounds
+        )
+        counted = _Counted(release, f"{label}/Counted", number)
+        bounded = choice.shards | "Counted" >> beam.ParDo(counted, top, beam.pvalue.AsList(named)).with_output_types(
+            ContributionBatch
+        )
+        return self._result(self._ranked(rows, bounded), decided)
+
+    def _ranked(self, rows: beam.PCollection, bounded: beam.PCollection) -> beam.PCollection:
         item_type = self.mechanism.item_type
-        files, _ = self._released(rows, ranked(pa.array([], arrow_type(item_type))))
+        files, _ = self._released(rows, bounded, ranked(pa.array([], arrow_type(item_type))))
         items = files | "SortByRank" >> beam.MapTuple(_sorted_by_rank).with_output_types(tuple[int, pa.RecordBatch])
         return self._shown(items, RankedIntItem if item_type is int else RankedItem)
 
@@ -197,7 +251,13 @@ class TopItems(_FromFrame):
 class _Release(beam.DoFn):
     """(0, tops) -> (file, Arrow stream), and the decision beside; it fetches the key on the worker."""
 
-    def __init__(self, plan: CountRelease | TopItemsMechanism, release: Release, label: str, output_files: int) -> None:
+    def __init__(
+        self,
+        plan: CountRelease | TopItemsMechanism | NamedTopMechanism,
+        release: Release,
+        label: str,
+        output_files: int,
+    ) -> None:
         self._plan, self._release, self._label, self._output_files = plan, release, label, output_files
 
     def setup(self) -> None:
@@ -320,7 +380,7 @@ class Plume(PrivateTransform):
 
 
 class _Counted(beam.DoFn):
-    """Packed shards -> each user's sample of the named items. The key is fetched on the worker."""
+    """Packed shards -> each user's named items, or its sample of them. The key is fetched on the worker."""
 
     def __init__(self, release: Release, label: str, number: int) -> None:
         self._release, self._label, self._number = release, label, number
@@ -328,7 +388,9 @@ class _Counted(beam.DoFn):
     def setup(self) -> None:
         self._key = self._release.key_source.fetch()
 
-    def process(self, packed: tuple[int, bytes], decided: PlumePlan, named: NamedBatches) -> Iterator[pa.RecordBatch]:
+    def process(
+        self, packed: tuple[int, bytes], decided: PlumePlan | NamedTopMechanism, named: NamedBatches
+    ) -> Iterator[pa.RecordBatch]:
         number, data = packed
         subkeys = step_subkeys(self._key, self._release.id, self._label, decided.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.

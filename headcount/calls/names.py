@@ -71,7 +71,8 @@ def top(
     epsilon: float,
     delta: float = 0.0,
     k: int,
-    k_bar: int = 10_000,
+    method: str | None = None,
+    k_bar: int | None = None,
     relation: str = "add-remove",
     drop_null: bool = False,
     max_item_bytes: int = 4096,
@@ -97,7 +98,9 @@ def top(
 
     Parameters:
         k: how many items to name at most.
-        k_bar: look at so many items with the most users (default: 10,000).
+        method: "draws" from all items, or "names" first, which finds more of a long top (default: draws below k = 10, and
+            else names).
+        k_bar: draws look at so many items with the most users (default: 10,000).
         data, user, item, count, epsilon, delta, and all that follow: as for `histogram`.
 
     The result has rank, and the columns of `item`.

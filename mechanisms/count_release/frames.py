@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -36,11 +36,13 @@ from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.checks import check_whole
-from headcount.mechanisms.choice.exponential import Integers
+from headcount.mechanisms.choice.exponential import Integers, select_by_excess
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.sums import split_sums
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT
+from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
+from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes
+from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 
 #: Frames of more rows are refused: all of a frame is looked at in every draw.
 LARGEST_FRAME = 10**6
@@ -95,13 +97,41 @@ def draw_excess(users: np.ndarray, base: int, epsilon: Fraction, threshold: Frac
     Neglected, as there: what is beyond GEOMETRIC_LIMIT is as good as impossible, however far beyond. So the exponents are
     for one draw: when an item has left, those of the next must be made anew.
     """
-    scores = np.append(users * GRID, base * GRID + int(threshold * GRID))
+    return _excess(np.append(users * GRID, base * GRID + int(threshold * GRID)), epsilon)
+
+
+def named_excess(users: np.ndarray, epsilon: Fraction) -> tuple[Integers, int]:
+    """The same without bot, for candidates that are public."""
+    return _excess(users * GRID, epsilon)
+
+
+def _excess(scores: np.ndarray, epsilon: Fraction) -> tuple[Integers, int]:
     denominator = epsilon.denominator * GRID
     limit = -(-(GEOMETRIC_LIMIT + 1) * denominator // epsilon.numerator)
     gaps = np.minimum(scores.max() - scores, min(limit, 2**62))
     if (limit + 1) * epsilon.numerator >= 2**63:
         gaps = gaps.astype(object)
     return gaps * epsilon.numerator, denominator
+
+
+def drawn_without_replacement(
+    frame: Frame, subkey: bytes, most: int, excess: Callable[[np.ndarray], tuple[Integers, int]]
+) -> Names:
+    """The items that are drawn one by one, at most so many, until bot is drawn or none is left.
+
+    `excess` gives the exponents of a draw from candidates of so many users.
+    """
+    digest = frame.digest(lane_key(subkey))
+    lane = Lanes(block_key(subkey, digest), decision_lane_ids(lane_key(subkey), digest, 1))
+    alive = np.arange(len(frame.items))
+    rows: list[int] = []
+    while len(rows) < most and len(alive):
+        place = select_by_excess(*excess(frame.users[alive]), lane)
+        if place == len(alive):
+            break
+        rows.append(int(alive[place]))
+        alive = np.delete(alive, place)
+    return frame.items.take(pa.array(rows, pa.int64()))
 
 
 def sum_users(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, bytes]]:

@@ -44,19 +44,28 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
 from headcount.mechanisms.checks import check_whole
-from headcount.mechanisms.choice.exponential import select_by_excess
-from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_excess, frame_of, on_grid, threshold
+from headcount.mechanisms.choice.exponential import Integers
+from headcount.mechanisms.count_release.frames import (
+    Frame,
+    check_frame,
+    draw_excess,
+    drawn_without_replacement,
+    frame_of,
+    on_grid,
+    threshold,
+)
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
-from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.subkeys import block_key, lane_key, subkey
+from headcount.mechanisms.randomness.subkeys import subkey
+
+#: How many items are looked at, unless told otherwise.
+K_BAR = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class TopItemsMechanism:
-    """A whole private top k as a value: `top_items` makes and checks one.
+    """A whole private top k by draws as a value: `draws_of_top` makes and checks one.
 
     `epsilon` is that of one draw, `threshold` how far bot is above the base, and `accounting` how the draws add up.
     """
@@ -117,17 +126,11 @@ class TopItemsMechanism:
 
     def release(self, frame: Frame, subkey: bytes) -> pa.RecordBatch:
         """The items that are drawn before bot, with their ranks from 1."""
-        digest = frame.digest(lane_key(subkey))
-        lane = Lanes(block_key(subkey, digest), decision_lane_ids(lane_key(subkey), digest, 1))
-        alive = np.arange(len(frame.items))
-        rows: list[int] = []
-        while len(rows) < self.k:
-            place = select_by_excess(*draw_excess(frame.users[alive], frame.base, self.epsilon, self.threshold), lane)
-            if place == len(alive):
-                break
-            rows.append(int(alive[place]))
-            alive = np.delete(alive, place)
-        return ranked(frame.items.take(pa.array(rows, pa.int64())))
+
+        def excess(users: np.ndarray) -> tuple[Integers, int]:
+            return draw_excess(users, frame.base, self.epsilon, self.threshold)
+
+        return ranked(drawn_without_replacement(frame, subkey, self.k, excess))
 
 
 def ranked(items: pa.Array) -> pa.RecordBatch:
@@ -135,11 +138,11 @@ def ranked(items: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"rank": pa.array(np.arange(1, len(items) + 1)), "item": items})
 
 
-def top_items(
+def draws_of_top(
     budget: Budget,
     k: int,
     *,
-    k_bar: int = 10_000,
+    k_bar: int = K_BAR,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> TopItemsMechanism:

@@ -308,14 +308,18 @@ def auto_partitions(
     rounds: int = SIPS_ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
+    rho: float = 0.0,
 ) -> AutoSelection:
-    """The selection whose strategy and items per user are chosen for the most items, by a 25th of epsilon."""
+    """The selection whose strategy and items per user are chosen for the most items, by a 25th of epsilon.
+
+    With a `rho` it leaves so much of the budget to a zCDP mechanism that follows on the names (`law_budget`).
+    """
     arrow_type(item_type)
     check_budget(budget)
     check_delta_for_names(budget.delta)
     check_rounds(rounds)
     costs, _ = split_budget(budget, _CHOICE_SHARE, "gem")
-    laws = LawBudget(budget, relation, costs.epsilon)
+    laws = LawBudget(budget, relation, costs.epsilon, rho)
     choice = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds))
     return AutoSelection(laws, choice, rounds, item_type)
 

@@ -28,6 +28,10 @@ below, and A = delta / E.
 D = a c^2 / 8 is what a choice costs in divergence: psi(t), the logarithm of the mean of e^(tL) over the second law, is 0 at 0
 and at 1, and psi'' is the variance of what lies within an interval of c, at most c^2 / 4. So psi(a) <= a (a-1) c^2 / 8. (The
 proof above holds for any D; this one keeps E small.)
+
+Where a mechanism follows that looks at the data again, and is rho-zCDP given the names, all of it goes by divergences: for one
+item, one round and several, A = delta, W = (R(A/2) - D - a rho) / U and H = A / 2. The choice, M* and what follows then differ
+by R(A/2) at most, and are (e', A/2)-differentially private. Names of the first kind cost the rest of delta and of epsilon.
 """
 
 from __future__ import annotations
@@ -55,11 +59,12 @@ _SLACK = 1 - 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class LawBudget:
-    """The parts of a budget for laws, beside a choice of range `choice` (0: there is none)."""
+    """The parts of a budget for laws, beside a choice of range `choice` and zCDP of `rho` that follows (0: there is none)."""
 
     budget: Budget
     relation: Relation
     choice: float = 0.0
+    rho: float = 0.0
 
     @functools.cached_property
     def order(self) -> float:
@@ -77,22 +82,26 @@ class LawBudget:
 
     def cost(self, in_rounds: bool) -> tuple[float, float]:
         """W and H of all rounds together."""
+        in_rounds = in_rounds or self.rho > 0
         order, part = self.order, 0.5 if in_rounds else 1.0
         cost = self._divergence(order, part) * _SLACK / self.relation.users
         shown = self.share * (0.5 if in_rounds else -math.expm1(-(order - 1) * cost)) * _SLACK
         return cost, shown
 
     def alone(self, items: int) -> Budget:
-        """What naming costs without the choice: in the proof, at L = D, where g is 1, or for one item at L = c."""
-        left = self.choice if items == 1 else self.order * self.choice**2 / 8
+        """What naming costs without all beside: in the proof, at L = D, where g is 1, or for the exact law at L = c."""
+        exact = items == 1 and self.rho == 0
+        left = self.choice if exact else self.order * (self.choice**2 / 8 + self.rho)
         return Budget(self.budget.epsilon - left, self.share if self.choice else self.budget.delta)
 
     def law(self, items: int, in_rounds: bool, part: float) -> Law:
-        """The law of a round that has this part of all; for one item the exact one, which has no rounds."""
-        if items == 1:
+        """The law of a round that has this part of all; for one item, of which nothing follows, the exact one."""
+        if items == 1 and self.rho == 0:
             epsilon, delta = self.one_item
             return one_item_law(epsilon, delta)
         cost, shown = self.cost(in_rounds)
+        if items == 1:
+            return coin_law(1, self.order, cost * part, shown * part, fine=1)
         return coin_law(items, self.order, cost * part, shown * part)
 
     def states(self, items: int, in_rounds: bool, part: float) -> float:
@@ -110,13 +119,15 @@ class LawBudget:
         return epsilon / self.relation.users, delta / self.relation.users
 
     def _share(self, order: float) -> float:
-        return self.budget.delta / _mean_of_larger(self.choice, order) if self.choice else self.budget.delta
+        by_divergence = self.choice == 0 or self.rho > 0
+        return self.budget.delta if by_divergence else self.budget.delta / _mean_of_larger(self.choice, order)
 
     def _divergence(self, order: float, part: float) -> float:
         """R(A part) - D."""
         share = self._share(order)
         left = math.log(share * part) + math.log(order) - (order - 1) * math.log1p(-1 / order)
-        return self.budget.epsilon + math.log1p(-share) + left / (order - 1) - order * self.choice**2 / 8
+        beside = order * (self.choice**2 / 8 + self.rho)
+        return self.budget.epsilon + math.log1p(-share) + left / (order - 1) - beside
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,12 +7,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.top_items import TopItemsMechanism, top_items
+from headcount.mechanisms.count_release.top_items import K_BAR, TopItemsMechanism
+from headcount.mechanisms.count_release.top_names import METHODS, MOST_DRAWN, NamedTopMechanism, top_items
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.commands.count_release import add_k_bar
 from headcount.pipelines.jobs.plan import Plan
 
 if TYPE_CHECKING:
@@ -26,7 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--k", type=numbers.whole_number(most=LARGEST_FRAME), metavar="K", help="how many items to name at most"
     )
-    add_k_bar(group)
+    group.add_argument(
+        "--method",
+        choices=METHODS,
+        help="draw from all items, or name items first and draw from these, which finds more of a long top "
+        f"(default: draws up to --k {MOST_DRAWN}, names from {MOST_DRAWN + 1} on)",
+    )
+    group.add_argument(
+        "--k-bar",
+        type=numbers.whole_number(most=LARGEST_FRAME),
+        metavar="N",
+        help=f"draw from the N items with the most users, for --method draws (default: {K_BAR})",
+    )
     options.add_output(parser)
     options.add_release(parser)
 
@@ -35,11 +46,16 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon", "--k")
     options.require_delta(args, options.NAMING)
-    if args.k > args.k_bar:
-        raise ParameterError(f"--k must not exceed --k-bar {args.k_bar}, got {args.k}")
+    if args.k_bar is not None and args.method != "draws" and (args.method or args.k > MOST_DRAWN):
+        why = f"got {args.method}" if args.method else f"--k {args.k} goes by names"
+        raise ParameterError(f"--k-bar {args.k_bar} is for --method draws, and {why}: leave it out, or give draws")
+    if args.method == "draws" or args.k_bar is not None:
+        most = K_BAR if args.k_bar is None else args.k_bar
+        if args.k > most:
+            raise ParameterError(f"--k must not exceed --k-bar {most}, got {args.k}")
 
 
-def make_mechanism(args: argparse.Namespace, item_type: type) -> TopItemsMechanism:
+def make_mechanism(args: argparse.Namespace, item_type: type) -> TopItemsMechanism | NamedTopMechanism:
     """The mechanism that the flags ask for."""
     return top_items(**_parameters(args, item_type))
 
@@ -48,30 +64,38 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
     """The same as a transform."""
     from headcount.transforms.count_release import TopItems
 
-    return TopItems(**_parameters(args, item_type), **options.how_to_run(args, release, shards))
+    transform = TopItems(**_parameters(args, item_type), **options.how_to_run(args, release, shards))
+    return transform.with_decision() if isinstance(transform.mechanism, NamedTopMechanism) else transform
 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
-    budget = options.make_budget(args)
-    return {"budget": budget, "k": args.k, "k_bar": args.k_bar, **options.typed(args, item_type)}
+    own = {"k": args.k, "method": args.method, "k_bar": args.k_bar}
+    return {"budget": options.make_budget(args), **own, **options.typed(args, item_type)}
 
 
-def make_plan(args: argparse.Namespace, made: TopItemsMechanism, item_type: type) -> Plan:
+def make_plan(args: argparse.Namespace, made: TopItemsMechanism | NamedTopMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {"k": args.k, "k_bar": args.k_bar}
-    told = {"users_needed": math.ceil(made.threshold)}
-    return Plan(made.guarantee(), parameters, files="top", told=told)
+    by_draws = isinstance(made, TopItemsMechanism)
+    own = {"k": args.k, "method": METHODS[0 if by_draws else 1]} | ({"k_bar": made.k_bar} if by_draws else {})
+    told = {"users_needed": math.ceil(made.threshold)} if isinstance(made, TopItemsMechanism) else {}
+    return Plan(made.guarantee(), options.shared_parameters(args) | own, files="top", told=told)
 
 
-def explain(args: argparse.Namespace, plan: TopItemsMechanism) -> str:
+def explain(args: argparse.Namespace, plan: TopItemsMechanism | NamedTopMechanism) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    lines = [
-        plan.guarantee().words(),
-        "",
-        f"items with more than some {float(plan.threshold):,.0f} users may be named, or that many more than the item of rank"
-        f" {plan.k_bar + 1:,} has",
-        f"two items are ranked rightly with a chance of 95 % if their users differ by {2.95 / float(plan.epsilon):,.0f}",
-    ]
+    lines = [plan.guarantee().words(), ""]
+    if isinstance(plan, TopItemsMechanism):
+        lines.append(
+            f"items with more than some {float(plan.threshold):,.0f} users may be named, or that many more than the item of"
+            f" rank {plan.k_bar + 1:,} has"
+        )
+    else:
+        from headcount.pipelines.studies import likely
+
+        lines += likely.words(plan.selection, "names")
+    lines.append(
+        f"two items are ranked rightly with a chance of 95 % if their users differ by {2.95 / float(plan.epsilon):,.0f}"
+    )
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ _COUNTS = {
     "total_error": "total off by",
     "saved": "saved",
 }
-_NAMES = {name: _COUNTS[name] for name in ("items", "covered", "drop_rate")}
+_NAMES = {"items": "items", "missing_mass": "missing mass", "covered": "events shown", "drop_rate": "large missed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +75,11 @@ class Comparison:
         return list(dict.fromkeys(cell.method for cell in self.cells))
 
     def best(self, question: str) -> set[tuple[str, float]]:
-        """At each epsilon, the method whose counts save most, or whose names cover most events: none, if nothing is shown."""
-        measure = "saved" if QUESTIONS[question].counts else "covered"
+        """At each epsilon, the method whose counts save most, or whose names miss the least mass: none, if nothing is shown."""
+        counts = QUESTIONS[question].counts
         found: dict[float, tuple[float, str]] = {}
         for cell in self.of(question):
-            worth = None if cell.mean is None else getattr(cell.mean, measure)
+            worth = None if cell.mean is None else cell.mean.saved if counts else 1 - cell.mean.missing_mass
             if worth is not None and worth > found.get(cell.promised.epsilon, (0.0, ""))[0]:
                 found[cell.promised.epsilon] = worth, cell.method.name
         return {(name, epsilon) for epsilon, (_, name) in found.items()}
@@ -173,13 +173,15 @@ class Comparison:
 
     def _notes(self) -> list[str]:
         questions = [QUESTIONS[question] for question in self.questions()]
-        notes = ["* the best at its epsilon: counts by what is saved, names by the events shown"]
+        notes = ["* the best at its epsilon: counts by what is saved, names by their missing mass"]
         if any(question.counts for question in questions):
             notes += [
                 "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
                 "total off by: the sum of all counts shown against the true sum over all items, shown or not",
                 "saved: 1 less all errors together as a share of the true sum; 100 % is the truth, 0 % as nothing shown",
             ]
+        if not all(question.counts for question in questions):
+            notes.append("missing mass: of all pairs of a user and an item, the share whose item is not shown")
         notes += [
             "events shown: the share of all events that are of items shown; the rest is missing",
             f"large missed: of the items of {self.large_from:,} users or more, the share that is not shown",

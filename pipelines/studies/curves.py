@@ -11,7 +11,11 @@ from headcount.pipelines.studies.run import Cell
 
 # What is drawn of counts and of names: the column, its axis, and what the picture says.
 _ITEMS = ("items", Axis("items shown", log=True), "How many items are shown.")
-_COVERED = ("covered", Axis("events of items shown", percent=True), "The share of all events that are of items shown.")
+_MISSING = (
+    "missing_mass",
+    Axis("missing mass", percent=True),
+    "Of all pairs of a user and an item, the share whose item is not shown: lower is better.",
+)
 _OF_COUNTS = (
     _ITEMS,
     (
@@ -26,7 +30,7 @@ _OF_COUNTS = (
         "1 less all errors together, as a share of the true sum; an item that is not shown counts as 0; 100 % is the truth.",
     ),
 )
-_OF_NAMES = (_ITEMS, _COVERED)
+_OF_NAMES = (_ITEMS, _MISSING)
 
 
 def curves(cells: Sequence[Cell], counts: bool) -> list[tuple[Drawn, str]]:

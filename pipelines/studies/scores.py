@@ -23,6 +23,7 @@ MEANINGS = {
     "error_90": "the same for nine tenths of them",
     "covered": "the share of all events that are of items shown",
     "missing": "the share of all events that are of items not shown",
+    "missing_mass": "the share of all pairs of a user and an item whose item is not shown",
     "drop_rate": "the share of the large items, of so many users or more, that are not shown",
     "spurious_rate": "the share of the items shown that nobody has",
     "total_error": "the sum of the counts shown against the true sum over all items: -0.1 is a tenth too low",
@@ -43,6 +44,7 @@ class Score:
     error_90: float | None
     covered: float
     missing: float
+    missing_mass: float
     drop_rate: float | None
     spurious_rate: float
     total_error: float | None
@@ -69,6 +71,7 @@ def score(rows: pa.RecordBatch, data: Data, question: str, large_from: int = LAR
         error_90=most,
         covered=covered,
         missing=1 - covered,
+        missing_mass=1 - _share(data.users[shown].sum(), data.users.sum()),
         drop_rate=_share((large & ~shown).sum(), large.sum()) if large.any() else None,
         spurious_rate=_share((~held).sum(), rows.num_rows),
         total_error=total,

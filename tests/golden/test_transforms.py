@@ -42,6 +42,7 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "SelectPartitions": lambda release: t.SelectPartitions(_BUDGET, **release),
     "PrivateCountRelease": lambda release: t.PrivateCountRelease(t.Budget(5, 1e-4), **release),
     "TopItems": lambda release: t.TopItems(t.Budget(2, 1e-4), 3, **release),
+    "TopItems, named first": lambda release: t.TopItems(t.Budget(2, 1e-4), 12, **release),
     "Plume": lambda release: t.Plume(t.Zcdp(0.5, 1e-6), max_items=5, **release),
     "SampledHistogram": lambda release: t.SampledHistogram(_BUDGET, **release),
     "SampledHistogram, one item": lambda release: t.SampledHistogram(_BUDGET, max_items=1, **release),

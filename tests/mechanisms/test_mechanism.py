@@ -14,7 +14,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.count_release.release import count_release
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.debiased import debiased_count
@@ -47,6 +47,7 @@ MADE: dict[str, Mechanism] = {
     "partitions, auto": auto_partitions(BUDGET),
     "count release": count_release(BUDGET),
     "top items": top_items(BUDGET, 3),
+    "top items by names": top_items(BUDGET, 3, method="names"),
     "plume": plume(Zcdp(0.5, 1e-6), max_items=5),
     "sampled": sampled_histogram(BUDGET, max_items=1),
     "sampled, auto": sampled_histogram(BUDGET),

@@ -93,6 +93,7 @@ def deciding(relation: Relation) -> dict[str, Any]:
         "partitions, one round": auto_partitions(BUDGET, rounds=1, relation=relation),
         "count release": private_count_release(Zcdp(0.5, 1e-6), k_bar=50, relation=relation),
         "plume": plume(Zcdp(0.5, 1e-6), relation=relation),
+        "top by names": top_items(BUDGET, 20, relation=relation),
         "sampled": sampled_histogram(BUDGET, relation=relation),
         "heavy hitters": heavy_hitters(BUDGET, 0.1, users=500, relation=relation),
         "distribution": learn_distribution(BUDGET, ITEMS, samples_per_user="auto", relation=relation),

@@ -73,6 +73,7 @@ JOBS = {
     "distinct items": "shape --epsilon 1 --property distinct-items",
     "a property": "shape --epsilon 1 --property support-coverage --coverage 5000",
     "the top": "top --k 5 --epsilon 2 --delta 1e-4 --relation replace --output-files 2",
+    "the top, named first": "top --k 12 --epsilon 2 --delta 1e-4 --output-files 2",
     "a distribution, samples chosen": "distribution --epsilon 1 --delta 1e-6 --domain {domain}",
     "a distribution of users who differ": "distribution --epsilon 1 --samples-per-user 3 --domain {domain}",
     "a distribution, dense": "distribution --epsilon 1 --samples-per-user 5 --method dense --domain {domain}",

@@ -149,7 +149,7 @@ TABLE = [
     Line(PrivateCountRelease, "mechanism", KEY | {"budget": BUDGET},
          GOOD | {"relative_error": 0.2, "k_bar": 50, "max_per_item": 2, "noise_reduction": True, "strict_target": True,
                  "start_epsilon": 0.001}),
-    Line(TopItems, "mechanism", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50}),
+    Line(TopItems, "mechanism", KEY | {"budget": BUDGET, "k": 3}, COUNTS | {"k": 4, "k_bar": 50, "method": "names"}),
     Line(SampledHistogram, "mechanism", KEY | {"budget": BUDGET},
          GOOD | {"max_items": 2, "objective": "w50", "sample": "other"}),
     Line(HeavyHitters, "mechanism", KEY | {"budget": BUDGET, "phi": 0.1, "users": 10_000},

@@ -192,6 +192,7 @@ TABLE = {
     "SelectPartitions, auto": Line(lambda **g: SelectPartitions(BUDGET, **g), decides=True),
     "PrivateCountRelease": Line(lambda **g: PrivateCountRelease(ZCDP, **g), decides=True),
     "TopItems": Line(lambda **g: TopItems(BUDGET, k=4, **g)),
+    "TopItems, named first": Line(lambda **g: TopItems(BUDGET, k=14, **g), decides=True),
     "Plume": Line(lambda **g: Plume(ZCDP, max_items=5, **g)),
     "Plume, bound chosen": Line(lambda **g: Plume(ZCDP, selection="sips", **g), decides=True),
     "SampledHistogram": Line(lambda **g: SampledHistogram(BUDGET, max_items=1, **g), sampled=True),

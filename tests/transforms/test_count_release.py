@@ -9,7 +9,7 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.count_release.release import Released, count_release
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import Budget, Contributions, NoisyCount, RandClip, Zcdp
 from headcount.transforms import count_release as module

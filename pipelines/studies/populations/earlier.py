@@ -38,6 +38,9 @@ from headcount.pipelines.studies.populations.user_law import Told, fit_users
 #: So many populations are looked at; and fewer rows than these tell too little.
 POPULATIONS, LEAST_ROWS = 4, 10
 
+# Whether those who do much have other items than those who do little cannot be told: a quarter of the belief is in that.
+_APART = {0.0: 0.75, 0.4: 0.25}
+
 _SEED = 1
 _NOISY = ("bounded_count", "noise_stddev")
 _SAMPLE = 100_000
@@ -90,7 +93,12 @@ class Earlier:
         items = fit_items(noisy, random, POPULATIONS)
         groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
         told = Told(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
-        return _mixed(items, fit_users(told, items.best, _SEED)), []
+        believed = _mixed(items, fit_users(told, items.best, _SEED))
+        return [
+            (dataclasses.replace(population, apart=apart), belief * share)
+            for apart, share in _APART.items()
+            for population, belief in believed
+        ], []
 
     def _bounded_only(self, random: np.random.Generator) -> list[Believed]:
         """Populations whose bounded counts are these, for users of very different kinds."""

@@ -3,6 +3,9 @@
 Users are alike but for how much they do. A user has favourites, numbered from 1: an event goes to number j or beyond with a
 chance of j^-habit, and each favourite is an item drawn by how often items occur. So with a habit of 0 all events are drawn
 anew, and else a user of n events has about n^(1 / (1 + habit)) favourites.
+
+Where items are `apart`, those who do much have other items than those who do little: each item has a number of its own, normal
+with that standard deviation, and is so much likelier, in logarithms, for a user one standard deviation above the middle event.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ MOST_EVENTS = 200_000
 
 _QUANTILES = 20_000
 _LEAST_HABIT = 0.02
+_BANDS = 8  # of users by how much they do, in each of which items are drawn alike
 _FAVOURITES = 40  # bits: the more cannot be told from no favourites at all
 
 
@@ -55,6 +59,7 @@ class Population:
 
     items: np.ndarray
     users: UserLaw
+    apart: float = 0.0
 
     @cached_property
     def events(self) -> float:
@@ -75,12 +80,14 @@ class Population:
         user = np.repeat(np.arange(number), sizes)
         habit = self.users.habit
         if habit < _LEAST_HABIT:
-            item = self._items(random, len(user))
+            item = self._items(random, sizes[user])
         else:
             favourite = np.minimum(random.random(len(user)) ** (-1 / habit), 2.0**_FAVOURITES - 1).astype(np.int64)
             _, first = np.unique(favourite, return_inverse=True)
-            _, place = np.unique(user * (int(first.max(initial=0)) + 1) + first, return_inverse=True)
-            item = self._items(random, int(place.max(initial=-1)) + 1)[place]
+            _, one, place = np.unique(
+                user * (int(first.max(initial=0)) + 1) + first, return_index=True, return_inverse=True
+            )
+            item = self._items(random, sizes[user[one]])[place]
         pairs, count = np.unique(user << 32 | item, return_counts=True)
         held, item = np.unique(pairs & 0xFFFFFFFF, return_inverse=True)
         rows = np.bincount(pairs >> 32, minlength=number)
@@ -88,13 +95,24 @@ class Population:
             pa.array(np.arange(number)), pa.array(held), np.append(0, np.cumsum(rows)), item, count.astype(np.int64)
         )
 
-    def _items(self, random: np.random.Generator, number: int) -> np.ndarray:
-        drawn = np.searchsorted(self._ends, self._ends[-1] * random.random(number), side="right")
-        return np.minimum(drawn, len(self._ends) - 1)
+    def _items(self, random: np.random.Generator, sizes: np.ndarray) -> np.ndarray:
+        """An item for each of these, drawn by users who do so much."""
+        if self.apart == 0 or len(sizes) == 0:
+            return _drawn_by(self.items, random, len(sizes))
+        logs, own = np.log(sizes), self.apart * random.standard_normal(len(self.items))
+        above = (logs - logs.mean()) / max(float(logs.std()), 1e-9)
+        band = np.searchsorted(np.unique(np.quantile(above, np.arange(1, _BANDS) / _BANDS)), above)
+        found = np.empty(len(sizes), dtype=np.int64)
+        for each in np.unique(band):
+            rows = np.flatnonzero(band == each)
+            found[rows] = _drawn_by(self.items * np.exp(own * above[rows].mean()), random, len(rows))
+        return found
 
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum(self.items)
+
+def _drawn_by(weights: np.ndarray, random: np.random.Generator, number: int) -> np.ndarray:
+    """So many places, each with a chance in proportion to its weight."""
+    ends = np.cumsum(weights)
+    return np.minimum(np.searchsorted(ends, ends[-1] * random.random(number), side="right"), len(ends) - 1)
 
 
 #: A population, and the share of the belief in it among others.

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.errors import ParameterError
 from tests.mechanisms.count_release.made_frames import KEY, frame
 

@@ -52,7 +52,7 @@ def test_rows_of_a_block_are_by_epsilon_and_aligned(found):
     lines = repr(found).splitlines()
     start = lines.index("which items there are:") + 2
     head, *rows = lines[start : start + 5]
-    assert head.split()[:3] == ["epsilon", "method", "items"]
+    assert head.split()[:5] == ["epsilon", "method", "items", "missing", "mass"]
     assert [row.split()[0].rstrip("*") for row in rows] == ["1", "laplace", "4", "laplace"]
     assert len({len(row) for row in rows}) == 1
 
@@ -88,6 +88,7 @@ def test_the_page_has_curves_and_nothing_from_elsewhere(found, tmp_path):
     page = (tmp_path / "compare.html").read_text()
     assert page.encode() == found.html(), "the same bytes again"
     assert NOT_PRIVATE in page and page.count('<svg class="chart"') == 3 + 3 + 2
+    assert "missing mass by epsilon" in page and ">missing mass</th>" in page
     assert (
         page.count("<h2>") == 3 and "How often each item occurs" in page and "headcount partitions --strategy" in page
     )

@@ -11,7 +11,7 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.count_release.release import count_release
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget, Zcdp
 from tests.fixed_key import write_fixed_key
@@ -127,6 +127,17 @@ def test_the_top_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     ) == (3, 5, 10_000)
 
 
+def test_a_longer_top_is_named_first(run, place, tmp_path):
+    out = tmp_path / "out"
+    status, said, err = run("top", *SHAPE, "--k", "12", "--epsilon", "3", "--delta", "1e-4", *job(place, out))
+    assert (status, err) == (0, []) and said.startswith("chosen: law")
+    wanted = expected(place, top_items(Budget(3, 1e-4), 12), "Top")
+    assert rows(out, "top") == [wanted] and len(wanted) == 12
+    report = json.loads((out / "report.json").read_text())
+    assert report["details"]["parameters"]["method"] == "names" and "k_bar" not in report["details"]["parameters"]
+    assert report["details"]["chosen"]["strategy"] == "law" and report["users_needed"] > 0
+
+
 def test_explain_reads_nothing(run):
     status, out, err = run("count-release", "--rho", "1", "--delta", "1e-6", "--explain", "--input", "nowhere.parquet")
     assert (status, err) == (0, [])
@@ -136,7 +147,12 @@ def test_explain_reads_nothing(run):
         "this budget does not buy 10 items" in run("count-release", "--rho", "1e-7", "--delta", "1e-6", "--explain")[1]
     )
     assert "finds 1,000" not in run("count-release", "--rho", "1", "--delta", "1e-6", "--k-bar", "500", "--explain")[1]
-    status, out, err = run("top", "--k", "20", "--epsilon", "1", "--delta", "1e-8", "--explain")
+    words = ["top", "--k", "20", "--epsilon", "1", "--delta", "1e-8", "--explain"]
+    status, out, err = run(*words)
+    assert (status, err) == (0, [])
+    for part in ("draws among the named", "an item of about", "ranked rightly"):
+        assert part in out
+    status, out, err = run(*words, "--method", "draws")
     assert (status, err) == (0, [])
     for part in ("draws 20, candidates 10000", "accounting zCDP", "more than some 350 users", "rank 10,001"):
         assert part in out
@@ -164,10 +180,21 @@ def test_explain_reads_nothing(run):
         (["top", "--epsilon", "1", "--delta", "1e-6"], "missing --k"),
         (["top", "--k", "3", "--epsilon", "1"], "for instance --delta 1e-8"),
         (
-            ["top", "--k", "30", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
+            ["top", "--method", "draws", "--k", "30", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
             "must not exceed --k-bar 20, got 30",
         ),
-        (["top", "--k", "50", "--epsilon", "0.1", "--delta", "0.1"], "epsilon = 0.1 is too little for k = 50"),
+        (
+            ["top", "--k", "30", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
+            "--k-bar 20 is for --method draws, and --k 30 goes by names: leave it out, or give draws",
+        ),
+        (
+            ["top", "--method", "names", "--k", "3", "--k-bar", "20", "--epsilon", "1", "--delta", "1e-6"],
+            "--k-bar 20 is for --method draws, and got names: leave it out, or give draws",
+        ),
+        (
+            ["top", "--k", "50", "--epsilon", "0.1", "--delta", "0.1", "--method", "draws"],
+            "epsilon = 0.1 is too little for k = 50",
+        ),
     ],
 )
 def test_what_is_refused(run, words, said):

@@ -71,6 +71,18 @@ def test_habits_bring_users_back():
     assert distinct[1.5] < distinct[0.55] / 2
 
 
+def test_items_apart_are_those_of_other_users_and_as_frequent():
+    law = UserLaw(2.0, 1.0, 0.3)
+    found = {}
+    for apart in (0.0, 0.4):
+        shard = Population(zipf(50, 0.3, 500_000), law, apart).drawn(np.random.default_rng(3), 1e9)
+        events, own = np.bincount(shard.item, shard.count), np.repeat(1 / shard.totals(), shard.rows_per_user())
+        found[apart] = np.std(np.log(events / np.bincount(shard.item, shard.count * own)))
+        assert events.sum() == pytest.approx(500_000, rel=0.02)
+        assert np.corrcoef(events, zipf(50, 0.3, 1.0))[0, 1] > 0.9
+    assert found[0.4] > 0.25 and found[0.0] < 0.1
+
+
 def test_heavy_users_follow_a_power_law():
     sizes = UserLaw(0.0, 1.0, 0.0, heavy=True).sizes((np.arange(100_000) + 0.5) / 100_000)
     assert [(sizes >= limit).mean() for limit in (10, 100, 1000)] == pytest.approx([0.1, 0.01, 0.001], rel=0.02)

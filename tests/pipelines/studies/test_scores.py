@@ -49,6 +49,7 @@ def test_counts_of_events():
     # The relative errors are 1/10 and 3/6.
     assert (found.median_error, found.error_90) == pytest.approx((0.3, 0.46))
     assert (found.covered, found.missing) == pytest.approx((16 / 20, 4 / 20))
+    assert found.missing_mass == pytest.approx(1 / 6)  # the one user of c, of six pairs
     assert found.drop_rate == pytest.approx(1 / 3)  # c is missing
     assert found.spurious_rate == 0
     assert found.total_error == pytest.approx(14 / 20 - 1)
@@ -73,6 +74,7 @@ def test_names_have_no_error_of_counts():
     found = score(rows(item=["a", "b", "c"]), DATA, "names", large_from=2)
     assert (found.median_error, found.error_90, found.total_error, found.l1, found.saved) == (None,) * 5
     assert (found.items, found.covered, found.missing, found.drop_rate, found.spurious_rate) == (3, 1, 0, 0, 0)
+    assert found.missing_mass == 0
 
 
 def test_an_item_that_nobody_has_is_seen():
@@ -96,10 +98,10 @@ def test_no_data_at_all():
 
 
 def test_the_mean_leaves_out_what_cannot_be_said():
-    nothing = Score(0, None, None, 0.0, 1.0, None, 0.0, -1.0, 1.0, 0.0)
-    some = Score(4, 0.2, 0.4, 0.5, 0.5, None, 0.0, 0.0, 0.5, 0.5)
+    nothing = Score(0, None, None, 0.0, 1.0, 1.0, None, 0.0, -1.0, 1.0, 0.0)
+    some = Score(4, 0.2, 0.4, 0.5, 0.5, 0.4, None, 0.0, 0.0, 0.5, 0.5)
     found = mean([nothing, some])
-    assert dataclasses.astuple(found) == (2, 0.2, 0.4, 0.25, 0.75, None, 0, -0.5, 0.75, 0.25)
+    assert dataclasses.astuple(found) == (2, 0.2, 0.4, 0.25, 0.75, 0.7, None, 0, -0.5, 0.75, 0.25)
 
 
 def test_every_number_has_a_meaning():

@@ -28,7 +28,7 @@ from headcount.mechanisms.count_release.frames import (
 )
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.rounds import Level, Rounds, Target
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.counting.noisy import bounded_batches
 from tests.privacy.count_release.frames import BOT, HUNDREDTH, NAMES, ONE, frame, law, neighbours
 

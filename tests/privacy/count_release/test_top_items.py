@@ -17,7 +17,7 @@ from headcount.mechanisms.count_release import top_items as top_items_module
 from headcount.mechanisms.count_release.frames import (
     threshold,
 )
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from tests.privacy.count_release.frames import BOT, NAMES, frame, law, neighbours
 
 

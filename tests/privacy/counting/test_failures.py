@@ -33,7 +33,7 @@ from headcount.mechanisms.bounding.steps import (
 from headcount.mechanisms.choice.run import add_tables, choose_bound, encode_table
 from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.count_release.release import count_release
-from headcount.mechanisms.count_release.top_items import top_items
+from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
