@@ -46,7 +46,7 @@ def record(out: Path, words: list[str]) -> None:
     def timed(self: FnApiRunner, context: object, manager: object, bundle: object) -> object:
         spent(AROUND[0] if not seen else "between stages")
         result = execute(self, context, manager, bundle)
-        spent(_steps(manager.stage.name))  # type: ignore[attr-defined]
+        spent(steps_of(manager.stage.name))  # type: ignore[attr-defined]
         return result
 
     FnApiRunner._execute_bundle = timed
@@ -56,7 +56,7 @@ def record(out: Path, words: list[str]) -> None:
     out.write_text(json.dumps(list(seen.items())))
 
 
-def _steps(stage: str) -> str:
+def steps_of(stage: str) -> str:
     """A stage's steps, without the label that all of them begin with."""
     found = [(step or end).replace("-", "/").split("/", 1)[-1].strip("/") for step, end in _STEP.findall(stage)]
     return " + ".join(name for name in found if name not in ("Read", "Write")) or stage
