@@ -5,7 +5,8 @@
 The words are those of `headcount`, without an output. A thread looks at all others every few milliseconds. What the processor
 spent on each since the last look goes to the innermost function of ours that the thread is in, and to the line where that
 function stands. So all threads count, and work that NumPy and Arrow do outside of Python's lock does, too; a thread that waits
-costs nothing. Arrow reads files in threads of its own, which are told in one number. A look needs Python's lock itself, so that a function of some milliseconds may be taken for its neighbour.
+costs nothing. Arrow reads files in threads of its own, which are told in one number. A look takes Python's lock itself, so a
+function of some milliseconds may be taken for its neighbour.
 """
 
 from __future__ import annotations
