@@ -152,8 +152,8 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         count = None if counts is None else counts[rows]
         held = tuple(column[rows] for column in values.values())
         if crowded or (encode_user and encode_item and not values):
-            codes = [np.asarray(column.indices) for column in columns.values()]
-            *codes, count, held = consolidate(*codes, count, held)
+            users, items = (np.asarray(column.indices) for column in columns.values())
+            *codes, count, held = consolidate(users, items, count, held)
             columns = {
                 name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
                 for name, code in zip(columns, codes, strict=True)
