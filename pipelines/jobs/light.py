@@ -1,7 +1,8 @@
 """What Beam and Arrow import if it is installed, and a job on this machine has no use for: it is half of the start.
 
 They take each of these for missing, as it is in many an installation, and go without. That is for a process that ends with its
-one command, and only where no word of it names a service: another runner, a store elsewhere, a key that a service holds.
+one command, and only where no word of it names a service: another runner, a store elsewhere, a key that a service holds. Nor is
+it for --verbose, where Beam would say of each that it is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _UNUSED = (
     *("google.cloud.bigquery_storage_v1", "google.cloud.dataflow", "google.cloud.pubsub", "google.cloud.storage"),
     *("google_auth_httplib2", "hdfs", "pandas", "pymongo"),
 )
-_NAMING = ("--runn", "--key-s")  # as short as these flags may be; their words need not look like an address
+_NAMING = ("--runn", "--key-s", "--verb")  # as short as the flags may be; their words need not look like an address
 
 
 def leave_out_services(words: Sequence[str]) -> None:
