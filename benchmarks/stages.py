@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 import tempfile
@@ -28,6 +29,10 @@ _STEP = re.compile(r"ref_AppliedPTransform_(.+?)_\d+(?=\)|$)|\(([^()]+/(?:Read|W
 
 def record(out: Path, words: list[str]) -> None:
     """Runs a job in this process, and writes the seconds of its stages, in the order in which they began."""
+    from headcount.pipelines.jobs.light import leave_out_services
+
+    logging.disable()
+    leave_out_services(words)  # as the command does
     from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
     from headcount.pipelines.main import main as headcount
@@ -46,7 +51,7 @@ def record(out: Path, words: list[str]) -> None:
     def timed(self: FnApiRunner, context: object, manager: object, bundle: object) -> object:
         spent(AROUND[0] if not seen else "between stages")
         result = execute(self, context, manager, bundle)
-        spent(_steps(manager.stage.name))  # type: ignore[attr-defined]
+        spent(steps_of(manager.stage.name))  # type: ignore[attr-defined]
         return result
 
     FnApiRunner._execute_bundle = timed
@@ -56,7 +61,7 @@ def record(out: Path, words: list[str]) -> None:
     out.write_text(json.dumps(list(seen.items())))
 
 
-def _steps(stage: str) -> str:
+def steps_of(stage: str) -> str:
     """A stage's steps, without the label that all of them begin with."""
     found = [(step or end).replace("-", "/").split("/", 1)[-1].strip("/") for step, end in _STEP.findall(stage)]
     return " + ".join(name for name in found if name not in ("Read", "Write")) or stage

@@ -21,6 +21,7 @@ from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command
+from headcount.pipelines.jobs.light import leave_out_services
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
@@ -56,6 +57,7 @@ def run() -> NoReturn:
     What Python does last is left out: it stops the threads of Beam's client wherever they are. Sometimes it then waits for ever
     for a lock of gRPC that one of them held, after the job has ended and its output is there.
     """
+    leave_out_services(sys.argv[1:])
     status = main()
     atexit._run_exitfuncs()  # a key of this process's own is removed
     for stream in (sys.stdout, sys.stderr):

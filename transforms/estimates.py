@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type
+from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
@@ -42,7 +43,7 @@ from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
-from headcount.transforms.core.user_shards import UserShards
+from headcount.transforms.core.user_shards import UserShards, keeper_of
 from headcount.transforms.partitions import NamedItems, PackShards
 
 Stage = Literal["counts", "totals"]
@@ -65,7 +66,9 @@ def estimated(
             known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS, with_sums=True
         )  # (0, items with their noisy sums) of each round, beyond a barrier
         all_named = beam.pvalue.AsList(named)
-        rows = chosen.shards | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
+        rows = chosen.shards | "OnlyNamed" >> beam.ParDo(
+            _OnlyNamed(keeper_of(chosen.shards)), all_named
+        ).with_output_types(tuple[int, bytes])
         known = beam.pvalue.AsSingleton(known_names)
         if choice is not None:
             public = names | "PublicTable" >> beam.Map(_public_table, stages, all_named).with_output_types(bytes)
@@ -157,13 +160,16 @@ class NoisyStage(beam.PTransform):
 class _OnlyNamed(Ahead):
     """Packed shards -> the same with the rows of named items only."""
 
+    def __init__(self, keep: Keeper) -> None:
+        self._keep = keep
+
     def process(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         return self.ahead(packed, named)
 
     def compute(self, packed: tuple[int, bytes], named: NamedBatches) -> Iterator[tuple[int, bytes]]:
         number, data = packed
         shard = unpack_shard(data)
-        yield number, pack_shard(shard.with_items(names_in(named, shard.items.type)).compact())
+        yield number, self._keep(pack_shard(shard.with_items(names_in(named, shard.items.type)).compact()))
 
 
 class _Bound(Ahead):

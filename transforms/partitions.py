@@ -22,6 +22,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
@@ -39,7 +40,7 @@ from headcount.transforms.core.noise import NamedBatches, Noise, names_in
 from headcount.transforms.core.release import full_label
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import NamedIntItem, NamedItem
-from headcount.transforms.core.user_shards import UserShards, item_shards
+from headcount.transforms.core.user_shards import UserShards, item_shards, keeper_of
 from headcount.transforms.keyed.domain import given_items
 
 _MANY_NAMES = 4096  # from here on names travel compressed: they meet in one group per file
@@ -214,17 +215,20 @@ class PackShards(beam.PTransform):
     """(shard, chunks) of `UserShards` -> (shard, packed): each shard gathered once, for all that reads it later."""
 
     def expand(self, shards: beam.PCollection) -> beam.PCollection:
-        return shards | "Pack" >> beam.ParDo(_Pack()).with_output_types(tuple[int, bytes])
+        return shards | "Pack" >> beam.ParDo(_Pack(keeper_of(shards))).with_output_types(tuple[int, bytes])
 
 
 class _Pack(Ahead):
+    def __init__(self, keep: Keeper) -> None:
+        self._keep = keep
+
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
         yield from self.ahead((number, list(chunks)))  # a runner may fetch them, which only this thread can do
 
     def compute(self, group: tuple[int, list[bytes]]) -> Iterator[tuple[int, bytes]]:
         number, chunks = group
-        yield number, pack_shard(gather(chunks))
+        yield number, self._keep(pack_shard(gather(chunks)))
 
 
 class _Bound(Ahead):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.batches.kept import found
 from headcount.mechanisms.batches.names import string_buffers
 
 _KINDS = tuple((kind, np.iinfo(kind).min, np.iinfo(kind).max) for kind in (np.uint8, np.uint16, np.int32, np.int64))
@@ -29,8 +30,8 @@ def to_ipc(batch: pa.RecordBatch, compress: bool = False) -> bytes:
 
 
 def from_ipc(data: bytes) -> pa.RecordBatch:
-    """Inverse of `to_ipc`."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+    """Inverse of `to_ipc`; also of what a `Keeper` makes of its result."""
+    with pa.ipc.open_stream(pa.py_buffer(found(data))) as reader:
         return reader.read_next_batch()
 
 

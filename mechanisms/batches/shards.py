@@ -152,7 +152,8 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         count = None if counts is None else counts[rows]
         held = tuple(column[rows] for column in values.values())
         if crowded or (encode_user and encode_item and not values):
-            *codes, count, held = consolidate(_codes(columns["user"]), _codes(columns["item"]), count, held)
+            users, items = (np.asarray(column.indices) for column in columns.values())
+            *codes, count, held = consolidate(users, items, count, held)
             columns = {
                 name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
                 for name, code in zip(columns, codes, strict=True)
@@ -238,7 +239,7 @@ def repack(chunks: Iterable[bytes]) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The rows of several chunks: distinct names, and the index of each row's name among them."""
+    """The rows of several chunks: distinct names, and the index (int32) of each row's name among them."""
 
     users: Names
     user: np.ndarray
@@ -258,7 +259,7 @@ def united(chunks: Iterable[bytes]) -> Rows:
             "flatten first, then bound"
         )
     columns = [[held[name] for held, _ in parts] for name in ("user", "item")]
-    (users, user), (items, item) = in_threads(unite, columns)
+    (users, user), (items, item) = in_threads(_unite, columns)
     count = None
     if any("count" in held for held, _ in parts):
         count = np.concatenate([_counts(held) for held, _ in parts])
@@ -274,7 +275,7 @@ def consolidate(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
     """Sorts rows by (user, item) and adds up the counts of equal pairs, at most MOST_COUNT; None stands for counts of one.
     Where rows carry values, these come next in the order, and equal rows have equal values."""
-    packed = (user << 32) | item  # codes are below 2**31
+    packed = (user.astype(np.int64) << 32) | item  # codes are below 2**31
     if count is None and not values:
         packed.sort()
     else:
@@ -300,7 +301,7 @@ def consolidate(
 def _row_hashes(user: pa.Array) -> np.ndarray:
     """The hash of each row's user."""
     if isinstance(user, pa.DictionaryArray):
-        return hash64(user.dictionary)[_codes(user)]
+        return hash64(user.dictionary)[np.asarray(user.indices)]
     parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
     return np.concatenate(in_threads(hash64, parts))
 
@@ -319,21 +320,23 @@ def _items_repeat(item: pa.Array, rows: int) -> bool:
 
 def unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
     """The distinct names of several columns, and the index of each row's name among them."""
+    names, code = _unite(columns)
+    return names, code.astype(np.int64)
+
+
+def _unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
+    """The same with indices of 32 bits, which must be widened before they are reckoned with."""
     values = [column.dictionary if isinstance(column, pa.DictionaryArray) else column for column in columns]
     if len({value.type for value in values}) > 1:
         raise InputError("users or items are strings in some rows and integers in others; give them one type")
     united = pa.concat_arrays(values).dictionary_encode()
-    code = np.asarray(united.indices).astype(np.int64)
+    code = np.asarray(united.indices)
     parts, start = [], 0
     for column, value in zip(columns, values, strict=True):
         known = code[start : start + len(value)]
-        parts.append(known[_codes(column)] if isinstance(column, pa.DictionaryArray) else known)
+        parts.append(known[np.asarray(column.indices)] if isinstance(column, pa.DictionaryArray) else known)
         start += len(value)
     return united.dictionary, np.concatenate(parts)
-
-
-def _codes(column: pa.DictionaryArray) -> np.ndarray:
-    return np.asarray(column.indices).astype(np.int64)
 
 
 def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
@@ -345,11 +348,11 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     if not isinstance(column, pa.DictionaryArray):
         plain = column.take(pa.array(rows))
         return plain.dictionary_encode() if encode else plain
-    codes = _codes(column)[rows]
+    codes = np.asarray(column.indices)[rows]  # cut before it is widened: there are as many cuts as shards
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
     names = column.dictionary.take(pa.array(np.flatnonzero(used)))
-    codes = (np.cumsum(used) - 1)[codes]
+    codes = (np.cumsum(used, dtype=np.int32) - np.int32(1))[codes]
     return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))
 
 

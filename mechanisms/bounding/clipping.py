@@ -51,6 +51,8 @@ def limit_per_item(shard: Shard, count: int) -> Shard:
     return dataclasses.replace(shard, count=np.minimum(shard.count, count))
 
 
+_MOST_MARKS = 1 << 23  # units of the lanes of a shard that are marked one by one: 40 MB
+
 #: The least number of steps of its grid that a norm has to which counts are scaled.
 LEAST_STEPS = 2**10
 
@@ -114,19 +116,41 @@ def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: i
     have = np.diff(start)
     leave_out = 2 * wanted > have
     need = np.where(leave_out, have - wanted, wanted)
+    hits = (_marked if start[-1] <= _MOST_MARKS else _sorted)(lanes, ends, start, need)
+    return np.where(np.repeat(leave_out, np.diff(offsets)), units - hits, hits)
+
+
+def _marked(lanes: Lanes, ends: np.ndarray, start: np.ndarray, need: np.ndarray) -> np.ndarray:
+    """How many units of each row are among `need` distinct ones of each lane, by a mark on every unit that was drawn."""
+    marked = np.zeros(int(start[-1]), dtype=bool)
+    last_draw = np.empty(len(marked), dtype=np.int32)  # of those at once, the one that has the unit
+    missing = need
+    while len(active := np.flatnonzero(missing)):
+        owner = np.repeat(active, missing[active])
+        drawn = lanes.uniform_below_each(np.diff(start)[active], active, missing[active]) + start[owner]
+        numbers = np.arange(len(drawn), dtype=np.int32)
+        last_draw[drawn] = numbers
+        repeated = np.flatnonzero(marked[drawn] | (last_draw[drawn] != numbers))
+        marked[drawn] = True
+        missing = np.bincount(owner[repeated], minlength=len(need))
+    if np.array_equal(ends, np.arange(1, len(marked) + 1)):  # one unit in every row
+        return marked.astype(np.int64)
+    before = np.zeros(len(marked) + 1, dtype=np.int64)
+    np.cumsum(marked, out=before[1:])
+    return np.diff(before[ends], prepend=0)
+
+
+def _sorted(lanes: Lanes, ends: np.ndarray, start: np.ndarray, need: np.ndarray) -> np.ndarray:
+    """The same where units are too many to be marked: by sorting those that were drawn."""
     chosen = np.zeros(0, dtype=np.int64)
     missing = need
-    while True:
-        active = np.flatnonzero(missing)
-        if len(active) == 0:
-            break
+    while len(active := np.flatnonzero(missing)):
         each = missing[active]
-        drawn = lanes.uniform_below_each(have[active], active, each) + np.repeat(start[:-1][active], each)
+        drawn = lanes.uniform_below_each(np.diff(start)[active], active, each) + np.repeat(start[active], each)
         chosen = np.sort(np.concatenate([chosen, drawn]))  # numpy's unique hashes, ten times slower
         chosen = chosen[np.diff(chosen, prepend=-1) > 0]
         missing = need - np.diff(np.searchsorted(chosen, start))
-    hits = np.bincount(np.searchsorted(ends, chosen, side="right"), minlength=len(units))
-    return np.where(np.repeat(leave_out, np.diff(offsets)), units - hits, hits)
+    return np.bincount(np.searchsorted(ends, chosen, side="right"), minlength=len(ends))
 
 
 def squared_norms(shard: Shard) -> np.ndarray:

@@ -30,6 +30,7 @@ Flags = npt.NDArray[np.bool_]
 GEOMETRIC_LIMIT = 4096
 
 _WORD = np.dtype("<u8")
+_LARGEST = np.uint64(2**64 - 1)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -139,13 +140,14 @@ class Lanes:
         """each[i] draws, uniform below the bound (of lane index[i]), lane after lane."""
         lanes = self._checked(index)
         owner = np.repeat(np.arange(len(lanes)), each)
-        bounds, last = _bounds(bound if np.ndim(bound) == 0 else np.asarray(bound)[owner])
+        bounds, last = _bounds(bound)
         words = self.words_each(lanes, each)
-        again = np.flatnonzero(words > last)
+        again = np.flatnonzero(words > np.min(last, initial=_LARGEST))  # of whichever lane: hardly ever one
+        again = again[words[again] > _of_lane(last, owner[again])]
         while again.size:
             words[again] = self.words_each(lanes, np.bincount(owner[again], minlength=len(lanes)))
-            again = again[words[again] > (last[again] if np.ndim(last) else last)]
-        return _remainder(words, bounds)
+            again = again[words[again] > _of_lane(last, owner[again])]
+        return _remainder(words, _of_lane(bounds, owner))
 
     def _large_uniform_below(self, bound: int, lanes: npt.NDArray[np.intp]) -> Integers:
         """Uniform on 0 .. bound - 1 for any bound: as many bits as it has, drawn again if they exceed it."""
@@ -239,8 +241,12 @@ def _bounds(bound: int | Integers) -> tuple[Any, Any]:
     if bounds.dtype.kind not in "iu" or (bounds.size and not 1 <= bounds.min() <= bounds.max() <= 2**62):
         raise ParameterError("bounds of uniform draws must be integers between 1 and 2^62")
     bounds = bounds.astype(np.uint64)[()]
-    largest = np.uint64(2**64 - 1)
-    return bounds, largest - (largest % bounds + np.uint64(1)) % bounds
+    return bounds, _LARGEST - (_LARGEST % bounds + np.uint64(1)) % bounds
+
+
+def _of_lane(values: Any, lanes: npt.NDArray[np.intp]) -> Any:
+    """What each of the lanes has, of one number for all of them, or one for each."""
+    return values[lanes] if np.ndim(values) else values
 
 
 def _remainder(words: Words, bounds: Any) -> Integers:

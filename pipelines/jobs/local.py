@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
+from contextlib import nullcontext
 from typing import Any
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.job.utils import dict_to_struct
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN, DataInputOperation
 
+from headcount.mechanisms.batches.kept import keeping
 from headcount.pipelines import progress
 
 
@@ -20,15 +23,24 @@ def local_runner(beam_options: PipelineOptions) -> FnApiRunner:
     # Numbers as text: the message knows floats alone, and no flag takes a 2.0 for a 2.
     options = {f"beam:option:{name}:v1": str(value) if type(value) is int else value for name, value in given.items()}
     provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=dict_to_struct(options))
-    return _LocalRunner(provision_info=ExtendedProvisionInfo(provision))
+    runner = _LocalRunner(provision_info=ExtendedProvisionInfo(provision))
+    if beam_options.view_as(DirectOptions).direct_running_mode == "in_memory":
+        runner.store = secrets.token_hex(8)
+    return runner
 
 
 class _LocalRunner(FnApiRunner):
-    """Beam's own, which runs stage after stage; what it tells besides changes nothing."""
+    """Beam's own, which runs stage after stage; what it tells besides changes nothing.
+
+    Where its worker is in this process, `store` is the name of the store in which transforms keep what is large for a run.
+    """
+
+    store: str | None = None
 
     def run_stages(self, stage_context: Any, stages: Any) -> Any:
         progress.planned([_step(stage) for stage in stages])
-        return super().run_stages(stage_context, stages)
+        with nullcontext() if self.store is None else keeping(self.store):
+            return super().run_stages(stage_context, stages)
 
     def _execute_bundle(self, runner_execution_context: Any, bundle_context_manager: Any, bundle_input: Any) -> Any:
         handlers = bundle_context_manager.worker_handlers

@@ -135,6 +135,9 @@ def run_job(
             memory.keep_freed()
         release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
+        words = memory.too_little(source_.size) if runner is None else None
+        if words is not None:
+            _tell(words)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
         plan, make_transform = make_plan(source_.item_type)
         plan = plan.stating(domain_digest(args, source_.keys))

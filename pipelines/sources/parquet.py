@@ -1,8 +1,9 @@
 """Parquet files as batches of events.
 
-Strings are read plain: whether a column repeats itself enough to be worth encoding is for the split by user to decide, and
-Parquet's own dictionaries end where a page gets too large. (Reading through them took three times as long where nearly every
-user of a row group is another one.)
+Strings that the file holds as codes of a dictionary are read as these, and stay so on their way to the shards: a column that
+repeats itself is then never spelled out. Others are read plain. Parquet ends a dictionary where it gets too large, and to read
+the rest of such a column as codes took three times as long where nearly every user of a row group is another one. What is
+counted is the same either way.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from headcount.pipelines.storage.stores import is_local, open_ranges
 KIND = "Parquet"
 ROWS_PER_TASK = 2_000_000
 BYTES_PER_BATCH = 2**28  # encoded: bounds the memory where names are long
+_DICTIONARY_BYTES, _CODE_BYTES = 5 << 18, 3  # of a dictionary, which writers end at 2^20, and of a code, at most
 
 
 class Groups(NamedTuple):
@@ -66,13 +68,38 @@ def rows(path: str) -> int:
 
 def read(path: str, columns: Columns, expected: ColumnTypes, groups: Groups | None) -> Iterator[pa.RecordBatch]:
     """The events of some row groups (None: of all), in the order of the file."""
-    with _opened(path) as file:
+    with _source(path) as source:
+        file = _parquet(path, source)
         check_agreement(path, columns, _types(path, columns, file), expected)
         groups = groups or Groups(0, file.metadata.num_row_groups, 1)
         row, stored = groups.first_row, columns.stored(path)
+        coded = _coded(file, columns, stored, groups)
+        file = _parquet(path, source, file, coded) if coded else file
         for batch in guarded(path, KIND, _batches(file, stored, groups)):
             yield event_batch(path, row, columns, expected, {name: column_at(batch, name) for name in stored})
             row += batch.num_rows
+
+
+def _coded(file: pq.ParquetFile, columns: Columns, names: Sequence[str], groups: Groups) -> list[str]:
+    """The columns of users and keys, strings taken as they are, that the row groups hold as codes throughout.
+
+    It is told from their sizes: a name that is spelled out takes more than a code. Where that errs, only time is lost.
+    """
+    asked = {columns.user, *(key.source for key in columns.keys if not key.unit and not key.edges)}
+    known = {name for name in names if name in asked and name in file.schema_arrow.names}
+    known = {name for name in known if pa.types.is_string(file.schema_arrow.field(name).type)}
+    rows = [file.metadata.row_group(index) for index in range(groups.start, groups.stop)]
+    places = {name: _places(file.metadata, [name]) for name in sorted(known)}
+    return [
+        name
+        for name, [place, *more] in places.items()  # more: of fields whose path is the name
+        if not more and all(_is_coded(group.column(place)) for group in rows if group.num_rows)
+    ]
+
+
+def _is_coded(chunk: pq.ColumnChunkMetaData) -> bool:
+    most = _DICTIONARY_BYTES + _CODE_BYTES * chunk.num_values
+    return bool(chunk.has_dictionary_page and chunk.total_uncompressed_size <= most)
 
 
 def _batches(file: pq.ParquetFile, names: Sequence[str], groups: Groups) -> Iterator[pa.RecordBatch]:
@@ -121,17 +148,30 @@ def _pieces(rows: int, size: int) -> int:
 
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    with _source(path) as source:
+        yield _parquet(path, source)
+
+
+@contextmanager
+def _source(path: str) -> Iterator[pa.NativeFile]:
     with reading(path, KIND):
-        local = is_local(path)
-        source = pa.OSFile(path, "r") if local else pa.PythonFile(open_ranges(path), mode="r")
+        source = pa.OSFile(path, "r") if is_local(path) else pa.PythonFile(open_ranges(path), mode="r")
     with source:
-        with reading(path, KIND):
-            file = pq.ParquetFile(
-                source,
-                pre_buffer=not local,  # few large requests instead of many small ones
-                page_checksum_verification=True,  # where the writer left checksums
-            )
-        yield file
+        yield source
+
+
+def _parquet(
+    path: str, source: pa.NativeFile, plain: pq.ParquetFile | None = None, coded: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """The file; or the one that was read as `plain`, with columns of names as codes."""
+    with reading(path, KIND):
+        return pq.ParquetFile(
+            source,
+            metadata=None if plain is None else plain.metadata,
+            read_dictionary=list(coded),
+            pre_buffer=not is_local(path),  # few large requests instead of many small ones
+            page_checksum_verification=True,  # where the writer left checksums
+        )
 
 
 def _types(path: str, columns: Columns, file: pq.ParquetFile) -> ColumnTypes:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound
@@ -22,7 +23,7 @@ from headcount.transforms.core.barrier import one_beyond_barrier
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch
 from headcount.transforms.core.release import full_label
-from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.user_shards import item_shards, keeper_of
 
 
 class Chosen(NamedTuple):
@@ -46,7 +47,7 @@ def choose(
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
     type of what it gives. `public` is the one table with the public entries, if there are any.
     Shards may be packed already: `unpack` makes of them what the choice looks at."""
-    tabulate = _Tabulate(choice, item_shards(number), keep, unpack)
+    tabulate = _Tabulate(choice, item_shards(number), keeper_of(shards) if keep else None, unpack)
     tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(tuple[int, bytes]).with_outputs(
         "tables", "items", "users", main="shards"
     )
@@ -109,7 +110,9 @@ class BoundAsDecided(beam.PTransform):
 class _Tabulate(Ahead):
     """(shard, chunks or packed) -> tables, what items need by item shard, the users' type, and if kept the packed shard."""
 
-    def __init__(self, choice: Choice[Any], item_shards: int, keep: bool, unpack: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, choice: Choice[Any], item_shards: int, keep: Keeper | None, unpack: Callable[[bytes], Any]
+    ) -> None:
         self._choice, self._item_shards, self._keep, self._unpack = choice, item_shards, keep, unpack
 
     def process(
@@ -127,8 +130,8 @@ class _Tabulate(Ahead):
         yield beam.pvalue.TaggedOutput("tables", encode_table(self._choice.user_table(shard)))
         for chunk in self._choice.item_chunks(shard, self._item_shards):
             yield beam.pvalue.TaggedOutput("items", chunk)
-        if self._keep:
-            yield number, pack_shard(shard)
+        if self._keep is not None:
+            yield number, self._keep(pack_shard(shard))
 
 
 class _TabulateItems(beam.DoFn):

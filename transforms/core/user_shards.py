@@ -11,6 +11,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from headcount.mechanisms.batches.hot_shards import HotShards
+from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.shards import split_by_user
 from headcount.mechanisms.checks import check_whole
 from headcount.transforms.core.ahead import Ahead
@@ -35,9 +36,15 @@ class UserShards(beam.PTransform):
     def expand(self, contributions: beam.PCollection) -> beam.PCollection:
         return (
             contributions  # record batches
-            | "SplitByUser" >> beam.ParDo(_SplitByUser(self._shards)).with_output_types(tuple[int, bytes])
+            | "SplitByUser"
+            >> beam.ParDo(_SplitByUser(self._shards, keeper_of(contributions))).with_output_types(tuple[int, bytes])
             | "GroupByShard" >> beam.GroupByKey()  # (shard, Arrow streams)
         )
+
+
+def keeper_of(collection: beam.PCollection) -> Keeper:
+    """What keeps chunks in this process, on a runner that says that all its workers are here, and while it runs."""
+    return Keeper(getattr(collection.pipeline.runner, "store", None))
 
 
 def item_shards(shards: int) -> int:
@@ -48,20 +55,21 @@ def item_shards(shards: int) -> int:
 class _SplitByUser(Ahead):
     """Record batches -> (shard, chunk); chunks of a shard that has far more than the others are put together first."""
 
-    def __init__(self, shards: int) -> None:
-        self._shards = shards
+    def __init__(self, shards: int, keep: Keeper) -> None:
+        self._shards, self._keep = shards, keep
 
     def start_bundle(self) -> None:
         super().start_bundle()
         self._hot = HotShards(self._shards)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
-        yield from self._hot.add(self.ahead(batch))  # the chunks of one batch
+        for shard, chunk in self._hot.add(self.ahead(batch)):  # the chunks of one batch
+            yield shard, self._keep(chunk)
 
     def compute(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes]]:
         return split_by_user(batch, self._shards)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         last = self._hot.add(windowed.value for windowed in super().finish_bundle())
-        for chunk in itertools.chain(last, self._hot.rest()):
-            yield WindowedValue(chunk, GlobalWindow().max_timestamp(), [GlobalWindow()])
+        for shard, chunk in itertools.chain(last, self._hot.rest()):
+            yield WindowedValue((shard, self._keep(chunk)), GlobalWindow().max_timestamp(), [GlobalWindow()])
