@@ -42,7 +42,7 @@ test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/postgres
 
-$(VENV)/runtime: requirements.txt setup.py
+$(VENV)/runtime: requirements.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
 	touch $@
