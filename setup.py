@@ -1,4 +1,7 @@
-"""Packages: `headcount` is the folder of that name, and the three others are installed inside it. The rest is in pyproject.toml."""
+"""The packages: `headcount` is the folder of that name, and the three others are installed inside it.
+
+All else is in pyproject.toml.
+"""
 
 from pathlib import Path
 
