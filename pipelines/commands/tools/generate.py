@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--law",
         choices=synthetic.LAWS,
         required=True,
-        help="tail: heavy users who repeat themselves; spread: nearly every (user, item) pair is new; visits: the law tail, as a "
-        "log with user_id, country, device, age, page, query, viewed_at, seconds and price",
+        help="tail: heavy users who repeat themselves; spread: nearly every (user, item) pair is new; visits: the law tail, as "
+        "visits with user_id, country, device, age, page, query, viewed_at, seconds and price",
     )
     parser.add_argument("--rows", type=numbers.whole_number(), required=True, metavar="N")
     parser.add_argument("--users", type=numbers.whole_number(), metavar="U", help="default: by the rows")
@@ -35,5 +35,5 @@ COMMAND = Tool(
     name="generate",
     add_arguments=add_arguments,
     do=generate,
-    example="headcount generate --law tail --rows 1000000 --output events.parquet",
+    example="headcount generate --law visits --rows 200000 --output visits.parquet",
 )
