@@ -29,7 +29,11 @@ QUESTIONS = (
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
     Question("Which ten pages have the most users?", "top --item page --k 10", "count-release.md#the-top-alone"),
     Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
-    Question("How long is the median session?", "quantiles --value seconds --quantile 0.5", "sampled.md#quantiles"),
+    Question(
+        "How long is the median session?",
+        "quantiles --value seconds --quantile 0.5",
+        "sampled.md#quantiles-and-ranges-of-values",
+    ),
     Question("How likely is each kind of device?", "distribution --item device --domain FILE", "distribution.md"),
     Question(
         "How many users per day, each day for itself?",
