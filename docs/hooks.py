@@ -111,7 +111,7 @@ def spelled(action: argparse.Action) -> str:
     )
     if not action.option_strings:
         return str(value)
-    return action.option_strings[-1] + (f" {value}" if action.nargs != 0 else "").replace("|", "\\|")
+    return action.option_strings[-1] + (f" {value}" if action.nargs != 0 else "")
 
 
 def meant(parser: Parser, action: argparse.Action) -> str:

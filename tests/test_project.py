@@ -6,7 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
+
+from headcount.pipelines.questions import QUESTIONS
 
 TOP = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
@@ -53,3 +56,9 @@ def test_the_changelog_has_its_sections():
     sections = re.findall(r"^### (.*)$", log.split("## [")[1], re.MULTILINE)
     assert "Privacy" in sections
     assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Privacy"}
+
+
+@pytest.mark.parametrize(("page", "up"), [("README.md", "docs/"), ("docs/index.md", "")])
+def test_the_questions_are_those_of_the_help(page, up):
+    rows = [f"| {asked} | [`headcount {command}`]({up}{target}) |" for asked, command, target in QUESTIONS]
+    assert "\n".join(rows) in (TOP / page).read_text()
