@@ -1,5 +1,7 @@
 # make demo   sets up and runs the main job on a synthetic event log, and shows its result
 # make test   sets up and runs all checks: lint, types, tests
+# make docs   builds the site into build/site, and refuses warnings and broken links
+# make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
 #                   Beam's Prism runner if Go is installed
 # make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
@@ -11,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := mechanisms transforms pipelines
 
-.PHONY: demo test test-flink test-browser test-postgres test-beam lint types unit clean
+.PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -26,7 +28,13 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres tests
+	$(BIN)/python -m pytest -n 2 --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs tests
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+test-docs: $(VENV)/development
+	$(BIN)/python -m pytest -n 2 tests/docs
 
 # One after the other. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
@@ -47,12 +55,12 @@ test-postgres: $(VENV)/development
 test-beam: $(VENV)-oldest/ready
 	$(VENV)-oldest/bin/python -m pytest tests/golden/test_transforms.py tests/transforms/test_replay.py
 
-$(VENV)-oldest/ready: tests/oldest.txt setup.py
+$(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/pip install --quiet -r tests/oldest.txt -e .
 	touch $@
 
-$(VENV)/runtime: requirements.txt setup.py
+$(VENV)/runtime: requirements.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
 	touch $@
@@ -62,6 +70,10 @@ $(VENV)/development: $(VENV)/runtime tests/requirements.txt
 	$(BIN)/pip install --quiet -r tests/requirements.txt
 	mkdir -p $(VENV)/src/headcount
 	for path in $(PACKAGES) $(filter-out %/__pycache__,$(wildcard headcount/*)); do ln -sfn ../../../$$path $(VENV)/src/headcount/$$(basename $$path); done
+	touch $@
+
+$(VENV)/docs: $(VENV)/runtime docs/requirements.txt
+	$(BIN)/pip install --quiet -r docs/requirements.txt
 	touch $@
 
 clean:

@@ -117,9 +117,7 @@ COMMANDS = {
     "explain-yaml": Listed(
         "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
     ),
-    "generate": Listed(
-        "headcount.pipelines.commands.tools.generate", "Write a synthetic event log with the columns user and item."
-    ),
+    "generate": Listed("headcount.pipelines.commands.tools.generate", "Write a synthetic event log, to try things on."),
     "key": Listed(
         "headcount.pipelines.commands.tools.key", "Make a key file, from which the noise of releases follows."
     ),
@@ -129,7 +127,7 @@ COMMANDS = {
     ),
 }
 FIRST_EXAMPLE = (
-    "headcount histogram --input 'events-*.parquet' --user user_id --item query \\\n"
+    "headcount histogram --input visits.parquet --user user_id --item page \\\n"
     "      --epsilon 1 --delta 1e-8 --output out/"
 )
 

@@ -127,8 +127,15 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {listed.help}" for name, listed in COMMANDS.items()]
+    from headcount.pipelines.questions import GROUPS, QUESTIONS
+
+    wide, width = max(len(question.asked) for question in QUESTIONS), max(map(len, COMMANDS))
+    asked = [f"  {question.asked:<{wide}}  headcount {question.command}" for question in QUESTIONS]
+    groups = [
+        line
+        for heading, names in GROUPS.items()
+        for line in ("", f"{heading}:", *(f"  {name:<{width}}  {COMMANDS[name].help}" for name in names.split()))
+    ]
     return "\n".join(
         [
             "usage: headcount COMMAND ...",
@@ -136,10 +143,12 @@ def _help() -> str:
             "Counts what users do, without giving any user away: counts that may be published,",
             "with a report that says exactly what was promised.",
             "",
-            "commands:",
-            *lines,
+            "what do you want to know?",
+            *asked,
+            *groups,
             "",
-            "headcount COMMAND --help shows the flags of a command, headcount --version the version.",
+            "headcount COMMAND --help shows the flags of a command, --help-all also the rare ones,",
+            "headcount --version the version.",
             "",
             "example:",
             f"  {FIRST_EXAMPLE}",

@@ -20,12 +20,50 @@ _BEAM_HELP = (
 )
 
 
+_PROMISE = "what to promise"  # the group to which commands add their own flags
+_SHARED_GROUPS = {
+    "what to read",
+    "what to leave out of the result, at no cost",
+    "what to write",
+    "whose account it goes on",
+    "where the noise comes from",
+    "how to run",
+}
+_SHARED = {"--epsilon", "--delta", "--relation", "--explain"}  # those of it that all jobs have
+_RARE = set(
+    "--input-format --delimiter --max-item-bytes --windows --relation --output-files --shards --key-env --key-secret --verbose "
+    "--bound-share --bound-method --kappa --sparsity --users-share --largest-mean --k-bar --start-epsilon --strict-target "
+    "--noise-reduction --alpha --selection --max-counted-items --levels --branching --rounds --estimate --mode --hypothesis "
+    "--coverage --most --samples --reports --may-be-seen --seed".split()
+)  # of use to few: only --help-all shows them
+
+
+class _HelpAll(argparse.Action):
+    """Prints the help with the rare flags, and stops."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        print(parser.format_help(rare=True), end="")
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser without abbreviations, whose errors are one line that names the flag."""
+    """An argument parser without abbreviations, whose errors are one line that names the flag.
+
+    Its help has the command's own flags first and the shared ones after, and the rare ones only if they are asked for.
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=raw, **kwargs)
+        self.add_argument(
+            "--help-all",
+            action=_HelpAll,
+            nargs=0,
+            dest="help",
+            default=argparse.SUPPRESS,
+            help="show the rare flags, too, and exit",
+        )
         # Of argparse: what is a value though it begins with a dash. Not -5 alone, but also -5e1 and -5:3.
         self._negative_number_matcher = re.compile(r"-\.?[0-9]")
 
@@ -36,6 +74,36 @@ class Parser(argparse.ArgumentParser):
         if end:
             message = f"{flag}{end}; a value that begins with a dash is given as {flag}=VALUE"
         raise ParameterError(message)
+
+    def format_help(self, rare: bool = False) -> str:
+        """The help, with the rare flags or without."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for title, actions in self.sections():
+            shown = [action for action in actions if rare or not _RARE & set(action.option_strings)]
+            formatter.start_section(title)
+            formatter.add_arguments(shown)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+    def sections(self) -> list[tuple[str | None, list[argparse.Action]]]:
+        """The flags with their headings in the order of the help: a command's own, those that it shares, and help itself."""
+        general: list[tuple[str | None, list[argparse.Action]]] = []
+        own: list[tuple[str | None, list[argparse.Action]]] = []
+        shared: list[tuple[str | None, list[argparse.Action]]] = []
+        for group in self._action_groups:
+            actions = list(group._group_actions)
+            if group.title == "options":
+                general.append((group.title, actions))
+            elif group.title == _PROMISE:
+                alone = [action for action in actions if not _SHARED & set(action.option_strings)]
+                own.append((f"flags of {self.prog}", alone))
+                shared.append((group.title, [action for action in actions if action not in alone]))
+            else:
+                (shared if group.title in _SHARED_GROUPS else own).append((group.title, actions))
+        return own + shared + general
 
 
 def make_parser(command: Command) -> Parser:

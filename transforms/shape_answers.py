@@ -102,7 +102,7 @@ def _keyed(row: object) -> tuple[int, tuple[int, int, float]]:
     try:
         return 0, (row.count, row.items, row.error)  # type: ignore[attr-defined]
     except AttributeError:
-        raise InputError("a row has not the fields count, items and error: it is not of a shape") from None
+        raise InputError("a row lacks one of the fields count, items and error, so it is not of a shape") from None
 
 
 def _answered(

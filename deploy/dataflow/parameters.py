@@ -29,7 +29,7 @@ _NO_FILES = (
     "workers of Dataflow have neither files nor variables of yours, and an image must not hold a key; give key_secret"
 )
 #: Flags of the subcommands that make no sense in a template, and why.
-LEFT_OUT = {"help": _AT_HOME, "explain": _AT_HOME, "key_file": _NO_FILES, "key_env": _NO_FILES}
+LEFT_OUT = {"help": _AT_HOME, "help_all": _AT_HOME, "explain": _AT_HOME, "key_file": _NO_FILES, "key_env": _NO_FILES}
 
 _WORD = re.compile(r"--([A-Za-z_]+)(?:=(.*))?", re.DOTALL)
 

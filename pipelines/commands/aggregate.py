@@ -142,7 +142,7 @@ COMMAND = JobCommand(
     name="aggregate",
     add_arguments=add_arguments,
     example=(
-        "headcount aggregate --input 'orders-*.parquet' --user user_id --item country --users --mean price:0:100 \\\n"
+        "headcount aggregate --input visits.parquet --user user_id --item country --users --mean price:0:100 \\\n"
         "      --epsilon 1 --delta 1e-8 --output metrics/"
     ),
     check=check,

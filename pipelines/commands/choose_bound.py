@@ -142,7 +142,7 @@ COMMAND = JobCommand(
     name="choose-bound",
     add_arguments=add_arguments,
     example=(
-        "headcount choose-bound --input 'events-*.parquet' --user user_id --item query \\\n"
+        "headcount choose-bound --input visits.parquet --user user_id --item query \\\n"
         "      --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-8 --output bound/"
     ),
     check=check,

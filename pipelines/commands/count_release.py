@@ -135,8 +135,8 @@ COMMAND = JobCommand(
     name="count-release",
     add_arguments=add_arguments,
     example=(
-        "headcount count-release --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --rho 0.5 --delta 1e-6 --output out/"
+        "headcount count-release --input visits.parquet --user user_id --item query \\\n"
+        "      --rho 0.5 --delta 1e-6 --output largest/"
     ),
     check=options.check_zcdp_or_budget,
     make_mechanism=make_mechanism,

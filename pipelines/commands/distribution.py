@@ -192,8 +192,8 @@ COMMAND = JobCommand(
     name="distribution",
     add_arguments=add_arguments,
     example=(
-        "headcount distribution --input 'events-*.parquet' --user user_id --item genre --domain genres.txt \\\n"
-        "      --epsilon 1 --delta 1e-6 --output out/"
+        "headcount distribution --input visits.parquet --user user_id --item device --domain devices.txt \\\n"
+        "      --epsilon 1 --delta 1e-6 --output devices/"
     ),
     check=check,
     make_mechanism=make_mechanism,

@@ -108,8 +108,8 @@ COMMAND = JobCommand(
     name="heavy-hitters",
     add_arguments=add_arguments,
     example=(
-        "headcount heavy-hitters --input 'events-*.parquet' --user user_id --item query --phi 0.01 --users 1000000 \\\n"
-        "      --epsilon 1 --delta 1e-8 --output out/"
+        "headcount heavy-hitters --input visits.parquet --user user_id --item query --phi 0.05 \\\n"
+        "      --epsilon 1 --delta 1e-8 --output frequent/"
     ),
     check=check,
     make_mechanism=make_mechanism,

@@ -138,7 +138,7 @@ COMMAND = JobCommand(
     name="partitions",
     add_arguments=add_arguments,
     example=(
-        "headcount partitions --input 'events-*.parquet' --user user_id --item query \\\n"
+        "headcount partitions --input visits.parquet --user user_id --item query \\\n"
         "      --epsilon 1 --delta 1e-8 --output items/"
     ),
     check=check,

@@ -103,8 +103,8 @@ COMMAND = JobCommand(
     name="plume",
     add_arguments=add_arguments,
     example=(
-        "headcount plume --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --rho 0.5 --delta 1e-6 --max-items 20 --output out/"
+        "headcount plume --input visits.parquet --user user_id --item query \\\n"
+        "      --rho 0.5 --delta 1e-6 --max-items 20 --output plume/"
     ),
     check=options.check_zcdp_or_budget,
     make_mechanism=make_mechanism,

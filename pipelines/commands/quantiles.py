@@ -235,8 +235,8 @@ COMMAND = JobCommand(
     name="quantiles",
     add_arguments=add_arguments,
     example=(
-        "headcount quantiles --input 'visits-*.parquet' --user user_id --value age --lo 0 --hi 120 \\\n"
-        "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output out/"
+        "headcount quantiles --input visits.parquet --user user_id --value age --lo 0 --hi 120 \\\n"
+        "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output ages/"
     ),
     check=check,
     make_mechanism=make_mechanism,

@@ -169,8 +169,8 @@ COMMAND = JobCommand(
     name="sampled",
     add_arguments=add_arguments,
     example=(
-        "headcount sampled --input 'events-*.parquet' --user user_id --item query \\\n"
-        "      --epsilon 1 --delta 1e-8 --output out/"
+        "headcount sampled --input visits.parquet --user user_id --item query \\\n"
+        "      --epsilon 1 --delta 1e-8 --output sampled/"
     ),
     check=check,
     make_mechanism=make_mechanism,

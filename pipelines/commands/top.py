@@ -103,7 +103,7 @@ COMMAND = JobCommand(
     name="top",
     add_arguments=add_arguments,
     example=(
-        "headcount top --input 'events-*.parquet' --user user_id --item query --k 20 \\\n"
+        "headcount top --input visits.parquet --user user_id --item query --k 20 \\\n"
         "      --epsilon 1 --delta 1e-8 --output top/"
     ),
     check=check,

@@ -239,7 +239,7 @@ def source(args: argparse.Namespace) -> type[Source] | None:
 COMMAND = JobCommand(
     name="total",
     add_arguments=add_arguments,
-    example="headcount total --input 'events-*.parquet' --user user_id --epsilon 1 --output out/",
+    example="headcount total --input visits.parquet --user user_id --epsilon 1 --output total/",
     check=check,
     make_mechanism=make_mechanism,
     make_plan=make_plan,

@@ -267,8 +267,8 @@ def _shape(report: Report) -> list[Part]:
     ]
     drawn = charts.bars(made, [f"{unit}s of an item", "items", "error in sum"], log=True)
     caption = (
-        "The bars are logarithmic, so that many and few can be seen beside each other. The error is by how much the counts of "
-        "these items are off, all together."
+        "The bars are logarithmic, so that many and few can be seen beside each other. The error is about how far the counts "
+        "of these items are from the truth, added up."
     )
     counted = "events that were counted" if unit == "event" else "users' items that were counted"
     known = [(counted, texts.number(details["samples"]), "")] if "samples" in details else []

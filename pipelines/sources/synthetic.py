@@ -1,6 +1,6 @@
 """Synthetic event logs, to try Headcount on and to measure it with: `headcount generate`.
 
-Two laws, the two ends of what an event log can look like to a private count:
+Two laws, the two ends of what an event log can look like to a private count, and one with more columns, for examples:
 
 * **tail**: heavy users who repeat themselves. A user's activity follows a power law: the most active hundredth of the users
   holds about half of the rows. Each user keeps coming back to a small set of items
@@ -8,6 +8,7 @@ Two laws, the two ends of what an event log can look like to a private count:
   rows are new (user, item) pairs.
 * **spread**: users alike, items mildly skewed, and nearly every (user, item) pair is new (95 % of the rows at
   least).
+* **visits**: the law tail, with countries, days, searches, seconds and prices (`visits.py`).
 
 A log is a function of its parameters: the same law, rows, users, items and seed give the same rows (with one
 version of NumPy). It is drawn chunk by chunk; memory grows with the users and items, not with the rows.
@@ -26,6 +27,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.sources import visits
 
 ROWS_PER_CHUNK = 1_000_000  # also the size of a Parquet row group
 SPREAD_PAIRS_PER_ROW = 20  # possible pairs for each row of `spread`: keeps 95 % of the rows' pairs new
@@ -45,14 +47,14 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 def generate(
     law: str, rows: int, users: int | None, items: int | None, seed: int, path: str | os.PathLike[str]
 ) -> None:
-    """Writes a log of `rows` rows with the string columns user, item to `path`, a .parquet or .csv file.
+    """Writes a log of `rows` rows to `path`, a .parquet or .csv file: string columns user, item, or those of `visits`.
 
     `users` and `items` are how many of them there can be (not all need occur); None takes `default_users` and
     `default_items`. The file appears whole or not at all, and an existing one is never replaced.
     """
     path = Path(path)
-    if law not in _LAWS:
-        raise ParameterError(f"law must be one of {', '.join(_LAWS)}, got {law!r}")
+    if law not in LAWS:
+        raise ParameterError(f"law must be one of {', '.join(LAWS)}, got {law!r}")
     _check_integer("rows", rows, 0)
     _check_integer("seed", seed, 0)
     users = default_users(rows) if users is None else users
@@ -70,7 +72,10 @@ def generate(
         raise ParameterError(f"output {str(path)!r} exists: remove it, or give another name")
     partial = path.with_name(path.name + ".partial")
     try:
-        _write(partial, path.suffix, log_batches(_LAWS[law](users, items, seed), rows, users, items, seed))
+        if law == "visits":
+            _write(partial, path.suffix, visits.SCHEMA, visit_batches(rows, users, items, seed))
+        else:
+            _write(partial, path.suffix, SCHEMA, log_batches(_LAWS[law](users, items, seed), rows, users, items, seed))
         os.replace(partial, path)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else "write error"
@@ -104,18 +109,33 @@ def log_batches(draw: Draw, rows: int, users: int, items: int, seed: int) -> Ite
         yield pa.record_batch([user_names.take(user), item_names.take(item)], schema=SCHEMA)
 
 
+def visit_batches(rows: int, users: int, items: int, seed: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a log of the law `visits`, in batches of a Parquet row group."""
+    for chunk, start in enumerate(range(0, rows, ROWS_PER_CHUNK)):
+        generator = np.random.default_rng([seed, chunk])
+        user, page = _ranks(generator, min(ROWS_PER_CHUNK, rows - start), users, items, seed)
+        yield visits.columns((user + 1) * _scatter(users) % users, page, seed, generator)
+
+
 def _tail(users: int, items: int, seed: int) -> Draw:
     user_step, item_step = _scatter(users), _scatter(items)
 
     def draw(generator: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        user = _power_law(generator.random(rows), users, ACTIVITY_EXPONENT, ACTIVITY_SHIFT * users)
-        habit = (1.0 - generator.random(rows)) ** (-1.0 / HABIT_EXPONENT)
-        # A user's j-th favourite must be the same item in every chunk, for millions of users: it is a hash.
-        taste = _hash(user, np.minimum(habit, 2**20).astype(np.int64), seed)
-        item = _power_law(taste, items, ZIPF_EXPONENT, 1.0)
+        user, item = _ranks(generator, rows, users, items, seed)
         return (user + 1) * user_step % users, (item + 1) * item_step % items
 
     return draw
+
+
+def _ranks(
+    generator: np.random.Generator, rows: int, users: int, items: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Users and items by the law `tail`, numbered by how active and how frequent they are."""
+    user = _power_law(generator.random(rows), users, ACTIVITY_EXPONENT, ACTIVITY_SHIFT * users)
+    habit = (1.0 - generator.random(rows)) ** (-1.0 / HABIT_EXPONENT)
+    # A user's j-th favourite must be the same item in every chunk, for millions of users: it is a hash.
+    taste = _hash(user, np.minimum(habit, 2**20).astype(np.int64), seed)
+    return user, _power_law(taste, items, ZIPF_EXPONENT, 1.0)
 
 
 def _spread(users: int, items: int, seed: int) -> Draw:
@@ -130,6 +150,7 @@ def _spread(users: int, items: int, seed: int) -> Draw:
 
 
 _LAWS: dict[str, Callable[[int, int, int], Draw]] = {"tail": _tail, "spread": _spread}
+LAWS = (*_LAWS, "visits")
 
 
 def _power_law(uniform: np.ndarray, size: int, exponent: float, shift: float) -> np.ndarray:
@@ -170,9 +191,9 @@ def _names(prefix: str, size: int, digits: int) -> pa.Array:
     return wide.cast(pa.string()) if offsets[-1] < 2**31 else wide
 
 
-def _write(path: Path, suffix: str, batches: Iterator[pa.RecordBatch]) -> None:
+def _write(path: Path, suffix: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
     kind = pyarrow.csv.CSVWriter if suffix == ".csv" else pyarrow.parquet.ParquetWriter
-    with kind(path, SCHEMA) as writer:
+    with kind(path, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 

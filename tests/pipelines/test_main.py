@@ -9,6 +9,8 @@ import pytest
 
 from headcount.pipelines import main as module
 from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.parser import make_parser
+from headcount.pipelines.questions import GROUPS, QUESTIONS
 from tests.pipelines.refusals import refused
 
 
@@ -83,3 +85,26 @@ def test_demo(run, tmp_path):
 def test_a_message_is_one_printable_line(capsys):
     module._say("a\nb\x1b[31m\tc  d")
     assert capsys.readouterr().err == "headcount: a b [31m c d\n"
+
+
+def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
+    named = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(named) == sorted(COMMANDS)
+    assert {question.command.split()[0] for question in QUESTIONS} <= set(COMMANDS)
+
+
+def test_help_has_own_flags_first_and_rare_ones_only_with_help_all(run):
+    _, out, _ = run("partitions", "--help")
+    assert out.index("flags of headcount partitions:") < out.index("what to read:") < out.index("what to promise:")
+    assert out.index("--strategy") < out.index("--input") and "--shards" not in out and "--rounds" not in out
+    status, everything, err = run("partitions", "--help-all")
+    assert (status, err) == (0, []) and "--shards" in everything and "--rounds" in everything
+    _, metrics, _ = run("aggregate", "--help")
+    assert metrics.index("--mean") < metrics.index("--input")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_all_has_every_flag(run, name):
+    flags = [flag for flag in make_parser(load(name))._option_string_actions if flag.startswith("--")]
+    _, out, _ = run(name, "--help-all")
+    assert all(flag in out for flag in flags)

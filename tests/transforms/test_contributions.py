@@ -50,9 +50,9 @@ def _finished(rows: list[Any]) -> Any:
     ("elements", "words"),
     [
         ([("a", "x"), {"user": "b", "item": "y"}], "different kinds, tuple and dict"),
-        ([("a",)], "has not the fields 'user', 'item'"),
-        ([{"user": "a"}], "has not the fields"),
-        ([beam.Row(user="a", thing="x")], "has not the fields"),
+        ([("a",)], "lacks one of the fields 'user', 'item'"),
+        ([{"user": "a"}], "lacks one of the fields"),
+        ([beam.Row(user="a", thing="x")], "lacks one of the fields"),
         ([("a", "x"), ("b", "y", 2)], "some rows have a count"),
         ([("a", "x", 2), ("b", "y")], "some rows have a count"),
         (["secret text"], "elements of type str are no rows"),

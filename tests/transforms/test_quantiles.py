@@ -156,7 +156,7 @@ def test_rows_count_by_their_number_in_every_form(collect, make_release):
     [
         ([("u", 0.5), ("v", math.nan)], r"column 'value': is not a number \(NaN\)"),
         ([(None, 0.5)], "column 'user': is null"),
-        ([{"user": "u", "what": 1}], "has not the fields 'user', 'value'"),
+        ([{"user": "u", "what": 1}], "lacks one of the fields 'user', 'value'"),
         ([pa.table({"user": ["u"], "age": [1]})], "column 'value': is missing; of those asked for there are 'user'"),
     ],
 )

@@ -219,9 +219,9 @@ class _ToBatches(beam.DoFn):
             raise InputError("some rows have a count and some have none; give every row one, or none")
 
     def _wanted(self) -> str:
-        """What is wrong with a row that has not the fields."""
+        """What is wrong with a row that lacks a field."""
         return (
-            f"a row has not the fields {', '.join(map(repr, self._door.columns))}; name them in "
+            f"a row lacks one of the fields {', '.join(map(repr, self._door.columns))}; name yours in "
             "Contributions(user=..., item=..., count=...), or give (user, item) or (user, item, count) tuples"
         )
 

@@ -246,7 +246,7 @@ for _row in (SampledCount, SampledIntCount, QuantileValue, QuantileTime, RangeCo
 
 
 class ItemsWithCount(NamedTuple):
-    """So many items have this count; `error` is by how much the counts of these items are off in sum, about."""
+    """How many items have this count; `error` is about how far these counts are from the truth, added up."""
 
     count: int  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs here
     items: int

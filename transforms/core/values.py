@@ -52,7 +52,7 @@ class _ToLeaves(_ToBatches):
 
     def _wanted(self) -> str:
         return (
-            f"a row has not the fields {', '.join(map(repr, self._door.columns))}; "
+            f"a row lacks one of the fields {', '.join(map(repr, self._door.columns))}; "
             "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
         )
 

@@ -148,5 +148,5 @@ COMMAND = Verify(
     name="verify",
     add_arguments=add_arguments,
     do=verify,
-    example="headcount verify out/\n  headcount verify out/ --input 'events-*.parquet' --key-file ~/headcount-key",
+    example="headcount verify out/",
 )

@@ -104,7 +104,7 @@ COMMAND = Tool(
     do=run,
     example=(
         "headcount counters --start --state counters --epsilon 1 --buckets 100000 --salt visits\n"
-        "  headcount counters --batch 2030-01-01 --input 'events-*.parquet' --item page \\\n"
+        "  headcount counters --batch 2030-01-01 --input visits.parquet --item page \\\n"
         "      --state counters --epsilon 1 --buckets 100000 --salt visits"
     ),
 )

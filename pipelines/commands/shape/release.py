@@ -313,7 +313,7 @@ COMMAND = JobCommand(
     name="shape",
     add_arguments=add_arguments,
     example=(
-        "headcount shape --input 'events-*.parquet' --user user_id --item query \\\n"
+        "headcount shape --input visits.parquet --user user_id --item query \\\n"
         "      --epsilon 1 --domain-size 1000000 --output shape/"
     ),
     check=check,

@@ -155,7 +155,7 @@ COMMAND = Tool(
     add_arguments=add_arguments,
     do=compare,
     example=(
-        "headcount compare --public-data 'events-*.parquet' --user user_id --item query \\\n"
-        "      --epsilon 0.1,0.5,1,2,5 --delta 1e-8 --output compared/"
+        "headcount compare --public-data visits.parquet --user user_id --item page \\\n"
+        "      --epsilon 0.5,1,2 --delta 1e-8 --output compared/"
     ),
 )

@@ -177,5 +177,5 @@ COMMAND = Tool(
     name="forecast",
     add_arguments=add_arguments,
     do=forecast,
-    example="headcount forecast --like last-week/ --epsilon 0.5,1,2",
+    example="headcount forecast --like out/ --epsilon 0.5,1,2",
 )

@@ -13,9 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     parser.add_argument(
         "--law",
-        choices=("tail", "spread"),
+        choices=synthetic.LAWS,
         required=True,
-        help="tail: heavy users who repeat themselves; spread: nearly every (user, item) pair is new",
+        help="tail: heavy users who repeat themselves; spread: nearly every (user, item) pair is new; visits: the law tail, as "
+        "visits with user_id, country, device, age, page, query, viewed_at, seconds and price",
     )
     parser.add_argument("--rows", type=numbers.whole_number(), required=True, metavar="N")
     parser.add_argument("--users", type=numbers.whole_number(), metavar="U", help="default: by the rows")
@@ -34,5 +35,5 @@ COMMAND = Tool(
     name="generate",
     add_arguments=add_arguments,
     do=generate,
-    example="headcount generate --law tail --rows 1000000 --output events.parquet",
+    example="headcount generate --law visits --rows 200000 --output visits.parquet",
 )

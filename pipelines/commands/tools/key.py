@@ -23,5 +23,5 @@ COMMAND = Tool(
     name="key",
     add_arguments=add_arguments,
     do=make_key,
-    example="headcount key ~/.headcount-key",
+    example="headcount key headcount-key",
 )

@@ -98,7 +98,7 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"law": "pareto"}, "tail, spread, got 'pareto'"),
+        ({"law": "pareto"}, "tail, spread, visits, got 'pareto'"),
         ({"rows": -1}, "rows must be an integer of at least 0, got -1"),
         ({"rows": 1.5}, "rows must be an integer of at least 0, got 1.5"),
         ({"rows": True}, "got True"),
@@ -122,3 +122,23 @@ def test_an_existing_file_is_left_alone(tmp_path):
     with pytest.raises(ParameterError, match="exists"):
         make(tmp_path, rows=20)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_visits_are_a_log_with_columns_of_several_types(tmp_path):
+    log = pq.read_table(make(tmp_path, law="visits", rows=20_000))
+    assert log.schema.names == "user_id country device age page query viewed_at seconds price".split()
+    assert log.num_rows == 20_000
+    rows = log.to_pylist()
+    assert len({(row["user_id"], row["country"], row["device"], row["age"]) for row in rows}) == len(
+        {row["user_id"] for row in rows}
+    ), "country, device and age belong to the user"
+    pages = collections.Counter(row["page"] for row in rows)
+    assert pages.most_common(1)[0][0] == "/"
+    assert {row["viewed_at"].date().isoformat() for row in rows} >= {"2026-11-02", "2026-11-15"}
+    assert all(0 <= row["price"] < 1000 and 0 <= row["seconds"] <= 3600 and 16 <= row["age"] < 80 for row in rows)
+
+
+def test_a_user_of_visits_is_the_same_in_every_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr("headcount.pipelines.sources.synthetic.ROWS_PER_CHUNK", 1000)
+    rows = pq.read_table(make(tmp_path, law="visits", rows=5000, users=100)).to_pylist()
+    assert len({(row["user_id"], row["country"], row["age"]) for row in rows}) == len({row["user_id"] for row in rows})

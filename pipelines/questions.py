@@ -1,0 +1,57 @@
+"""The questions that people come with, each with its one command; and the commands, grouped by what they are for.
+
+`headcount --help`, README.md and the first page of the site show the same questions: tests hold them together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Question(NamedTuple):
+    """A question in the reader's words, the command that answers it (without input, promise and output), and its page."""
+
+    asked: str
+    command: str
+    page: str
+
+
+QUESTIONS = (
+    Question("How many users per page?", "histogram --item page --of users", "histogram.md"),
+    Question("How many events per country and day?", "histogram --item country --item viewed_at:day", "keys.md"),
+    Question(
+        "How much is spent per country, and on average?",
+        "aggregate --item country --sum price:0:100 --mean price:0:100",
+        "aggregate.md",
+    ),
+    Question("How many users and events in all?", "total", "histogram.md#how-many-users-and-events"),
+    Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
+    Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
+    Question("Which ten pages have the most users?", "top --item page --k 10", "count-release.md#the-top-alone"),
+    Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
+    Question(
+        "How long is the median session?",
+        "quantiles --value seconds --quantile 0.5",
+        "sampled.md#quantiles-and-ranges-of-values",
+    ),
+    Question("How likely is each kind of device?", "distribution --item device --domain FILE", "distribution.md"),
+    Question(
+        "How many users per day, each day for itself?",
+        "histogram --protect user-day ...",
+        "privacy.md#a-user-or-a-user-in-one-day",
+    ),
+    Question("What will an epsilon give me?", "forecast --users 1e6 ...", "forecast.md"),
+    Question("Which method is best for data like mine?", "compare --public-data FILE", "compare.md"),
+    Question("How much may I still release this year?", "ledger total NAME", "ledger.md"),
+    Question("What do I tell people outside?", "statement OUT", "statement.md"),
+)
+
+GROUPS = {
+    "counts, sums and means of each item": "histogram aggregate total",
+    "names alone": "partitions top heavy-hitters",
+    "one column as a whole": "quantiles distribution shape",
+    "other methods for counts of users": "count-release plume sampled",
+    "before a release": "forecast compare choose-bound key",
+    "after a release": "show verify statement ledger",
+    "to try, and for other models of trust": "demo generate explain-yaml randomize counters",
+}
