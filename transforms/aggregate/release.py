@@ -15,21 +15,16 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import NoisySums
-from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
-from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.release import Aggregated, AggregateMechanism, aggregate, released
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
-from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
 from headcount.mechanisms.aggregate.totals import cells, group_keys, total_rows
-from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
-from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
 from headcount.mechanisms.bound_choice.kept import KeptBound
-from headcount.mechanisms.bounding.steps import provenance, step_subkeys
 from headcount.mechanisms.choice.run import encode_table
-from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
@@ -39,6 +34,7 @@ from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.ranges import plan_in_range
 from headcount.transforms.aggregate.rows import ToMetricRows
+from headcount.transforms.aggregate.sums import NoisySumsOfNamed
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
 from headcount.transforms.core.base import PrivateTransform
@@ -46,8 +42,7 @@ from headcount.transforms.core.choice import Choose
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import Contributions, check_whole, is_contributions
 from headcount.transforms.core.domain import OnlyDomain
-from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
-from headcount.transforms.core.release import full_label
+from headcount.transforms.core.noise import NamedBatches, names_in
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import NoisyStage, one_value
@@ -184,7 +179,7 @@ def aggregated(
         plan = plan_in_range(plan, rows, all_named, stages, release, shards)
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
-    sums = rows | "Sums" >> _Sums(known_plan, all_named, release, shards, item_type)
+    sums = rows | "Sums" >> NoisySumsOfNamed(known_plan, all_named, release, shards, item_type)
     gathered = plan | "AllSums" >> beam.Map(_all_sums, beam.pvalue.AsList(sums)).with_output_types(pa.RecordBatch)
     groups: Any = None
     totals: Any = None
@@ -228,124 +223,6 @@ class _OnlyNamed(Ahead):
         number, data = packed
         shard = unpack_values(data)
         yield number, pack_values(shard.with_items(names_in(named, shard.pairs.items.type)).compact())
-
-
-class _Sums(beam.PTransform):
-    """Packed shards of users -> (0, noisy sums of all that was named), beyond a barrier."""
-
-    def __init__(
-        self,
-        plan: beam.PCollection,
-        named: beam.pvalue.AsList | Domain,
-        release: Release,
-        shards: int,
-        item_type: type,
-    ) -> None:
-        super().__init__()
-        self._plan, self._named = plan, named
-        self._release, self._shards, self._item_type = release, shards, item_type
-
-    def expand(self, rows: beam.PCollection) -> beam.PCollection:
-        bound = _Bound(self._release, f"{full_label(rows)}/Bounded", self._shards)
-        noise = _Noise(self._plan, self._named, self._release, self._shards, self._item_type)
-        plan = beam.pvalue.AsSingleton(self._plan)
-        return rows | "Bounded" >> beam.ParDo(bound, plan).with_output_types(pa.RecordBatch) | "NoisySums" >> noise
-
-
-class _Bound(Ahead):
-    """Packed shards -> what each user adds to the sums of its named keys. The key is fetched on the worker."""
-
-    def __init__(self, release: Release, label: str, number: int) -> None:
-        self._release, self._label, self._number = release, label, number
-
-    def setup(self) -> None:
-        self._key = self._release.key_source.fetch()
-
-    def process(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
-        yield from self.ahead(packed, plan)
-
-    def compute(self, packed: tuple[int, bytes], plan: AggregatePlan) -> Iterator[pa.RecordBatch]:
-        number, data = packed
-        subkeys = step_subkeys(self._key, self._release.id, self._label, plan.measures.steps)
-        # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
-        chosen = (*plan.kept, *(of.text() for of in plan.ranges))
-        origin = provenance(f"{self._label} at {chosen}", self._release.id, self._number)
-        shard = in_range(unpack_values(data), plan.metrics.values)
-        yield bounded_batch(shard, plan.measures, subkeys, origin, number)
-
-
-class _Noise(beam.PTransform):
-    """Bounded batches -> (0, noisy sums of all that was named), beyond a barrier."""
-
-    def __init__(
-        self,
-        plan: beam.PCollection,
-        named: beam.pvalue.AsList | Domain,
-        release: Release,
-        shards: int,
-        item_type: type,
-    ) -> None:
-        super().__init__()
-        self._plan, self._named, self._release = plan, named, release
-        self._shards, self._item_type = item_shards(shards), item_type
-
-    def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded))
-        summed = sum_by_item(bounded, self._shards, sum_measures, every_shard=True)
-        merged = (
-            summed.sums  # (item shard, packed sums)
-            | "GroupByItemShard" >> beam.GroupByKey()
-            | "Merge"
-            >> beam.ParDo(_Merge(key, self._item_type, self._shards), plan, self._named)
-            .with_output_types(bytes)  # a digest has 128 bits: more than Beam's coder of integers takes
-            .with_outputs("digests", main="sums")
-        )
-        noisy = merged.sums | "AddNoise" >> beam.ParDo(
-            _AddNoise(key), plan, beam.pvalue.AsList(merged.digests), beam.pvalue.AsList(summed.origins)
-        ).with_output_types(tuple[int, bytes])
-        return sorted_by_item(barrier(noisy))
-
-
-class _Keyed:
-    """Where the randomness of the sums comes from; the subkeys are derived on the worker, from the key fetched there."""
-
-    def __init__(self, release: Release, label: str) -> None:
-        self._release, self._label = release, label
-
-    def subkeys(self, plan: AggregatePlan) -> list[bytes]:
-        """The subkey of each measure."""
-        key = self._release.key_source.fetch()
-        return measure_subkeys(key, self._release.id, self._label, plan.measures, plan.metrics.texts())
-
-
-class _Merge(beam.DoFn):
-    """(item shard, chunks) -> Arrow stream of the sums of all named keys with their lanes, and their digest beside."""
-
-    def __init__(self, key: _Keyed, item_type: type, shards: int) -> None:
-        self._keyed, self._item_type, self._shards = key, item_type, shards
-
-    def process(
-        self, group: tuple[int, Iterable[bytes]], plan: AggregatePlan, named: NamedBatches | Domain
-    ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
-        shard, chunks = group
-        public = named if isinstance(named, Domain) else names_in(named, arrow_type(self._item_type))
-        here = in_shard(public, shard, self._shards)
-        held = [chunk for chunk in chunks if chunk]
-        sums, digest = merge_measures(held, here, plan.measures, self._keyed.subkeys(plan))
-        yield beam.pvalue.TaggedOutput("digests", digest)
-        yield to_ipc(sums)
-
-
-class _AddNoise(beam.DoFn):
-    def __init__(self, key: _Keyed) -> None:
-        self._keyed = key
-
-    def process(
-        self, sums: bytes, plan: AggregatePlan, digests: list[int], origins: list[Origin]
-    ) -> Iterator[tuple[int, bytes]]:
-        evidence = Evidence.of(digests, origins)
-        noisy = noisy_measures(from_ipc(sums), plan.measures, self._keyed.subkeys(plan), evidence, plan.metrics)
-        yield 0, to_ipc(noisy)
 
 
 class _Answers(beam.DoFn):
