@@ -29,8 +29,8 @@ attained; tests compute them by brute force.
 made.
 
 Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors
-of the metrics, where a total is relative to what c rows of the largest value add, a mean to half the range, and a variance to
-its square. This needs no data, and no proof rests on it.
+of the metrics, where a sum is relative to what c rows of half the largest value add, a mean to half the range, and a variance
+to its square; that of a number of users or events counts half. This needs no data, and no proof rests on it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ _FAST_BITS, _LEAST_BITS = 24, 6
 
 # What the error of a mean and of a variance depends on, by rows and by its own sums, in the mean over what values may be.
 _MEAN, _VARIANCE = (1 / 3, 1.0), (1.0, 2.0)
+
+# And of a number of users or events: values that are far below their largest make the other metrics noisier than these.
+_COUNT = 1 / 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +150,12 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
     squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
     for metric in metrics.each:
         if metric.of is None:
-            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += 1.0
+            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += _COUNT
             continue
         own = f"sum{metrics.values.index(metric.of)}"
         rows, values = {"mean": _MEAN, "variance": _VARIANCE}.get(metric.kind, (0.0, 0.0))
         if metric.kind == "sum":
-            rows, values = ((part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
+            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
         squared["rows"] += rows
         squared[own] = squared.get(own, 0.0) + values
     roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}
