@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="NAME")
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
     lines = []
     if args.only in (None, "orders"):
         lines += compare("orders", orders(args.rows, DATA), args)
