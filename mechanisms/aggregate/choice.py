@@ -7,7 +7,7 @@ rows, capped at c on each, in place of what a norm leaves.
     B          loss = users above B
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
-key's rows, times the metrics for each total among them, where means and variances count eightfold. None of this is part of
+key's rows, times the metrics for each total among them, where means and variances count fivefold. None of this is part of
 any proof.
 
 Guarantee: that of `bound_choice.kept`. What a user is worth depends on its own rows alone and lies between 0 and `most`, so

@@ -33,9 +33,9 @@ with all rows at one end of the range, or at opposite ends; tests compute them b
 made.
 
 Weights. Each of users, rows and ranges has a share of B. The shares are those with the least sum of squared relative errors
-of the metrics, where a total is relative to what c rows of the largest value add, a mean to half the range, and a variance to
-its square. The error of a quantile is that of its rank, which values that spread over a sixth of their range turn into a third
-of that in half ranges. This needs no data, and no proof rests on it.
+of the metrics, where a sum is relative to what c rows of half the largest value add, a mean to half the range, and a variance
+to its square; that of a number of users or events counts half. The error of a quantile is that of its rank, which values that
+spread over a sixth of their range turn into a third of that in half ranges. This needs no data, and no proof rests on it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ _MEAN, _VARIANCE = (1 / 3, 1.0), (1.0, 2.0)
 
 # The same of a quantile: its rank has the noise of its share of the rows, and on each level of about BRANCHING / 6 parts.
 _QUANTILE = (1 / 3 / 3**2, LEVELS**2 * BRANCHING / 6 / 3**2)
+
+# And of a number of users or events: values that are far below their largest make the other metrics noisier than these.
+_COUNT = 1 / 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,12 +161,12 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
     squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
     for metric in metrics.each:
         if metric.of is None:
-            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += 1.0
+            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += _COUNT
             continue
         own = f"{'tree' if metric.kind == 'quantile' else 'sum'}{metrics.values.index(metric.of)}"
         rows, values = {"mean": _MEAN, "variance": _VARIANCE, "quantile": _QUANTILE}.get(metric.kind, (0.0, 0.0))
         if metric.kind == "sum":
-            rows, values = ((part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
+            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
         squared["rows"] += rows
         squared[own] = squared.get(own, 0.0) + values
     roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}

@@ -2,8 +2,9 @@
 
 As for the histogram (`histogram.estimates`, `histogram.groups`): keys are cut into groups by their noisy sums, which are
 public by then. Each user's keys and rows on all groups, of *all* its rows on named keys, are one vector of whole numbers. It
-is scaled down to a norm, summed, and gets noise. Estimates of users and events follow as for the histogram. A sum is scaled
-up as the events of its key are, so that it is the mean times the events.
+is scaled down to a norm, summed, and gets noise. Where both are asked for, keys count twice in it, so that users have half the
+noise of events: few users have many keys, and it is their events that make the norm. Estimates of users and events follow as
+for the histogram. A sum is scaled up as the events of its key are, so that it is the mean times the events.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -21,6 +22,14 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
+
+# No part of any proof: a user has fewer keys than events, so that keys may weigh more in its vector and get less noise.
+_KEYS_WEIGH = 2
+
+
+def _times(metrics: Metrics) -> tuple[int, ...]:
+    """How often each total counts in a user's vector: keys weigh more beside events."""
+    return (_KEYS_WEIGH, 1) if len(metrics.totals) == 2 else (1,)
 
 
 def group_keys(noisy: NoisySums, metrics: Metrics, total_stddev: float) -> Grouped:
@@ -44,7 +53,7 @@ def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
     parts = [group_rows(pairs, grouped, kind == "users") for kind in metrics.totals]
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
-    count = np.stack([part.count for part in parts], axis=1).ravel()
+    count = np.stack([part.count * times for part, times in zip(parts, _times(metrics), strict=True)], axis=1).ravel()
     return Shard(first.users, cells(grouped, metrics), first.offsets * size, item, count)
 
 
@@ -54,16 +63,17 @@ def calibrated(
     """Estimates of the metrics that are totals, by the noisy totals of all cells; and the share of events, or else of users,
     that the bounds have left out."""
     made = {}
-    for kind, told in zip(metrics.totals, totals.reshape(grouped.number, len(metrics.totals)).T, strict=True):
+    by_kind = totals.reshape(grouped.number, len(metrics.totals)).T
+    for kind, told, times in zip(metrics.totals, by_kind, _times(metrics), strict=True):
         counts, noise = noisy.counts(kind)
-        made[kind] = calibrate(counts, grouped.group, told, noise, total_stddev, sampled=True)
+        made[kind] = calibrate(counts, grouped.group, told / times, noise, total_stddev / times, sampled=True)
     found = {}
     for metric in metrics.each:
         if not metric.is_total:
             continue
         if metric.of is None:
-            by_kind = made[metric.kind]
-            found[metric] = total_answer(metric, np.rint(by_kind.estimate), by_kind.noise_stddev)
+            own = made[metric.kind]
+            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev)
         else:
             found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
     return found, made[metrics.totals[-1]].left_out

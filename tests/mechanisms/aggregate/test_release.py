@@ -180,7 +180,7 @@ def test_integer_keys_and_both_relations(make_release):
         made = aggregate(LARGE, ALL, item_type=int, relation=relation, max_items=6, max_per_item=10)
         found = made.run([batch], make_release())
         assert column(found, "item").tolist() == list(range(6))
-        assert column(found, "mean_price") == pytest.approx(truth_of(rows)["mean_price"], rel=1e-2)
+        assert column(found, "mean_price") == pytest.approx(truth_of(rows)["mean_price"], rel=2e-2)
         assert made.guarantee().relation is relation
 
 
@@ -192,7 +192,10 @@ def test_replace_takes_more_noise():
         for each in Relation
     ]
     one, other = ([measure.stddev for measure in plan.measures.measures] for plan in plans)
-    assert np.allclose(np.array(other) / one, 2**0.5, rtol=0.01)
+    ratio = np.array(other) / one
+    assert (ratio >= 2**0.5 * 0.999).all() and (ratio <= 2**0.5 * 1.05).all(), (
+        "more where values have most of the distance"
+    )
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def test_replace_as_twice_add_remove_is_caught(unchecked):
     """Two users with the same keys and values at opposite ends: of a sum alone that is twice what the rule for counts says."""
     unchecked.setattr(measures, "_distance", lambda relation, own, values, trees: relation.users * own)
     assert audit("sum around 0", 1, 1, Relation.REPLACE) > 1.9
-    assert audit("all", 1, 1, Relation.REPLACE) <= 1.001, "there rows have half of the distance, and cancel"
+    assert audit("all", 1, 1, Relation.REPLACE) > 1.02, "rows have less than half of the distance, and cancel"
 
 
 @pytest.mark.parametrize("asked", ["quantiles", "all, quantiles"])
