@@ -102,10 +102,12 @@ class Population:
         logs, own = np.log(sizes), self.apart * random.standard_normal(len(self.items))
         above = (logs - logs.mean()) / max(float(logs.std()), 1e-9)
         band = np.searchsorted(np.unique(np.quantile(above, np.arange(1, _BANDS) / _BANDS)), above)
+        groups = [np.flatnonzero(band == each) for each in np.unique(band)]
+        likelier = [np.exp(own * above[rows].mean()) for rows in groups]
+        mean = sum(each * (len(rows) / len(sizes)) for each, rows in zip(likelier, groups, strict=True))
         found = np.empty(len(sizes), dtype=np.int64)
-        for each in np.unique(band):
-            rows = np.flatnonzero(band == each)
-            found[rows] = _drawn_by(self.items * np.exp(own * above[rows].mean()), random, len(rows))
+        for each, rows in zip(likelier, groups, strict=True):  # over all users, items are as frequent as they should be
+            found[rows] = _drawn_by(self.items * each / mean, random, len(rows))
         return found
 
 
