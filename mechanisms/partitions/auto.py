@@ -7,28 +7,30 @@ distinct items keeps each with probability min(1, K/d), and so adds to the H of 
     f = min(1, K/d) / sqrt(min(d, K))       where noise is for weights, of threshold t:  together at most sqrt(K)
     f = min(1, K/d)                         where noise is for counts of one:            together min(d, K)
 
-The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half (of thresholds the
-first quarter), up to 2:
+The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half, up to 7/4:
 
-    V = clip(H/t - 1/2, 0, 3/2)
+    V = clip(H/t - 1/2, 0, 5/4)             (for noise, H/t less the first quarter, up to 2)
 
-What lies beyond 2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
-users, who then spend on others what they spent on it. A user with h of d items named has (d - h)^(3/4) for the others in place
-of (d - h) / d^(1/4), of which some goes to items that are never named. A user of one item has no others. So let O be the sum
-like H in which each user counts for its part (d - 1)/d of other items (for all if d > K). A candidate in rounds has, for the t
-of its last round,
+That is about the number of names: a law names what is far above its median once, however far. What lies beyond is lost in one
+round. Rounds give a part of it back: an item that is named early leaves the lists of its users, who then spend on others what
+they spent on it. Who has more than K items samples others in its place, all of it. Who has fewer gains less: with h of d named,
+(d - h)^(3/4) for the others in place of (d - h) / d^(1/4); and a user of one item has no others. So let O be the sum like H in
+which each user counts whole if d > K, and else for half of its part (d - 1)/d of other items. Much of what comes back goes to
+items that are never named. A candidate in rounds has, for the t of its last round,
 
-    V + 3/8 max(O/t - 2, 0)                 (for noise 1/4 of it)
+    V + 3/16 max(O/t - 7/4, 0)              (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
-within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 2 of t, H is too. So the loss
-falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
+within an interval of length epsilon. A user moves O by no more than H, and where O is beyond the end of V, H is too. So the
+loss falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
 raises none: the one-sided form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the
 work of `expected_weights`, which rounds down. Candidates have public weights besides: 1 up to K = 100 (300 for noise), and
 100/K beyond. They add the same to an exponent on both neighbours.
 
-Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in rounds at every K. On the
-synthetic data, at epsilon 1 and delta 1e-8, no noise named more.
+Candidates of `auto_partitions`: the exact law of one item, laws in one round at every K, and in rounds at every other. Where
+users are all alike, sums lie near the median, and a K that is half as large again as it need be takes a fifth of the names;
+what gains by rounds has sums of all sizes, and asks for less. On the synthetic data, at epsilon 1 and delta 1e-8, no noise
+named more.
 The stages of the histogram, which need noise, choose with the same scores.
 """
 
@@ -74,10 +76,12 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
 # The share of epsilon that the choice has.
-_CHOICE_SHARE = Fraction(1, 25)
+_CHOICE_SHARE = Fraction(1, 20)
 
-# No part of any proof: the numbers of items per user that are looked at, and the most states of a law, which take a second.
+# No part of any proof: the numbers of items per user that are looked at, and those between for laws in one round; and the most
+# states of a law, which take a second.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+_BETWEEN = (6, 17, 55, 170)
 _MOST_STATES = 1 << 15
 
 
@@ -129,7 +133,8 @@ class PartitionChoice:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
         # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
-        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
+        starts = (Fraction(each.shape.start * each.threshold, each.shape.parts) for each in self.candidates)
+        least = math.ceil(min(starts) / 2**THRESHOLD_BITS)
         table = [0] * self.entries
         for sums in merged_weights(chunks, self.ladder, least):
             for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
@@ -138,7 +143,7 @@ class PartitionChoice:
 
     def unit(self, candidate: StrategyCandidate) -> Fraction:
         """What one stands for in the table."""
-        return candidate.worth / (8 * candidate.threshold << FRACTION_BITS)
+        return candidate.worth / (candidate.shape.parts * candidate.threshold << FRACTION_BITS)
 
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
@@ -191,7 +196,8 @@ def _falling_weight(candidate: StrategyCandidate) -> Fraction:
 
 def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
-    several = ((items, number) for items in MAX_ITEMS for number in sorted({1, rounds}))
+    several = [(items, number) for items in MAX_ITEMS for number in sorted({1, rounds})]
+    several = sorted([*several, *((items, 1) for items in _BETWEEN)])
     ways = [(1, 1), *(way for way in several if law_sizes(laws, *way) <= _MOST_STATES)]
     return tuple(
         dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
@@ -201,7 +207,7 @@ def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[Strateg
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
-    or for laws of clip(8H - 4t, 0, 12t), and 3.
+    or for laws in sixteenths, of clip(16H - 8t, 0, 20t), and 3.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
@@ -213,15 +219,17 @@ def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
     about = below * 2.0**THRESHOLD_BITS + beyond * float(slope)
     shape = candidate.shape
-    near = about > (shape.start - 0.1) / 8 * t
+    near = about > (shape.start - 0.1) / shape.parts * t
     narrow = (about < _NARROW) & (t < _NARROW)
     whole = 0
     for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
         low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
         held = (low << THRESHOLD_BITS) + high * slope
-        worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
+        worth = np.clip(shape.parts * held - shape.start * t, 0, (shape.end - shape.start) * t)
         if candidate.in_rounds:
-            worth += shape.back * np.maximum((others << THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
+            worth += shape.back * np.maximum(
+                (others << THRESHOLD_BITS) + high * slope - shape.end * t // shape.parts, 0
+            )
         # In two halves, since a sum over items does not fit 64 bits.
         whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
     return whole
@@ -309,7 +317,7 @@ def auto_partitions(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> AutoSelection:
-    """The selection whose strategy and items per user are chosen for the most items, by a 25th of epsilon."""
+    """The selection whose strategy and items per user are chosen for the most items, by a 20th of epsilon."""
     arrow_type(item_type)
     check_budget(budget)
     check_delta_for_names(budget.delta)

@@ -217,8 +217,8 @@ def renyi_delta(parts, epsilon: float, order: float) -> float:
     found = []
     for a in [order, *np.geomspace(3, 120, 60).tolist()]:
         cost = sum(max(_divergence(law, items, a)) for law, items in parts)
-        found.append(math.exp((a - 1) * (cost - epsilon + math.log1p(-1 / a))) / a)
-    return min(found)
+        found.append((a - 1) * (cost - epsilon + math.log1p(-1 / a)) - math.log(a))
+    return math.exp(min(found))
 
 
 def _divergence(law: Law, items: int, a: float) -> list[float]:
@@ -300,7 +300,7 @@ def one_item_delta(law: bytes, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
-    c = epsilon / 25
+    c = epsilon / 20
     budget = LawBudget(Budget(epsilon, delta), ONE, c)
     items = 8
     many = coin_law(items, budget.order, *budget.cost(False), 2)
@@ -315,7 +315,7 @@ def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
     assert choice_then(lambda e: one_item_delta(alone.chances, e), c, epsilon) > 2 * delta
 
 
-@pytest.mark.parametrize(("c", "order"), [(0.04, 26.0), (0.004, 216.0), (0.3, 3.5), (0.1, 2.0)])
+@pytest.mark.parametrize(("c", "order"), [(0.05, 25.0), (0.004, 216.0), (0.3, 3.5), (0.1, 2.0)])
 def test_the_mean_over_the_losses_of_the_choice_is_the_worst_of_all_choices(c, order):
     """Choices of three outcomes with losses within c, drawn at random, and those of two."""
     d = order * c**2 / 8
