@@ -174,13 +174,14 @@ def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def add_rho(group: argparse._ArgumentGroup) -> None:
-    """The promise in another form, for commands whose items come from the data and whose noise is Gaussian."""
+def add_rho(group: argparse._ArgumentGroup, otherwise: str = " (half of it, with --epsilon)") -> None:
+    """The promise in another form, for commands whose items come from the data and whose noise is Gaussian; `otherwise` says
+    what becomes of delta with --epsilon."""
     group.add_argument(
         "--rho",
         type=number,
         metavar="R",
-        help="in place of --epsilon: the promise as zCDP, with --delta for the items (half of it, with --epsilon)",
+        help="in place of --epsilon: the promise as zCDP, with --delta for the items" + otherwise,
     )
 
 

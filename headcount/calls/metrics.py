@@ -21,8 +21,9 @@ def aggregate(
     user: str,
     item: Columns,
     count: str | None = None,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
     users: bool = False,
     events: bool = False,
     sum: Columns | None = None,
@@ -51,20 +52,23 @@ def aggregate(
 ) -> Result:
     """How many users and events each item has, and the sum, mean and variance of values: all in one release, with one budget.
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
+    of the result says in words.
 
         headcount.aggregate(
             frame, user="user_id", item="country", users=True, mean="price:0:100", epsilon=1, delta=1e-8
         )
 
     Parameters:
+        epsilon, rho: the promise, as one or the other; both need a `delta`.
         users, events: whether to count them (default: False).
         sum, mean, variance: the column of the values with the public range that they are cut to, such as "price:0:100", or a
-            list of several (default: None). Take the range from what you know of the column, and not from the data.
+            list of several (default: None). Take the range from what you know of the column, and not from the data. With
+            "price:auto" one from 0 on is chosen privately, and with "price:-auto:auto" one with negative numbers.
         max_items: items of one user that count at most (default: "auto", chosen privately within the budget).
         max_per_item: rows of one user that count at most on one item, up to 1000 (default: None, chosen with `max_items`).
         calibrate: "totals" (default) tell how much the bounds left out of users, events and sums; "none" spends nothing on it.
-        data, user, item, count, epsilon, delta, domain, and all that follow: as for `histogram`.
+        data, user, item, count, delta, domain, and all that follow: as for `histogram`.
 
     The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
     (mean_price_low). Totals that are not calibrated are called bounded_users, bounded_events and bounded_sum_price.

@@ -2,22 +2,24 @@
 
     1. names      keys are named by rounds of selection (`partitions`), or are a public domain, for which nothing is spent
     2. bounds     how many keys m of a user count, and how many rows c on each, is chosen privately, or given
+       ranges     of values are chosen privately, where they are not given (`ranges`)
     3. sums       of each user's rows on *named* keys a uniform sample stays: m keys, and c rows on each. Their values, cut to
                   a public range, are whole numbers. Every named key gets a few noisy sums (`measures`): all metrics follow
     4. totals     noisy totals of groups of keys tell how much of users and events the bounds have left out (`totals`)
 
-Guarantee: user-level (epsilon, delta)-differential privacy under the relation, add-remove or replace.
+Guarantee: user-level (epsilon, delta)-differential privacy under the relation, add-remove or replace; or delta-approximate
+rho-zCDP.
 
 Proof. (a) The stages are adaptive: each reads the users' rows and what the stages before it have released, and nothing else.
 `histogram.account` composes them exactly: choices of bounded range, Gaussian noise of mu^2 for names, sums and totals
-together, and what thresholds fail to hide. (b) Names: `partitions.rounds`. (c) Choices: `choice`, `partitions.auto`. (d)
-Sums: rows of keys that were not named are dropped before anything is sampled. Which keys were named is public by then, so
-this is a function of one user's rows and of public numbers, like the sampling: given the names, two neighbours differ in the
-contributions of one user, or of two where one is replaced. Samples are drawn from lanes that are keyed by the user, so that
-no user has a part in the sample of another; given all samples, contributions keep the bounds with certainty. `measures` has
-their distance. All named keys get noise on all measures, also where nobody has them, and no threshold is needed. (e) Totals:
-none is negative, and `clip_norm` bounds their norm. The groups are a function of noisy sums. (f) Metrics and intervals are
-post-processing.
+together, and what thresholds fail to hide. (b) Names: `partitions.rounds`. (c) Choices: `choice`, `partitions.auto` and
+`ranges`. (d) Sums: rows of keys that were not named are dropped before anything is sampled. Which keys were named is public by
+then, so this is a function of one user's rows and of public numbers, like the sampling: given the names, two neighbours differ
+in the contributions of one user, or of two where one is replaced. Samples are drawn from lanes that are keyed by the user, so
+that no user has a part in the sample of another; given all samples, contributions keep the bounds with certainty. `measures`
+has their distance. All named keys get noise on all measures, also where nobody has them, and no threshold is needed. (e)
+Totals: none is negative, and `clip_norm` bounds their norm. The groups are a function of noisy sums. (f) Metrics and intervals
+are post-processing.
 
 Values are whole numbers from the door on, in units of a 2^20th of half the range. What lies beyond the range counts as its
 end.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import ValueRange, parse_range
+from headcount.mechanisms.keys.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 
 COUNTS = ("users", "events")
 OF_VALUES = ("sum", "mean", "variance")
@@ -39,8 +39,8 @@ class Metric:
 
 
 def parse_metric(kind: str, text: str) -> Metric:
-    """The metric of a kind for a text like `price:0:100`."""
-    return Metric(kind, parse_range(kind, text))
+    """The metric of a kind for a text like `price:0:100`, or `price:auto`."""
+    return Metric(kind, parse_range_or_auto(kind, text))
 
 
 def _metric_of(given: Metric | str) -> Metric:
@@ -77,6 +77,21 @@ class Metrics:
     def values(self) -> tuple[ValueRange, ...]:
         """The ranges of values that rows carry, each once: their places are those of the value columns of a batch."""
         return tuple(dict.fromkeys(metric.of for metric in self.each if metric.of is not None))
+
+    @property
+    def autos(self) -> dict[int, AutoRange]:
+        """The ranges that are to be chosen, by their places among all."""
+        return {place: of for place, of in enumerate(self.values) if isinstance(of, AutoRange)}
+
+    def chosen(self, ends: Iterable[float]) -> Metrics:
+        """The same with the ranges of these ends, which were chosen."""
+        made = dict(zip(self.autos.values(), ends, strict=True))
+        return Metrics(
+            tuple(
+                Metric(each.kind, each.of.chosen(made[each.of])) if isinstance(each.of, AutoRange) else each
+                for each in self.each
+            )
+        )
 
     @property
     def totals(self) -> tuple[str, ...]:

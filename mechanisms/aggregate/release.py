@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
+from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
@@ -17,6 +17,7 @@ from headcount.mechanisms.aggregate.answers import PARTS, Answer, NoisySums, ans
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.stages import PRECISION, AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
 from headcount.mechanisms.aggregate.totals import calibrated, cells, group_keys, total_rows
@@ -30,7 +31,7 @@ from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.account import make_account
+from headcount.mechanisms.histogram.account import make_account, zcdp_account
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.factory import CALIBRATIONS
 from headcount.mechanisms.partitions.select import named_in_rounds
@@ -42,6 +43,12 @@ NAME = "Aggregate"
 ASSUMPTION = (
     "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
     "they kept; low to high covers the noise, and not that assumption; means and variances are of a sample of each user's rows"
+)
+
+#: The same of values whose range was chosen.
+CHOSEN_RANGES = (
+    "values were cut to ranges that were chosen privately, which takes about {users:,} users: with far fewer, a range may be "
+    "too small, and sums and means with it"
 )
 
 
@@ -70,8 +77,14 @@ class Aggregated:
         """What a reader asks first: the users that a key needs, and what the bounds left out."""
         names = self.plan.names
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
+        assumed = []
         if self.left_out is not None:
-            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+            told["share_left_out"] = round(self.left_out, 3)
+            assumed.append(ASSUMPTION)
+        if self.plan.ranges:
+            assumed.append(CHOSEN_RANGES.format(users=self.plan.users_for_ranges))
+        if assumed:
+            told["assumption"] = "; ".join(assumed)
         return told
 
 
@@ -95,7 +108,7 @@ class AggregateMechanism:
     @property
     def decides(self) -> bool:
         """Whether anything is chosen on the way."""
-        return self.domain is None or self.stages.choice is not None
+        return self.domain is None or self.stages.choice is not None or self.stages.ranges_choice is not None
 
     @property
     def columns(self) -> list[str]:
@@ -129,10 +142,13 @@ class AggregateMechanism:
         if choice is not None:
             public = choice.items_table(max(1, len(items)))
             chosen = choose_of(_pairs(shard), choice, release, f"{label}/ChooseBounds", public)
-        plan = stages.plan(names, chosen)
+        plan, ranges = stages.plan(names, chosen), stages.ranges_choice
+        if ranges is not None:
+            public = stages.ranges_table(plan, len(items))
+            plan = stages.plan(names, chosen, choose_of(shard, ranges, release, f"{label}/ChooseRanges", public))
         noisy = NoisySums.of(self._sums(shard, plan, items, release, f"{label}/Sums"), plan.measures)
         if plan.totals is None:
-            rows, decision = released(noisy, None, None, plan, self.metrics)
+            rows, decision = released(noisy, None, None, plan)
             return rows, decision if self.decides else None
         grouped = group_keys(noisy, self.metrics, plan.totals.stddev)
         summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
@@ -145,7 +161,7 @@ class AggregateMechanism:
             item_type=int,
             named=cells(grouped, self.metrics),
         )
-        return released(noisy, grouped, totals, plan, self.metrics)
+        return released(noisy, grouped, totals, plan)
 
     def _sums(
         self, shard: ValueShard | None, plan: AggregatePlan, items: Names, release: Release, label: str
@@ -156,8 +172,9 @@ class AggregateMechanism:
         if shard is not None:
             where = f"{label}/Bounded"
             subkeys = step_subkeys(key, release.id, where, measures.steps)
+            shard = in_range(shard, plan.metrics.values)
             batches = [bounded_batch(shard, measures, subkeys, provenance(where, release.id, 1))]
-        own = measure_subkeys(key, release.id, f"{label}/NoisySums", measures, self.metrics.texts())
+        own = measure_subkeys(key, release.id, f"{label}/NoisySums", measures, plan.metrics.texts())
         chunks = [chunk for batch in batches for _, chunk in sum_measures(batch, 1)]
         merged, digest = merge_measures(chunks, items, measures, own)
         return noisy_measures(merged, measures, own, Evidence.of([digest], map(Origin.of, batches)))
@@ -168,9 +185,9 @@ def released(
     grouped: Grouped | None,
     totals: pa.RecordBatch | None,
     plan: AggregatePlan,
-    metrics: Metrics,
 ) -> tuple[pa.RecordBatch, Aggregated]:
     """The released rows of noisy sums, and of noisy totals if there are any. A total without them is `bounded_...`."""
+    metrics = plan.metrics
     found = ratio_answers(noisy, metrics)
     estimates: dict[Metric, Answer] = {}
     left_out = None
@@ -197,7 +214,7 @@ def _pairs(shard: ValueShard | None) -> Shard | None:
 
 
 def aggregate(
-    budget: Budget,
+    budget: Zcdp | Budget,
     metrics: Iterable[Metric | str],
     *,
     domain: Iterable[str] | Iterable[int] | None = None,
@@ -210,9 +227,11 @@ def aggregate(
     """Metrics by key: keys are named, or public, and every named key gets all metrics, of one calibration of noise.
 
     `max_items` keys of a user count, with at most `max_per_item` rows each: both are chosen privately where they are not given.
+    The budget is a `Budget`, or a `Zcdp` of which delta is for the names. Ranges of values like "sum:price:auto" are chosen.
     `calibrate` is "totals", or "none" to spend nothing on totals and get what the bounds leave.
     """
-    check_budget(budget)
+    if not isinstance(budget, Zcdp):
+        check_budget(budget)
     check_one_of("calibrate", calibrate, CALIBRATIONS)
     arrow_type(item_type)
     asked = Metrics.of(metrics)
@@ -230,14 +249,14 @@ def aggregate(
                 "max_per_item",
             )
         cap = 1
-    account = make_account(
-        budget,
-        named=names is None,
-        chosen=items is None or cap is None,
-        calibrated=calibrate == "totals" and bool(asked.totals),
-        pure=False,
-        precision=PRECISION,
-    )
+    parts: dict[str, Any] = {
+        "named": names is None,
+        "chosen": items is None or cap is None,
+        "calibrated": calibrate == "totals" and bool(asked.totals),
+        "precision": PRECISION,
+        "ranges": len(asked.autos),
+    }
+    account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
     for named, kept in stages.ends():

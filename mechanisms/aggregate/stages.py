@@ -20,10 +20,12 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
 from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics
+from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
 from headcount.mechanisms.bound_choice.kept import NORMS, KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import NamesPlan, Stages
+from headcount.mechanisms.keys.value_ranges import ChosenRange
 from headcount.mechanisms.partitions.auto import PartitionChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 
@@ -34,6 +36,8 @@ PRECISION = (0.55, 0.4, 0.05)
 # rows alone, which makes them noisier, and no part of the number itself.
 _OF_RATIOS = 8
 
+_GRID = f"1, 2, 5, 10 and so on, from {float(ENDS[0]):g} to {float(ENDS[-1]):g}"
+
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
 
@@ -43,10 +47,17 @@ class AggregatePlan:
 
     names: NamesPlan | None
     kept: KeptBound
+    metrics: Metrics  # with the ranges that were chosen
     measures: MeasuresPlan
     totals_steps: tuple[Step, ...]
     totals: NoisePlan | None
     guarantee: Guarantee
+    users_for_ranges: int = 0  # that it takes to choose ranges well, where any were chosen
+
+    @property
+    def ranges(self) -> tuple[ChosenRange, ...]:
+        """The ranges that were chosen."""
+        return tuple(of for of in self.metrics.values if isinstance(of, ChosenRange))
 
     def words(self) -> str:
         """What was chosen, in one line."""
@@ -57,6 +68,11 @@ class AggregatePlan:
         )
         if self.totals is not None:
             parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
+        for of in self.ranges:
+            least = (
+                ", hardly more than the least there is: too few users, or values above 0, to choose by, so give a range"
+            )
+            parts.append(f"{of.column} from {of.low:g} to {of.high:g}{least if of.high <= ENDS[3] else ''}")
         return "chosen: " + "; ".join(parts)
 
     def sections(self) -> Mapping[str, Any]:
@@ -67,6 +83,7 @@ class AggregatePlan:
         chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
         if self.totals is not None:
             chosen["totals_bound"] = self.kept.totals_bound
+        chosen |= {f"range of {of.of.text()}": [of.low, of.high] for of in self.ranges}
         return {"chosen": chosen}
 
 
@@ -111,8 +128,29 @@ class AggregateStages:
             self.metrics.users_alone,
         )
 
-    def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> AggregatePlan:
-        """All numbers, for what was chosen: `chosen` has what is not given."""
+    @cached_property
+    def ranges_choice(self) -> RangeChoice | None:
+        """The choice of the ranges of values; None if all are given."""
+        account, asked = self.account, self.metrics.autos
+        return RangeChoice(account.ranges_choices, account.budget, self.relation, asked) if asked else None
+
+    def ranges_table(self, plan: AggregatePlan, keys: int) -> list[int]:
+        """The public part of the table from which ranges are chosen: the mean noise of all sums of values, for each row of a
+        user that counts at most."""
+        assert self.ranges_choice is not None
+        found = []
+        for place, of in self.ranges_choice.ranges.items():
+            stddevs = {each.name: each.stddev for each in plan.measures.measures}
+            noise = math.hypot(of.middle * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
+            rows = min(plan.measures.max_items, max(1, keys)) * plan.measures.max_per_item
+            found.append(_MEAN_GAUSSIAN * noise * max(1, keys) / rows)
+        return self.ranges_choice.noise_table(found)
+
+    def plan(
+        self, names: NamesPlan | None, chosen: KeptBound | None, ranges: ChosenEnds | None = None
+    ) -> AggregatePlan:
+        """All numbers, for what was chosen: `chosen` has what is not given. The ranges of values, which are chosen last, have
+        no part in others."""
         account, kept = self.account, self.given()
         if chosen is not None:
             kept = chosen if account.counts_choice is not None else kept._replace(totals_bound=chosen.totals_bound)
@@ -129,7 +167,9 @@ class AggregateStages:
             totals_steps = (ClipNormStep(norm, 2),)
             totals = self.shared.noise(totals_steps, account.totals_mu, 0.0, False)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
-        return AggregatePlan(names, kept, measures, totals_steps, totals, self.guarantee(*steps))
+        metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)
+        users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
+        return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, self.guarantee(*steps), users)
 
     def given(self) -> KeptBound:
         """What is given in place of a choice."""
@@ -146,12 +186,21 @@ class AggregateStages:
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen."""
         account, budget = self.account, self.account.budget
-        found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": "exact composition"})]
+        by = "exact composition"
+        if account.zcdp is not None:
+            hidden = f"{account.zcdp.delta:g}-approximate " if account.hiding else ""
+            by = f"{hidden}{account.zcdp.rho:.8g}-zCDP"
+        found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": by})]
         parts: dict[str, Budget | None] = {
             "choice of how keys are named": account.names_choice,
             "choice of the keys and rows of a user that count": account.counts_choice,
             "choice of the totals' bound": account.totals_choice,
         }
+        if self.ranges_choice is not None:
+            texts = (of.text() for of in self.ranges_choice.ranges.values())
+            parts |= {
+                f"choice of the range of {text}": part for text, part in zip(texts, account.ranges_choices, strict=True)
+            }
         found += [MechanismStep(name, part.epsilon, 0.0, {}) for name, part in parts.items() if part is not None]
         if not steps:
             what = "sums" if account.names_choice is None else "names and sums"
@@ -167,6 +216,17 @@ class AggregateStages:
         if self.account.names_choice is not None:
             needed = min(candidate.threshold for candidate in self.names_choice.candidates) / 2**10
             lines.append(f"a key needs about {needed:,.0f} users to be shown, if each has one key, and more if not")
+        for of in self.metrics.autos.values():
+            lowest = (
+                f"-U to U, with U out of {_GRID}"
+                if of.low < 0
+                else f"0 to U, with U out of {_GRID}; less than 0 counts as 0"
+            )
+            lines.append(f"values of {of.column} are cut to a range that is chosen privately: {lowest}")
+        if self.ranges_choice is not None:
+            lines.append(
+                f"with fewer than about {self.ranges_choice.users_needed:,} users such a range may be far too small"
+            )
         keys = (1, 10, 100) if self.max_items is None else (self.max_items,)
         rows = 1 if self.max_per_item is None else self.max_per_item
         for items in keys:

@@ -46,6 +46,11 @@ class ValueShard:
     count: np.ndarray  # int64, how often each row is there
     values: tuple[np.ndarray, ...]  # int64, each with one number per row
 
+    @property
+    def users(self) -> Names:
+        """Whose rows these are."""
+        return self.pairs.users
+
     def rows_per_pair(self) -> np.ndarray:
         """The number of distinct rows of each pair."""
         return np.diff(self.starts)

@@ -103,11 +103,16 @@ def gem_exponents(
     if len(weights) != len(values):
         raise ParameterError(f"each of {len(values)} losses needs a sensitivity, got {len(weights)}")
     if tau is None:
-        tau = math.ceil(2 / epsilon * Fraction(math.log(len(values) / _MISSED)))
+        tau = default_tau(len(values), epsilon)
     elif not is_whole(tau, 0):
         raise wrong("tau", "must be an integer, 0 or more", tau)
     step = epsilon / (2 * GRID)
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
+
+
+def default_tau(candidates: int, epsilon: Fraction) -> int:
+    """The tau of `gem_exponents` for so many candidates, where none is given."""
+    return math.ceil(2 / epsilon * Fraction(math.log(candidates / _MISSED)))
 
 
 def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:

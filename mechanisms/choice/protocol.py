@@ -9,7 +9,6 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.losses.parts import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 
@@ -91,10 +90,10 @@ class Choice(Protocol[T_co]):
     def draws(self) -> int:
         """The lanes that it draws from."""
 
-    def user_table(self, shard: Shard) -> list[int]:
-        """What the users of a shard add to the table."""
+    def user_table(self, shard: Any) -> list[int]:
+        """What the users of a shard add to the table: a `Shard`, or one of the kind that the choice is made for."""
 
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+    def item_chunks(self, shard: Any, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:

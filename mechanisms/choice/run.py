@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.checks import is_real, wrong
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.randomness.keys import Release
@@ -76,9 +76,7 @@ def choose_bound(batches: Iterable[pa.RecordBatch], choice: Choice[T], release: 
     return choose_of(one_shard(batches), choice, release, label)
 
 
-def choose_of(
-    shard: Shard | None, choice: Choice[T], release: Release, label: str, public: Sequence[int] | None = None
-) -> T:
+def choose_of(shard: Any, choice: Choice[T], release: Release, label: str, public: Sequence[int] | None = None) -> T:
     """The same for one shard with all users (None: there are none), and entries of the table that are `public`."""
     tables = [encode_table([0] * choice.entries if public is None else public)]
     if shard is not None:

@@ -6,15 +6,17 @@ where the items are public), and the totals have Laplace noise too: better where
 
 Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
-Laplace noise alone delta is what the threshold takes, or 0.
+Laplace noise alone delta is what the threshold takes, or 0. An account of `zcdp_account` is delta-approximate rho-zCDP: a draw
+of range c is c^2/8-zCDP, Gaussian noise mu^2/2-zCDP, also on a grid, and thresholds hide but for delta; these add up.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from headcount.mechanisms.accounting import thresholds
-from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
+from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
@@ -22,6 +24,12 @@ from headcount.mechanisms.errors import ParameterError
 # Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
 # estimates too low.
 _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.05, 0.05, 0.1
+
+# That of the range of one column of values; of each of k of them it is this divided by the root of k.
+RANGE_CHOICE = 0.1
+
+# Of a promise of rho-zCDP, a share s of epsilon is one of this times s times the root of rho: 8 s^2 of rho.
+_ZCDP_EPSILON = 8.0
 
 # Shares of precision of names, counts and totals, and on the pure way of the epsilon that choices leave. What is not asked for
 # goes to the others.
@@ -51,13 +59,17 @@ class Account:
     pure_counts: float
     pure_totals: float
     pure_hiding: float
+    ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, on the Gaussian way
+    zcdp: Zcdp | None = None  # the promise, where it is one of zCDP: `budget` is what that implies
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
             check_at_least_0(name, getattr(self, name))
         if not (self.gaussian or self.pure):
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
-        if not self.delta() <= self.budget.delta:
+        if self.zcdp is not None:
+            self._check_zcdp(self.zcdp)
+        elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
     def check_named(self, named: bool) -> None:
@@ -77,12 +89,22 @@ class Account:
         """Whether there is a pure way."""
         return self.pure_counts > 0
 
+    def _check_zcdp(self, zcdp: Zcdp) -> None:
+        """Draws of range c are c^2/8-zCDP, Gaussian parts mu^2/2, and thresholds hide but for delta; all of it adds up."""
+        rho = math.fsum(mu**2 / 2 for mu in (self.names_mu, self.counts_mu, self.totals_mu)) + self._draws_rho()
+        if self.pure or rho > zcdp.rho or self.hiding > zcdp.delta:
+            raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
+
+    def _draws_rho(self) -> float:
+        choices = (self.names_choice, self.counts_choice, self.totals_choice, *self.ranges_choices)
+        return math.fsum(epsilon**2 / 8 for epsilon in _epsilons(*choices))
+
     def delta(self) -> float:
         """What all of it costs at epsilon."""
         first = _epsilons(self.names_choice if self.names_choice is not None else self.counts_choice)
         last = _epsilons(self.totals_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
-        second = _epsilons(self.counts_choice) if self.names_choice is not None else ()
+        second = _epsilons(self.counts_choice if self.names_choice is not None else None, *self.ranges_choices)
         ways = []
         if self.gaussian:
             mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
@@ -102,18 +124,17 @@ def make_account(
     gaussian: bool = True,
     pure: bool = True,
     precision: tuple[float, float, float] = SHARES,
+    ranges: int = 0,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
-    has the shares of names, counts and totals where all are there."""
+    has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
     gaussian = gaussian and budget.delta > 0
     epsilon = budget.epsilon
-    names = Budget(_NAMES_CHOICE * epsilon) if named else None
-    counts = Budget(_COUNTS_CHOICE * epsilon) if chosen else None
-    totals = Budget(_TOTALS_CHOICE * epsilon) if calibrated else None
+    names, counts, totals, ends = _choices(epsilon, named, chosen, calibrated, ranges)
     spent = sum(_epsilons(names, None if named else counts, totals))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
     pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
@@ -124,16 +145,54 @@ def make_account(
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures)
     hiding = _HIDING * budget.delta if named else 0.0
     first = _epsilons(names if named else counts)
-    after = Parts(_epsilons(counts if named else None, totals), hiding=hiding)
+    after = Parts(_epsilons(counts if named else None, *ends, totals), hiding=hiding)
     other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
+    return Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends)
+
+
+def zcdp_account(
+    zcdp: Zcdp,
+    *,
+    named: bool,
+    chosen: bool,
+    calibrated: bool,
+    precision: tuple[float, float, float] = SHARES,
+    ranges: int = 0,
+) -> Account:
+    """The same for a promise of zCDP, on the Gaussian way. All of its delta is for names; where there are none, it is what
+    epsilon is stated for."""
+    if named:
+        check_delta_for_names(zcdp.delta)
+    budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
+    names, counts, totals, ends = _choices(_ZCDP_EPSILON * zcdp.rho**0.5, named, chosen, calibrated, ranges)
+    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(names, counts, totals, *ends))
+    # Beyond the rounding of all sums of these parts.
+    mus = _precision((2 * (zcdp.rho - spent)) ** 0.5 * (1 - 1e-9), precision, named, calibrated)
+    hiding = zcdp.delta * (1 - 1e-9) if named else 0.0
+    return Account(budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp)
+
+
+def _choices(
+    epsilon: float, named: bool, chosen: bool, calibrated: bool, ranges: int
+) -> tuple[Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
+    """What choices of names, of the counts' bound, of the totals' and of ranges take."""
+    asked = ((_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen), (_TOTALS_CHOICE, calibrated))
+    names, counts, totals = (Budget(share * epsilon) if there else None for share, there in asked)
+    return names, counts, totals, tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
+
+
+def _precision(
+    mu: float, precision: tuple[float, float, float], named: bool, calibrated: bool
+) -> tuple[float, float, float]:
+    """The mu of names, counts and totals, of one of all."""
     shares = precision if named else (0.0, 1 - _PUBLIC_TOTALS, _PUBLIC_TOTALS)
     if not calibrated:
         shares = (shares[0], 1 - shares[0], 0.0)
-    mus = [mu * share**0.5 * (1 - 1e-12) for share in shares]
-    return Account(*choices, mus[0], mus[1], mus[2], hiding, *pures)
+    names, counts, totals = (mu * share**0.5 * (1 - 1e-12) for share in shares)
+    return names, counts, totals
 
 
 def _epsilons(*choices: Budget | None) -> tuple[float, ...]:

@@ -246,6 +246,7 @@ class Stages:
         choices = [account.totals_choice, account.counts_choice if named and not pure else None]
         draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
         if not pure:
+            draws += [Draw(choice.epsilon) for choice in account.ranges_choices]
             mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
             return Losses.of(*draws, mu=mu, hiding=account.hiding)
         parts, steps = (0.0 if named else account.pure_counts, account.pure_totals), self.relation.users * LEAST_STEPS

@@ -19,7 +19,13 @@ from headcount.mechanisms.keys.fields import CONVERT, Field, field_of
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, element_type, exploded, found_type, is_list
 from headcount.mechanisms.keys.times import UTC, check_zone
-from headcount.mechanisms.keys.value_ranges import ValueRange, is_number_type, is_text, parse_range, value_columns
+from headcount.mechanisms.keys.value_ranges import (
+    ValueRange,
+    is_number_type,
+    is_text,
+    parse_range_or_auto,
+    value_columns,
+)
 
 _STRING = pa.string()
 
@@ -184,7 +190,7 @@ def asked(
 ) -> Door:
     """The door that these words ask for, with no types known yet."""
     window = window_column(protect, time)
-    ranges = tuple(parse_range("values", of) if isinstance(of, str) else of for of in values)
+    ranges = tuple(parse_range_or_auto("values", of) if isinstance(of, str) else of for of in values)
     zone = check_zone(time_zone)
     return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -18,6 +19,7 @@ from headcount.mechanisms.errors import ParameterError
 VALUE_BITS = 20
 
 _LARGEST = 1e15  # ends of ranges: middles and squares of halves keep their digits
+_AUTO, _SIGNED = "auto", "-auto:auto"
 _DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
 
@@ -71,6 +73,48 @@ class ValueRange:
         return f"{self.column}:{self.low!r}:{self.high!r}"
 
 
+@dataclasses.dataclass(frozen=True)
+class AutoRange(ValueRange):
+    """A column of numbers whose range is chosen privately: 0 to U, or -U to U where `low` is -1. Until then U counts as 1."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def fixed_point(self, column: pa.Array, place: Place | None = None) -> pa.Array:
+        """Numbers as int64 in the order of the numbers: the bits of a float64, of which nothing is lost before the choice."""
+        numbers = real_numbers(column, self.column, place or Place())
+        real = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64) + 0.0  # there is one 0
+        return pa.array(_swapped(real.view(np.int64)), mask=np.isnan(real))
+
+    def numbers(self, whole: np.ndarray) -> np.ndarray:
+        """The numbers of which `fixed_point` made these."""
+        return _swapped(whole).view(np.float64)
+
+    def chosen(self, end: float) -> ChosenRange:
+        """The range with this end."""
+        return ChosenRange(self.column, self.low * end, end, self)
+
+    def text(self) -> str:
+        """The range in one form only, as a part of randomness."""
+        return f"{self.column}:{_SIGNED if self.low < 0 else _AUTO}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenRange(ValueRange):
+    """The range that was chosen. It is no other, also where one with the same ends was given."""
+
+    of: AutoRange
+
+    def from_auto(self, whole: np.ndarray) -> np.ndarray:
+        """Fixed point for this range of what came in for the choice."""
+        return np.asarray(self.fixed_point(pa.array(self.of.numbers(whole))))
+
+
+def _swapped(bits: np.ndarray) -> np.ndarray:
+    """The bits of floats as integers of the same order, and back: those of negative ones are counted from the other end."""
+    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+
+
 def value_columns(
     ranges: Iterable[ValueRange], columns: Mapping[str, pa.Array], place: Place | None = None
 ) -> list[tuple[str, pa.Array]]:
@@ -120,8 +164,23 @@ def valid_text(column: pa.Array, name: str, place: Place) -> pa.Array:
         raise place.error(name, "is damaged, or holds text that is no valid UTF-8") from None
 
 
-def parse_range(parameter: str, text: str) -> ValueRange:
-    """The range of a text like `price:0:100`."""
+def parse_range_or_auto(parameter: str, text: str) -> ValueRange:
+    """The range of a text like `price:0:100`, or one to be chosen: `price:auto`, and `price:-auto:auto` with both signs."""
+    for words, low in ((_SIGNED, -1.0), (_AUTO, 0.0)):
+        column = text.removesuffix(f":{words}")
+        if column and column != text:
+            if ":" in column and re.match(_DECIMAL, column.rpartition(":")[2]):
+                raise ParameterError(
+                    f"{parameter} needs both ends of a range, or none of them, got {text!r}: auto alone, such as price:auto, "
+                    "chooses a range from 0 on",
+                    parameter,
+                )
+            return AutoRange(column, low)
+    return parse_range(parameter, text, ", or let it be chosen privately with price:auto")
+
+
+def parse_range(parameter: str, text: str, otherwise: str = "") -> ValueRange:
+    """The range of a text like `price:0:100`. An error also says what else can be done."""
     column, *ends = text.rsplit(":", 2)
     try:
         low, high = map(float, ends)
@@ -129,7 +188,7 @@ def parse_range(parameter: str, text: str) -> ValueRange:
         raise ParameterError(
             f"{parameter} needs a column and the range of its values, such as price:0:100, got {text!r}: values are cut to the "
             "range and noise is made for it, as one value could else be of any size; take it from what you know of the column, "
-            "and not from the data",
+            f"and not from the data{otherwise}",
             parameter,
         ) from None
     if not column or not all(map(math.isfinite, (low, high))):

@@ -41,9 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{kind}",
             action="append",
             metavar="COLUMN:LOW:HIGH",
-            help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; may be repeated",
+            help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
+            "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
     group = options.add_budget(parser)
+    options.add_rho(group, otherwise="")
     group.add_argument(
         "--max-items",
         type=numbers.whole_number_or("auto", most=MAX_BOUND),
@@ -71,12 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
-    options.require(args, "--epsilon")
-    options.make_budget(args)
     if args.domain is None:
         options.require_delta(args, options.NAMING, ", or give the items by --domain")
     else:
         options.require_delta(args, "metrics have Gaussian noise")
+    options.make_zcdp_or_budget(args)
     if _metrics(args).users_alone and args.max_per_item not in (None, 1):
         raise ParameterError(
             f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
@@ -108,7 +109,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     return {
-        "budget": options.make_budget(args),
+        "budget": options.make_zcdp_or_budget(args),
         "metrics": _metrics(args).each,
         "domain": domain,
         "max_items": args.max_items,
@@ -121,6 +122,7 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     parameters = options.shared_parameters(args) | {
+        "rho": args.rho,
         **{kind: getattr(args, kind) for kind in (*COUNTS, *OF_VALUES)},
         "max_items": args.max_items,
         "max_per_item": args.max_per_item,

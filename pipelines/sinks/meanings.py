@@ -70,10 +70,10 @@ _METRICS = {
     "events": "an estimate of the true number of events",
     "bounded_users": "the users that were left after limiting on how many items each counts, with noise",
     "bounded_events": "the events that were left after limiting how much each user counts, with noise",
-    "sum_": "an estimate of the true sum of the values, each cut to the range that was given",
+    "sum_": "an estimate of the true sum of the values, each cut to its range",
     "bounded_sum_": "the sum of the values that were left after limiting how much each user counts, with noise",
-    "mean_": "the mean of the values, each cut to the range that was given, of a sample of each user's rows",
-    "variance_": "the variance of the values, each cut to the range that was given, of a sample of each user's rows",
+    "mean_": "the mean of the values, each cut to its range, of a sample of each user's rows",
+    "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
 
 

@@ -47,6 +47,7 @@ from headcount.mechanisms import (
 from headcount.mechanisms.accounting.losses.sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.alone import choice_alone
+from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.mechanisms.shape.answered import AnsweredShape
 from headcount.mechanisms.shape.properties import ShapeProperties
@@ -77,6 +78,11 @@ def deciding(relation: Relation) -> dict[str, Any]:
         },
         "total": total(Budget(1), relation=relation),
         "aggregate": private_aggregate(BUDGET, ["users", "events"], relation=relation),
+        "aggregate in ranges": private_aggregate(BUDGET, ["sum:price:auto"], relation=relation),
+        "aggregate, zCDP": private_aggregate(Zcdp(0.5, 1e-6), ["mean:price:auto"], relation=relation),
+        "aggregate of a domain, zCDP": private_aggregate(
+            Zcdp(0.5, 1e-6), ["mean:price:auto"], domain=ITEMS, max_items=3, max_per_item=1, relation=relation
+        ),
         "partitions": auto_partitions(BUDGET, relation=relation),
         "partitions, one round": auto_partitions(BUDGET, rounds=1, relation=relation),
         "count release": private_count_release(Zcdp(0.5, 1e-6), k_bar=50, relation=relation),
@@ -125,11 +131,12 @@ def others(relation: Relation) -> dict[str, Any]:
     }
 
 
-def rows() -> list[pa.RecordBatch]:
+def rows(values: tuple[ValueRange, ...] = ()) -> list[pa.RecordBatch]:
     random = np.random.default_rng(4)
     item = (random.pareto(1, 4000) * 2).astype(int) % 40
     users = [f"u{u}" for u in random.integers(0, 400, 4000)]
-    return [contribution_batch(pa.array(users), pa.array([f"i{i}" for i in item]))]
+    price = value_columns(values, {"price": pa.array(random.gamma(2, 10, 4000))})
+    return [contribution_batch(pa.array(users), pa.array([f"i{i}" for i in item]), values=price)]
 
 
 def check_losses(guarantee: Guarantee) -> None:
@@ -140,9 +147,8 @@ def check_losses(guarantee: Guarantee) -> None:
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_what_is_planned_covers_what_is_decided(relation):
-    batches = rows()
     for name, made in deciding(relation).items():
-        planned = made.guarantee()
+        planned, batches = made.guarantee(), rows(made.metrics.values if hasattr(made, "metrics") else ())
         for seed in range(2):
             _, decision = made.run_decided(batches, Release(ephemeral_key(), str(seed)))
             decided = planned if decision is None else getattr(decision, "guarantee", planned)

@@ -36,6 +36,7 @@ JOBS = {
     "--variance number:0:20 --max-items 4 --max-per-item 3 --relation replace --output-files 2",
     "metrics by country, not calibrated": "aggregate --epsilon 2 --delta 1e-6 --item country --events --sum number:-9:9 "
     "--calibrate none",
+    "metrics in chosen ranges, zCDP": "aggregate --rho 0.5 --delta 1e-6 --users --sum number:auto --mean number:-auto:auto",
     "the bound alone": "choose-bound --epsilon 0.1 --for-epsilon 0.9 --for-delta 1e-6",
     "names of items, chosen": "partitions --epsilon 1 --delta 1e-6",
     "names of items, three rounds": "partitions --epsilon 2 --delta 1e-6 --strategy sips --max-items 5 --output-files 2",

@@ -14,7 +14,7 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.value_ranges import value_columns
-from headcount.transforms import Aggregate, Budget, Contributions
+from headcount.transforms import Aggregate, Budget, Contributions, Zcdp
 
 BUDGET = Budget(5, 1e-4)
 ASKED = ["users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100"]
@@ -51,6 +51,16 @@ def test_the_transform_gives_the_rows_of_the_pure_function(name, make_release, c
     assert rows.equals(transform.mechanism.run(pure(table), release, "Aggregate"))
 
 
+@pytest.mark.parametrize("budget", [BUDGET, Zcdp(2, 1e-4)])
+def test_ranges_are_chosen_as_by_the_pure_function(budget, make_release, collect):
+    table, release = log(), make_release()
+    asked = ["users", "sum:price:auto", "mean:price:-auto:auto"]
+    transform = Aggregate(budget, asked, release=release, shards=5).with_decision()
+    (found,) = collect(lambda p: (p | beam.Create([table], reshuffle=False) | "Aggregate" >> transform).decision)
+    assert found == transform.mechanism.run_decided(pure(table, asked), release, "Aggregate")[1]
+    assert [of.low < 0 for of in found.plan.ranges] == [False, True]
+
+
 def test_the_decision_is_that_of_the_pure_function(make_release, collect):
     table, release = log(), make_release()
     transform = Aggregate(BUDGET, ASKED, release=release, shards=3).with_decision()
@@ -84,6 +94,12 @@ def test_rows_have_the_key_columns_and_all_metrics(make_release, collect):
     means = {row.shop: row.mean_cost for row in found}
     truth = np.mean([row["cost"] for row in rows if row["shop"] == "i0"])
     assert means["i0"] == pytest.approx(truth, rel=0.1)
+
+
+def test_values_for_a_choice_are_no_others():
+    with beam.Pipeline(runner="FnApiRunner") as pipeline, pytest.raises(ParameterError, match="'price:auto'"):
+        table = pipeline | beam.Create([log(10)], reshuffle=False)
+        _ = table | Contributions(values=["price:0:1"]) | Aggregate(BUDGET, ["mean:price:auto"])
 
 
 def test_other_values_than_the_metrics_are_refused():

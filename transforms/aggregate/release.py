@@ -12,11 +12,12 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import NoisySums
 from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.ranges import in_range
 from headcount.mechanisms.aggregate.release import Aggregated, AggregateMechanism, aggregate, released
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
@@ -33,8 +34,10 @@ from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
+from headcount.mechanisms.keys.value_ranges import AutoRange
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.aggregate.ranges import plan_in_range
 from headcount.transforms.aggregate.rows import ToMetricRows
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
@@ -54,7 +57,8 @@ from headcount.transforms.partitions import NamedItems
 class Aggregate(PrivateTransform):
     """How many users and events each key has, and the sum, mean and variance of values: all in one release, with one budget.
 
-    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. Keys that come from the data are named first,
+    Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or for a `Zcdp(rho, delta)` delta-approximate
+    rho-zCDP. Keys that come from the data are named first,
     and those that few users have stay hidden. Then at most `max_items` named keys of each user count, with at most
     `max_per_item` rows on each, and values within their ranges. All metrics share one calibration of Gaussian noise.
 
@@ -66,9 +70,10 @@ class Aggregate(PrivateTransform):
     `with_decision()` gives what was chosen beside.
 
     Parameters:
-        budget: what all of it may cost; it needs a delta.
+        budget: what all of it may cost, as a `Budget` or a `Zcdp`; it needs a delta.
         metrics: what is asked of each key: "users", "events", "sum:price:0:100", "mean:price:0:100", "variance:price:0:100".
-            Values beyond a range count as its ends. It must be public: known without a look at the data.
+            Values beyond a range count as its ends. It must be public: known without a look at the data. "sum:price:auto"
+            chooses a range from 0 on privately, and "sum:price:-auto:auto" one with negative numbers.
         domain: the keys, if they are public: then all of them are released, and nothing is spent on names (default: None).
         max_items: the keys of one user that count (default: "auto", chosen privately).
         max_per_item: the rows of one user on one key that count, up to 1000 (default: None, chosen with `max_items`).
@@ -80,7 +85,7 @@ class Aggregate(PrivateTransform):
 
     def __init__(
         self,
-        budget: Budget,
+        budget: Zcdp | Budget,
         metrics: Sequence[Metric | str],
         *,
         domain: Any = None,
@@ -115,7 +120,9 @@ class Aggregate(PrivateTransform):
         if not is_contributions(rows):
             rows = rows | "Contributions" >> Contributions(values=values)
         if rows.element_type.values != values:
-            texts = ", ".join(repr(f"{of.column}:{of.low:g}:{of.high:g}") for of in values)
+            texts = ", ".join(
+                repr(of.text() if isinstance(of, AutoRange) else f"{of.column}:{of.low:g}:{of.high:g}") for of in values
+            )
             raise ParameterError(
                 f"the metrics are of other values than rows carry: give Contributions(values=[{texts}])"
             )
@@ -170,9 +177,11 @@ def aggregated(
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(AggregatePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(AggregatePlan)
+    if stages.ranges_choice is not None:
+        plan = plan_in_range(plan, rows, all_named, stages, release, shards)
     known_plan = beside(plan, "PlanBeside")
     decided = beam.pvalue.AsSingleton(known_plan)
-    sums = rows | "Sums" >> _Sums(known_plan, all_named, metrics, release, shards, item_type)
+    sums = rows | "Sums" >> _Sums(known_plan, all_named, release, shards, item_type)
     gathered = plan | "AllSums" >> beam.Map(_all_sums, beam.pvalue.AsList(sums)).with_output_types(pa.RecordBatch)
     groups: Any = None
     totals: Any = None
@@ -187,7 +196,7 @@ def aggregated(
                 "totals", known_plan, beam.pvalue.AsList(every), (groups, _TotalRows(metrics)), release, shards, int
             )
         )
-    made = gathered | "Answers" >> beam.ParDo(_Answers(files, metrics), decided, groups, totals).with_output_types(
+    made = gathered | "Answers" >> beam.ParDo(_Answers(files), decided, groups, totals).with_output_types(
         tuple[int, bytes], decision=Aggregated
     ).with_outputs("decision", main="rows")
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
@@ -224,18 +233,17 @@ class _Sums(beam.PTransform):
         self,
         plan: beam.PCollection,
         named: beam.pvalue.AsList | Domain,
-        metrics: Metrics,
         release: Release,
         shards: int,
         item_type: type,
     ) -> None:
         super().__init__()
-        self._plan, self._named, self._metrics = plan, named, metrics
+        self._plan, self._named = plan, named
         self._release, self._shards, self._item_type = release, shards, item_type
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         bound = _Bound(self._release, f"{full_label(rows)}/Bounded", self._shards)
-        noise = _Noise(self._plan, self._named, self._metrics, self._release, self._shards, self._item_type)
+        noise = _Noise(self._plan, self._named, self._release, self._shards, self._item_type)
         plan = beam.pvalue.AsSingleton(self._plan)
         return rows | "Bounded" >> beam.ParDo(bound, plan).with_output_types(pa.RecordBatch) | "NoisySums" >> noise
 
@@ -256,8 +264,10 @@ class _Bound(Ahead):
         number, data = packed
         subkeys = step_subkeys(self._key, self._release.id, self._label, plan.measures.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
-        origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
-        yield bounded_batch(unpack_values(data), plan.measures, subkeys, origin, number)
+        chosen = (*plan.kept, *(of.text() for of in plan.ranges))
+        origin = provenance(f"{self._label} at {chosen}", self._release.id, self._number)
+        shard = in_range(unpack_values(data), plan.metrics.values)
+        yield bounded_batch(shard, plan.measures, subkeys, origin, number)
 
 
 class _Noise(beam.PTransform):
@@ -267,17 +277,16 @@ class _Noise(beam.PTransform):
         self,
         plan: beam.PCollection,
         named: beam.pvalue.AsList | Domain,
-        metrics: Metrics,
         release: Release,
         shards: int,
         item_type: type,
     ) -> None:
         super().__init__()
-        self._plan, self._named, self._texts, self._release = plan, named, metrics.texts(), release
+        self._plan, self._named, self._release = plan, named, release
         self._shards, self._item_type = item_shards(shards), item_type
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
-        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded), self._texts)
+        plan, key = beam.pvalue.AsSingleton(self._plan), _Keyed(self._release, full_label(bounded))
         summed = sum_by_item(bounded, self._shards, sum_measures, every_shard=True)
         merged = (
             summed.sums  # (item shard, packed sums)
@@ -296,13 +305,13 @@ class _Noise(beam.PTransform):
 class _Keyed:
     """Where the randomness of the sums comes from; the subkeys are derived on the worker, from the key fetched there."""
 
-    def __init__(self, release: Release, label: str, texts: list[str]) -> None:
-        self._release, self._label, self._texts = release, label, texts
+    def __init__(self, release: Release, label: str) -> None:
+        self._release, self._label = release, label
 
     def subkeys(self, plan: AggregatePlan) -> list[bytes]:
         """The subkey of each measure."""
         key = self._release.key_source.fetch()
-        return measure_subkeys(key, self._release.id, self._label, plan.measures, self._texts)
+        return measure_subkeys(key, self._release.id, self._label, plan.measures, plan.metrics.texts())
 
 
 class _Merge(beam.DoFn):
@@ -338,14 +347,14 @@ class _AddNoise(beam.DoFn):
 class _Answers(beam.DoFn):
     """Noisy sums, and the totals of groups of keys -> released rows by file, and the decision beside."""
 
-    def __init__(self, files: int, metrics: Metrics) -> None:
-        self._files, self._metrics = files, metrics
+    def __init__(self, files: int) -> None:
+        self._files = files
 
     def process(
         self, sums: pa.RecordBatch, plan: AggregatePlan, grouped: Grouped | None, totals: NamedBatches | None
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         told = None if totals is None else sorted_counts(to_ipc(batch) for _, batch in totals)
-        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan, self._metrics)
+        rows, decision = released(NoisySums.of(sums, plan.measures), grouped, told, plan)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -40,11 +40,12 @@ def choose(
     keep: bool = True,
     result: type = ChosenBound,
     public: beam.PCollection | None = None,
+    unpack: Callable[[bytes], Any] = unpack_shard,
 ) -> Chosen:
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
     type of what it gives. `public` is the one table with the public entries, if there are any.
-    Shards may be packed already."""
-    tabulate = _Tabulate(choice, item_shards(number), keep)
+    Shards may be packed already: `unpack` makes of them what the choice looks at."""
+    tabulate = _Tabulate(choice, item_shards(number), keep, unpack)
     tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(
         tuple[int, bytes], tables=bytes, items=tuple[int, bytes], users=str
     ).with_outputs("tables", "items", "users", main="shards")
@@ -77,14 +78,15 @@ class Choose(beam.PTransform):
         result: type,
         public: beam.PCollection | None = None,
         keep: bool = False,
+        unpack: Callable[[bytes], Any] = unpack_shard,
     ) -> None:
         super().__init__()
         self._choice, self._release, self._shards = choice, release, shards
-        self._result, self._public, self._keep = result, public, keep
+        self._result, self._public, self._keep, self._unpack = result, public, keep, unpack
 
     def expand(self, shards: beam.PCollection) -> Chosen:
-        where = full_label(shards)
-        return choose(shards, self._choice, self._release, self._shards, where, self._keep, self._result, self._public)
+        where, more = full_label(shards), (self._keep, self._result, self._public, self._unpack)
+        return choose(shards, self._choice, self._release, self._shards, where, *more)
 
 
 class BoundAsDecided(beam.PTransform):
@@ -105,8 +107,8 @@ class BoundAsDecided(beam.PTransform):
 class _Tabulate(Ahead):
     """(shard, chunks or packed) -> tables, what items need by item shard, the users' type, and if kept the packed shard."""
 
-    def __init__(self, choice: Choice[Any], item_shards: int, keep: bool) -> None:
-        self._choice, self._item_shards, self._keep = choice, item_shards, keep
+    def __init__(self, choice: Choice[Any], item_shards: int, keep: bool, unpack: Callable[[bytes], Any]) -> None:
+        self._choice, self._item_shards, self._keep, self._unpack = choice, item_shards, keep, unpack
 
     def process(
         self, group: tuple[int, Iterable[bytes] | bytes]
@@ -117,7 +119,7 @@ class _Tabulate(Ahead):
 
     def compute(self, group: tuple[int, list[bytes] | bytes]) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         number, data = group
-        shard = unpack_shard(data) if isinstance(data, bytes) else gather(data)
+        shard = self._unpack(data) if isinstance(data, bytes) else gather(data)
         if len(shard.users):
             yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
         yield beam.pvalue.TaggedOutput("tables", encode_table(self._choice.user_table(shard)))

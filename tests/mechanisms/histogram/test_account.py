@@ -11,7 +11,7 @@ import math
 
 import pytest
 
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.composition import Parts, composed_delta
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
 from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.account import Account, make_account
+from headcount.mechanisms.histogram.account import Account, make_account, zcdp_account
 from headcount.mechanisms.histogram.stages import Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.partitions.weights import _table, _worst_rate
@@ -115,6 +115,27 @@ def test_an_account_that_cannot_be_made_is_refused():
         make_account(Budget(1), named=True, chosen=True, calibrated=True)
     with pytest.raises(ParameterError, match="must be a Budget"):
         make_account(1, named=True, chosen=True, calibrated=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zcdp", [Zcdp(0.1, 1e-8), Zcdp(1e-4, 1e-6), Zcdp(1e5, 1e-4)])
+def test_an_account_of_zcdp_adds_up_to_it(zcdp):
+    """Draws of range c are c^2/8, and Gaussian parts mu^2/2: all of rho, and no more. A part that is larger is refused."""
+    for named, chosen, calibrated in itertools.product((False, True), repeat=3):
+        made = zcdp_account(zcdp, named=named, chosen=chosen, calibrated=calibrated, ranges=2)
+        draws = [made.names_choice, made.counts_choice, made.totals_choice, *made.ranges_choices]
+        rho = sum(each.epsilon**2 / 8 for each in draws if each is not None)
+        assert rho <= 0.21 * zcdp.rho
+        rho += (made.names_mu**2 + made.counts_mu**2 + made.totals_mu**2) / 2
+        assert 0.999999 * zcdp.rho < rho <= zcdp.rho
+        assert made.hiding == pytest.approx(zcdp.delta if named else 0.0, rel=1e-6) and made.hiding <= zcdp.delta
+        assert made.budget == (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
+        for more in ({"counts_mu": 1.001 * made.counts_mu}, {"hiding": 1.001 * zcdp.delta}, {"pure_counts": 1e-9}):
+            with pytest.raises(ParameterError, match="cost a rho of .* more than Zcdp"):
+                dataclasses.replace(made, **more)
+        with pytest.raises(ParameterError, match="cost a rho of"):
+            dataclasses.replace(made, ranges_choices=(*made.ranges_choices, made.ranges_choices[0]))
+    with pytest.raises(ParameterError, match="needs a delta above 0"):
+        zcdp_account(Zcdp(1), named=True, chosen=True, calibrated=True)
 
 
 # What is drawn is what was counted.

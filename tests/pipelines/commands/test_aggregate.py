@@ -80,11 +80,35 @@ def test_explain_reads_nothing(capsys):
     assert "choice of the keys and rows of a user that count" in said and "a key needs about" in said
 
 
+def test_ranges_are_chosen_and_the_report_has_them(tmp_path, capsys):
+    flags = ["--user", "user", "--item", "shop", "--sum", "price:auto", "--mean", "price:-auto:auto"]
+    flags += ["--rho", "20", "--delta", "1e-4", "--explain"]
+    assert main(["aggregate", "--input", "missing.parquet", *flags]) == 0
+    said = capsys.readouterr().out
+    assert "by 0.0001-approximate 20-zCDP" in said and "choice of the range of price:auto" in said
+    assert "0 to U, with U out of 1, 2, 5, 10 and so on, from 1e-09 to 1e+12; less than 0 counts as 0" in said
+    write_fixed_key(tmp_path / "key")
+    rows = pa.concat_tables(
+        [table(pa.float64()).set_column(0, "user", pa.array([f"u{k}-{n}" for n in range(900)])) for k in range(5)]
+    )
+    files = ["--input", write(rows, tmp_path, "parquet"), "--key-file", str(tmp_path / "key")]
+    assert main(["aggregate", *files, *flags[:-1], "--output", str(tmp_path / "out")]) == 0
+    assert "price from 0 to 200; price from -200 to 200" in capsys.readouterr().out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    details = report["details"]
+    assert details["chosen"]["range of price:-auto:auto"] == [-200.0, 200.0]
+    assert details["parameters"]["rho"] == 20 and "epsilon" not in details["parameters"]
+    assert "chosen privately, which takes about" in report["assumption"]
+    assert "-200, 200" in (tmp_path / "out" / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "flags, words",
     [
         ([], "nothing to compute: give one of --users"),
         (["--mean", "price"], "such as price:0:100, got 'price'"),
+        (["--mean", "price:0:auto"], "needs both ends of a range, or none of them, got 'price:0:auto'"),
+        (["--mean", "price:0:9", "--rho", "1"], "give one of --epsilon and --rho"),
         (["--mean", "price:9:1"], "low end below its high end"),
         (["--users", "--max-per-item", "2"], "says nothing of users"),
         (["--users", "--delta", "0"], "--delta must be positive"),

@@ -56,6 +56,8 @@ def mechanism_of(name: str, relation: Relation = Relation.ADD_REMOVE) -> Aggrega
 class AggregateCourse(Course):
     """The course of an aggregate: the prices of the last user are given, those of the crowd are its own."""
 
+    values = Metrics.of(METRICS).values
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, prices: list[float]) -> None:
         super().__init__(monkeypatch)
         self.prices = prices
@@ -86,7 +88,7 @@ class AggregateCourse(Course):
                     often = count // len(prices) + (k < count % len(prices))
                     rows += [(f"u{number}", item, often, price)] if often else []
         user, item, often, price = (list(column) for column in zip(*rows, strict=True))
-        values = value_columns(Metrics.of(METRICS).values, {"price": pa.array(price)})
+        values = value_columns(self.values, {"price": pa.array(price)})
         return [contribution_batch(pa.array(user), pa.array(item), pa.array(often, pa.int64()), values=values)]
 
 

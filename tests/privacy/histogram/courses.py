@@ -15,6 +15,7 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.thresholds import gaussian_rate
+from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.bound_choice.kept import KeptChoice
@@ -181,6 +182,11 @@ def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
         parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
         if choice.counts_budget is not None and one[-1] > 0:
             parts["counts"] = (choice.counts_exponents, choice.counts_budget)
+    elif isinstance(choice, RangeChoice):
+        parts = {
+            f"{number}": (lambda table, number=number: choice.exponents(table)[number], part)
+            for number, part in enumerate(choice.budgets)
+        }
     else:
         parts = {"names": (choice.exponents, choice.budget)}
     found = {}

@@ -1,0 +1,185 @@
+"""The range of values that nobody knows: 0 to U, or -U to U, with U out of a public grid, chosen privately for each column.
+
+The grid is 1, 2, 5, 10, ... from 10^-9 to 10^12, whatever the data are. A small U cuts values, which makes sums too low, and a
+large one has noise in proportion to it. Over all keys, and for each row of a user that counts, the expected error is about
+
+    noise * U + sum over users of (the mean of (v - U)^+ over the user's rows of named keys)
+
+where v is the size of a value, or for 0 to U what it has above 0. It is least where the users whose values are above U are as
+many as noise: so U is a quantile, as in the paper of `bound_choice`, with a rank that noise, keys and bounds give, which are
+public by then. From an end to the next, a_i is the part of that step that the values of a user reach, in the mean over its
+rows, and A_i the sum over users. The loss of an end is how far the quantile is from it,
+
+    loss(U_i) = max(0, t - A_(i-1), A_i - t),          t = noise + tau,
+
+where tau is the `default_tau`: fewer users than that cannot be told from none, and without it ends beyond all values would be
+as good as the best. None of this is part of any proof.
+
+Guarantee: for each column a draw of bounded range, epsilon-differentially private with delta 0, by `em_exponents`, under both
+relations. Every a_i of a user depends on its own rows alone, and lies between 0 and 1, for values of any size: the weights of
+a user's rows are rounded down and add up to 1 at most. So a user who is added, removed or replaced moves every A_i by at most
+1, and every loss by at most 1: the losses' moves differ by 2 at most.
+
+Values come in whole (`AutoRange`), and are cut and made fixed point by the range that was chosen, and by nothing else that
+the data say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget, sum_up
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.shards import MOST_COUNT
+from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.choice.exponential import default_tau, em_exponents, select
+from headcount.mechanisms.keys.value_ranges import AutoRange, ChosenRange, ValueRange
+from headcount.mechanisms.randomness.lanes import Lanes
+
+#: What U can be; no part of any proof.
+ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5)) + (
+    Fraction(10) ** 12,
+)
+_ENDS = np.array([float(end) for end in ENDS])
+
+# The rows of a user weigh this together, less what is rounded off: one less, so that rounded quotients add up to no more.
+_WEIGHT = 2**16 - 1
+
+# What a user reaches of a step counts in these parts, rounded down.
+_PARTS = 2**10
+
+# Of one user who reaches all of a step, in the table.
+_WHOLE = (_WEIGHT + 1) * _PARTS
+
+# Public numbers are in the table in these parts.
+_NOISE_PARTS = 2**10
+
+# How much more two losses can move apart by one user.
+_SPREAD = 2
+
+# For each column: what users reach of each step, and the noise.
+_COLUMN = len(ENDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenEnds:
+    """The ends that were chosen, one for each range that was asked for."""
+
+    ends: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class RangeChoice:
+    """The choices of all ranges: of the values at these places, each for a budget of its own."""
+
+    budgets: tuple[Budget, ...]
+    release_budget: Budget
+    relation: Relation
+    ranges: Mapping[int, AutoRange]
+
+    name = "ranges"
+    by_item = False
+    bounded_range = True  # of all draws together: the ranges add up
+    draws = 1  # one lane, with words for all
+
+    @property
+    def budget(self) -> Budget:
+        """What all cost, added up."""
+        return Budget(sum_up(part.epsilon for part in self.budgets))
+
+    @property
+    def users_needed(self) -> int:
+        """How many users it takes: fewer than tau do not reach any end, and some more are needed to be told from that."""
+        return max(math.ceil(3 * default_tau(len(ENDS), part.epsilon_fraction) / 10) * 10 for part in self.budgets)
+
+    @property
+    def entries(self) -> int:
+        """The length of the table."""
+        return len(self.ranges) * _COLUMN
+
+    def noise_table(self, noise: Sequence[float]) -> list[int]:
+        """The public part of the table: for each column the noise of all keys at U = 1, for each row of a user that counts."""
+        return [entry for each in noise for entry in (*([0] * (_COLUMN - 1)), round(each * _NOISE_PARTS))]
+
+    def user_table(self, shard: ValueShard) -> list[int]:
+        """What the users of a shard add."""
+        starts = shard.starts[shard.pairs.offsets]
+        count = np.minimum(shard.count, MOST_COUNT)
+        rows = np.repeat(run_sums(count, starts[:-1]), np.diff(starts))  # of the user of each row
+        weight = (count / rows * _WEIGHT).astype(np.int64)
+        table: list[int] = []
+        for place, of in self.ranges.items():
+            values = of.numbers(shard.values[place])
+            size = np.minimum(np.abs(values) if of.low < 0 else np.maximum(values, 0.0), _ENDS[-1])
+            step = np.clip(np.searchsorted(_ENDS, size) - 1, 0, len(ENDS) - 2)  # the last that is begun
+            low, high = _ENDS[step], _ENDS[step + 1]
+            parts = np.clip((size - low) / (high - low) * _PARTS, 0, _PARTS).astype(np.int64)
+            last, whole = (np.zeros(len(ENDS) - 1, dtype=np.int64) for _ in range(2))
+            np.add.at(last, step, weight * parts)
+            np.add.at(whole, step, weight)
+            beyond = np.append(np.cumsum(whole[::-1])[::-1][1:], 0)  # of those who have gone further
+            table += [*(last + beyond * _PARTS).tolist(), 0]
+        return table
+
+    def item_chunks(self, shard: ValueShard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """Nothing: the choice looks at users alone."""
+        return iter(())
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """Zeros."""
+        return [0] * self.entries
+
+    def exponents(self, table: Sequence[int]) -> list[list[Fraction]]:
+        """The exponents of all ends, for each column."""
+        columns = (table[first : first + _COLUMN] for first in range(0, len(table), _COLUMN))
+        return [
+            em_exponents(_losses(column, part.epsilon_fraction), _SPREAD, part.epsilon_fraction)
+            for column, part in zip(columns, self.budgets, strict=True)
+        ]
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenEnds:
+        """The private choice."""
+        return ChosenEnds(tuple(float(ENDS[select(each, lanes)]) for each in self.exponents(table)))
+
+    def ends(self) -> tuple[ChosenEnds, ChosenEnds]:
+        """The smallest and the largest that can be chosen."""
+        first, last = (ChosenEnds((float(end),) * len(self.ranges)) for end in (ENDS[0], ENDS[-1]))
+        return first, last
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        return {
+            "ranges": [[place, of.text()] for place, of in self.ranges.items()],
+            "ends": [str(end) for end in ENDS],
+            "parts": [repr(part.epsilon) for part in self.budgets],
+        }
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        return {"ends": f"{float(ENDS[0]):g} to {float(ENDS[-1]):g}", "candidates": len(ENDS)}
+
+
+def _losses(column: Sequence[int], epsilon: Fraction) -> list[Fraction]:
+    """The losses of all ends, by the table of one column."""
+    target = Fraction(column[-1], _NOISE_PARTS) + default_tau(len(ENDS), epsilon)
+    reached = [Fraction(each, _WHOLE) - target for each in column[:-1]]
+    nothing = Fraction(0)
+    return [
+        max(nothing, -before, after) for before, after in zip((nothing, *reached), (*reached, nothing), strict=True)
+    ]
+
+
+def in_range(shard: ValueShard, values: Sequence[ValueRange]) -> ValueShard:
+    """The same rows with values within the ranges that were chosen, in fixed point."""
+    made = (
+        of.from_auto(column) if isinstance(of, ChosenRange) else column
+        for of, column in zip(values, shard.values, strict=True)
+    )
+    return dataclasses.replace(shard, values=tuple(made))
