@@ -56,7 +56,7 @@ from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
-from headcount.mechanisms.partitions.law_budget import LawBudget
+from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
 from headcount.mechanisms.partitions.rounds import (
     SIPS_ROUNDS,
     Round,
@@ -194,7 +194,7 @@ def _falling_weight(candidate: StrategyCandidate) -> Fraction:
     return Fraction(round(math.log(max(1, candidate.items / candidate.shape.freely)) * 2**20), 2**20)
 
 
-def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
+def make_candidates(laws: LawBudget | LawPart, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
     several = [(items, number) for items in MAX_ITEMS for number in sorted({1, rounds})]
     several = sorted([*several, *((items, 1) for items in _BETWEEN)])
@@ -286,7 +286,7 @@ class AutoSelection:
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
         """All that follows from the choice."""
         made = law_rounds(self.laws, chosen.max_items, chosen.rounds)
-        steps = selection_steps(chosen.strategy, self.laws.alone(chosen.max_items), made)
+        steps = selection_steps(chosen.strategy, self.laws.alone, made)
         return DecidedSelection(chosen, made, self._whole(*steps))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:

@@ -254,7 +254,7 @@ def test_rounds_of_one_order_add_up_and_an_order_for_each_round_is_caught():
 @pytest.mark.parametrize(("epsilon", "delta"), [*SETTINGS, (0.01, 1e-6)])
 def test_the_law_of_one_item_keeps_epsilon_and_delta_exactly_and_is_the_best(epsilon, delta):
     exact_epsilon, exact_delta = Fraction(repr(epsilon)), Fraction(repr(delta))
-    chances = chances_of(one_item_law(exact_epsilon, exact_delta).chances)
+    chances = chances_of(one_item_law((exact_epsilon, exact_delta)).chances)
     with mpmath.workdps(120):
         low = Fraction(int(mpmath.exp(mpmath.mpf(repr(epsilon))) * 10**100), 10**100)  # below e^epsilon
         extra = exact_delta * WHOLE
@@ -273,7 +273,7 @@ def test_truncated_noise_names_a_lone_user_with_half_of_what_the_law_has():
     (law,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, ONE)
     assert law_chance(law.plan.law, 1) == pytest.approx(1e-3, rel=1e-12)
     (replaced,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, TWO)
-    assert replaced.plan.law == one_item_law(Fraction(1, 2), Fraction(1, 2000)).chances
+    assert replaced.plan.law == one_item_law((Fraction(1, 2), Fraction(1, 2000))).chances
 
 
 # The choice before a law.
