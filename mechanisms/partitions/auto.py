@@ -18,7 +18,7 @@ they spent on it. Who has more than K items samples others in its place, all of 
 which each user counts whole if d > K, and else for half of its part (d - 1)/d of other items. Much of what comes back goes to
 items that are never named. A candidate in rounds has, for the t of its last round,
 
-    V + 3/16 max(O/t - 7/4, 0)              (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
+    V + 3/8 max(O/t - 7/4, 0)               (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
 within an interval of length epsilon. A user moves O by no more than H, and where O is beyond the end of V, H is too. So the
@@ -133,8 +133,7 @@ class PartitionChoice:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
         # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
-        starts = (Fraction(each.shape.start * each.threshold, each.shape.parts) for each in self.candidates)
-        least = math.ceil(min(starts) / 2**THRESHOLD_BITS)
+        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
         table = [0] * self.entries
         for sums in merged_weights(chunks, self.ladder, least):
             for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
@@ -143,7 +142,7 @@ class PartitionChoice:
 
     def unit(self, candidate: StrategyCandidate) -> Fraction:
         """What one stands for in the table."""
-        return candidate.worth / (candidate.shape.parts * candidate.threshold << FRACTION_BITS)
+        return candidate.worth / (8 * candidate.threshold << FRACTION_BITS)
 
     def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
         """By how much one user can change the loss."""
@@ -207,7 +206,7 @@ def make_candidates(laws: LawBudget | LawPart, rounds: int = SIPS_ROUNDS) -> tup
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
-    or for laws in sixteenths, of clip(16H - 8t, 0, 20t), and 3.
+    or for laws of clip(8H - 4t, 0, 10t), and 3.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
@@ -219,17 +218,15 @@ def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
     about = below * 2.0**THRESHOLD_BITS + beyond * float(slope)
     shape = candidate.shape
-    near = about > (shape.start - 0.1) / shape.parts * t
+    near = about > (shape.start - 0.1) / 8 * t
     narrow = (about < _NARROW) & (t < _NARROW)
     whole = 0
     for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
         low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
         held = (low << THRESHOLD_BITS) + high * slope
-        worth = np.clip(shape.parts * held - shape.start * t, 0, (shape.end - shape.start) * t)
+        worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
         if candidate.in_rounds:
-            worth += shape.back * np.maximum(
-                (others << THRESHOLD_BITS) + high * slope - shape.end * t // shape.parts, 0
-            )
+            worth += shape.back * np.maximum((others << THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
         # In two halves, since a sum over items does not fit 64 bits.
         whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
     return whole

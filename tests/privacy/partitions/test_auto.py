@@ -273,7 +273,7 @@ def test_the_table_is_what_its_definition_says(laws):
     if laws:
         ways = [("law", 1, 9), ("law", 5, 4), ("law", 5, 4, Fraction(1), 3), ("law", 30, 3, Fraction(1), 3)]
     choice = choice_among(ways)
-    first, end, back, part = (1 / 2, 7 / 4, 3 / 16, 1 / 2) if laws else (1 / 4, 2, 1 / 4, 1)
+    first, end, back, part = (1 / 2, 7 / 4, 3 / 8, 1 / 2) if laws else (1 / 4, 2, 1 / 4, 1)
     for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
         k, t = candidate.items, candidate.threshold / 1024
         sums: dict[str, float] = {}
