@@ -156,8 +156,8 @@ LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "calendar": _calendar,
     "two markets": _two_markets,
     "robots": _robots,
-    # Written down after the numbers of items of `partitions.auto` were chosen. What comes back in rounds was then raised for the
-    # last of these, and nothing else was chosen by them.
+    # Written down after the numbers of items of `partitions.auto` were chosen. What comes back in rounds was then raised for
+    # the last of these, and nothing else was chosen by them.
     "short lists": _spread(lambda random: 1 + random.poisson(1, 80_000), 20_000, 0.8),
     "flat, 25 items": _spread(lambda random: np.full(20_000, 25), 4_000),
     "readers": _spread(
