@@ -50,7 +50,7 @@ class SelectPartitions(PrivateTransform):
     """The items that may be named, since enough users have them.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names; how often an item occurs
-    plays no part, and is not told. What "auto" chooses, it chooses privately, for a 25th of epsilon.
+    plays no part, and is not told. What "auto" chooses, it chooses privately, for a 20th of epsilon.
 
     The result is `NamedItem` rows (`NamedIntItem` with `item_type=int`), sorted in each output file. Rows or `Contributions`
     go in. `with_decision()` gives the `DecidedSelection` beside, for the strategy "auto".

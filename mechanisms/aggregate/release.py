@@ -266,7 +266,11 @@ def aggregate(
         "precision": PRECISION,
         "ranges": len(asked.autos),
     }
-    account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
+    account = (
+        zcdp_account(budget, **parts)
+        if isinstance(budget, Zcdp)
+        else make_account(budget, pure=False, laws=True, **parts)
+    )
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
     for named, kept in stages.ends():

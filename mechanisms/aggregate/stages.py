@@ -158,8 +158,7 @@ class AggregateStages:
             kept = chosen if account.counts_choice is not None else kept._replace(totals_bound=chosen.totals_bound)
         steps: list[MechanismStep] = []
         if names is not None:
-            cost = self.shared.cost(account.names_mu, account.hiding)
-            steps += selection_steps(names.named.strategy, cost, names.rounds)
+            steps += selection_steps(names.named.strategy, self.shared.names_cost(), names.rounds)
         measures = make_plan(self.metrics, kept.bound, kept.max_per_item, account.counts_mu, self.relation)
         steps += self._sums(measures)
         totals_steps: tuple[Step, ...] = ()
@@ -188,7 +187,7 @@ class AggregateStages:
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen."""
         account, budget = self.account, self.account.budget
-        by = "exact composition"
+        by = "exact composition" if account.law is None else f"Renyi divergences of order {account.law.order:.5g}"
         if account.zcdp is not None:
             hidden = f"{account.zcdp.delta:g}-approximate " if account.hiding else ""
             by = f"{hidden}{account.zcdp.rho:.8g}-zCDP"

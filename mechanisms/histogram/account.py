@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.law_budget import best_order, renyi_left
 
 # Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
 # estimates too low.
@@ -40,8 +42,22 @@ _PUBLIC_TOTALS = 0.2
 # Shares of delta that thresholds take.
 _HIDING, _PURE_HIDING = 0.1, 0.6
 
+# The share of delta by which laws name own items; and the least that laws must have of what names by noise have, W / a of
+# mu^2 / 2, to be taken in their place: with that, they name more.
+_LAW_HIDING, _LAW_LEAST = 0.3, 0.5
+
+# Beyond the rounding of the formulas of laws.
+_LAW_SLACK = 1 - 1e-9
+
 # What the lattice of the composition takes of a sum of pure parts.
 _PURE_SHARE = 0.995
+
+
+class LawCost(NamedTuple):
+    """What names by law cost neighbours: a Renyi divergence of at most `cost` of this order. `hiding` is beside it."""
+
+    order: float
+    cost: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +77,7 @@ class Account:
     pure_hiding: float
     ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, on the Gaussian way
     zcdp: Zcdp | None = None  # the promise, where it is one of zCDP: `budget` is what that implies
+    law: LawCost | None = None  # of names by law, which have no mu
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
@@ -101,8 +118,20 @@ class Account:
         choices = (self.names_choice, self.counts_choice, self.totals_choice, *self.ranges_choices)
         return math.fsum(epsilon**2 / 8 for epsilon in _epsilons(*choices))
 
+    def _law_delta(self, law: LawCost) -> float:
+        """What all of it costs at epsilon, by Renyi divergences of one order."""
+        if self.pure or self.names_mu or self.zcdp is not None or not self.hiding < 1:
+            raise ParameterError("names by law go with Gaussian counts alone, and need no mu for names: make them anew")
+        if not (law.order > 1 and law.cost > 0):
+            raise ParameterError(f"names by law need an order above 1 and a cost above 0, got {law}")
+        order, rest = law.order, self.budget.epsilon + math.log1p(-self.hiding)
+        whole = law.cost + order * (self._draws_rho() + math.fsum(mu**2 / 2 for mu in (self.counts_mu, self.totals_mu)))
+        return self.hiding + math.exp((order - 1) * (whole - rest - renyi_left(order, 1.0)))
+
     def delta(self) -> float:
         """What all of it costs at epsilon."""
+        if self.law is not None:
+            return self._law_delta(self.law)
         first = _epsilons(self.names_choice if self.names_choice is not None else self.counts_choice)
         last = _epsilons(self.totals_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
@@ -127,10 +156,12 @@ def make_account(
     pure: bool = True,
     precision: tuple[float, float, float] = SHARES,
     ranges: int = 0,
+    laws: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
-    has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen."""
+    has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
+    `laws`, for names that are all that naming gives, these may be named by law."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -152,7 +183,24 @@ def make_account(
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
-    return Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends)
+    made = Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends)
+    return _by_law(made) if laws and named and not pure else made
+
+
+def _by_law(account: Account) -> Account:
+    """The same with names by law, and all else as it is; unless they would have too little."""
+    budget, shown = account.budget, _LAW_HIDING * account.budget.delta
+    others = account._draws_rho() + (account.counts_mu**2 + account.totals_mu**2) / 2
+
+    def divergence(order: float) -> float:
+        left = renyi_left(order, budget.delta - shown)
+        return (budget.epsilon + math.log1p(-shown) + left) * _LAW_SLACK - order * others
+
+    order = best_order(divergence)
+    cost = divergence(order) * _LAW_SLACK
+    if cost < _LAW_LEAST * order * account.names_mu**2 / 2:
+        return account
+    return dataclasses.replace(account, names_mu=0.0, hiding=shown, law=LawCost(order, cost))
 
 
 def zcdp_account(

@@ -24,9 +24,10 @@ from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice, make_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.law_budget import LawPart, renyi_left
+from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, law_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 
 #: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
@@ -110,6 +111,9 @@ class Stages:
         """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
         account = self.account
         assert account.names_choice is not None
+        if self.laws is not None:
+            candidates = make_candidates(self.laws, NAMING_ROUNDS)
+            return PartitionChoice(account.names_choice, account.budget, self.relation, candidates)
         ways = [ChosenStrategy("laplace", 1)] if account.pure else []
         if account.gaussian:
             ways += [
@@ -121,6 +125,14 @@ class Stages:
             for way in ways
         )
         return PartitionChoice(account.names_choice, account.budget, self.relation, found)
+
+    @property
+    def laws(self) -> LawPart | None:
+        """What names by law may cost; None where names are noisy."""
+        account = self.account
+        if account.law is None:
+            return None
+        return LawPart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
 
     @cached_property
     def kept_choice(self) -> KeptChoice | None:
@@ -142,6 +154,8 @@ class Stages:
         """The rounds that name items, for what was chosen."""
         if named.strategy == "laplace":
             return NamesPlan(named, (self._one_step(),))
+        if self.laws is not None:
+            return NamesPlan(named, law_rounds(self.laws, named.max_items, named.rounds))
         account = self.account
         rounds = NAMING_ROUNDS if named.strategy == "sips" else SIPS_ROUNDS
         rho = account.names_mu**2 / 2
@@ -165,7 +179,7 @@ class Stages:
         totals_steps: tuple[Step, ...] = ()
         if names is not None:
             pure = names.counts_too
-            cost = self._pure_names() if pure else self.cost(account.names_mu, account.hiding)
+            cost = self._pure_names() if pure else self.names_cost()
             steps += selection_steps(names.named.strategy, cost, names.rounds)
         else:
             pure = kept.noise == "laplace"
@@ -234,6 +248,8 @@ class Stages:
     def losses(self) -> Losses:
         """What composition needs to know: the choice that decides on the way, and whichever of the ways follows."""
         account = self.account
+        if account.law is not None:  # of which no more can be said here than what is promised
+            return Losses.of_promise(account.budget.epsilon, account.budget.delta)
         ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
         return self._first() + Losses.one_of(*ways)
 
@@ -328,6 +344,15 @@ class Stages:
         """What one Gaussian part would cost alone."""
         delta = self.account.budget.delta
         return Budget(gaussian_epsilon(mu, delta - hiding), delta)
+
+    def names_cost(self) -> Budget:
+        """What names would cost alone, on the Gaussian way or by law."""
+        account = self.account
+        if account.law is None:
+            return self.cost(account.names_mu, account.hiding)
+        delta, (order, cost) = account.budget.delta, account.law
+        alone = cost - renyi_left(order, delta - account.hiding) - math.log1p(-account.hiding)
+        return Budget(alone, delta)
 
     def _one_step(self) -> Round:
         """Names and counts at once: of one event of each user, or of one item where users are counted."""

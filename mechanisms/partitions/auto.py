@@ -7,28 +7,30 @@ distinct items keeps each with probability min(1, K/d), and so adds to the H of 
     f = min(1, K/d) / sqrt(min(d, K))       where noise is for weights, of threshold t:  together at most sqrt(K)
     f = min(1, K/d)                         where noise is for counts of one:            together min(d, K)
 
-The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half (of thresholds the
-first quarter), up to 2:
+The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half, up to 7/4:
 
-    V = clip(H/t - 1/2, 0, 3/2)
+    V = clip(H/t - 1/2, 0, 5/4)             (for noise, H/t less the first quarter, up to 2)
 
-What lies beyond 2 is lost in one round. Rounds give a part of it back: an item that is named early leaves the lists of its
-users, who then spend on others what they spent on it. A user with h of d items named has (d - h)^(3/4) for the others in place
-of (d - h) / d^(1/4), of which some goes to items that are never named. A user of one item has no others. So let O be the sum
-like H in which each user counts for its part (d - 1)/d of other items (for all if d > K). A candidate in rounds has, for the t
-of its last round,
+That is about the number of names: a law names what is far above its median once, however far. What lies beyond is lost in one
+round. Rounds give a part of it back: an item that is named early leaves the lists of its users, who then spend on others what
+they spent on it. Who has more than K items samples others in its place, all of it. Who has fewer gains less: with h of d named,
+(d - h)^(3/4) for the others in place of (d - h) / d^(1/4); and a user of one item has no others. So let O be the sum like H in
+which each user counts whole if d > K, and else for half of its part (d - 1)/d of other items. Much of what comes back goes to
+items that are never named. A candidate in rounds has, for the t of its last round,
 
-    V + 3/8 max(O/t - 2, 0)                 (for noise 1/4 of it)
+    V + 3/8 max(O/t - 7/4, 0)               (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
 
 Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
-within an interval of length epsilon. A user moves O by no more than H, and where O is beyond 2 of t, H is too. So the loss
-falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
+within an interval of length epsilon. A user moves O by no more than H, and where O is beyond the end of V, H is too. So the
+loss falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
 raises none: the one-sided form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the
 work of `expected_weights`, which rounds down. Candidates have public weights besides: 1 up to K = 100 (300 for noise), and
 100/K beyond. They add the same to an exponent on both neighbours.
 
-Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in rounds at every K. On the
-synthetic data, at epsilon 1 and delta 1e-8, no noise named more.
+Candidates of `auto_partitions`: the exact law of one item, laws in one round at every K, and in rounds at every other. Where
+users are all alike, sums lie near the median, and a K that is half as large again as it need be takes a fifth of the names;
+what gains by rounds has sums of all sizes, and asks for less. On the synthetic data, at epsilon 1 and delta 1e-8, no noise
+named more.
 The stages of the histogram, which need noise, choose with the same scores.
 """
 
@@ -54,7 +56,7 @@ from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
-from headcount.mechanisms.partitions.law_budget import LawBudget
+from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
 from headcount.mechanisms.partitions.rounds import (
     SIPS_ROUNDS,
     Round,
@@ -74,10 +76,12 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 
 # The share of epsilon that the choice has.
-_CHOICE_SHARE = Fraction(1, 25)
+_CHOICE_SHARE = Fraction(1, 20)
 
-# No part of any proof: the numbers of items per user that are looked at, and the most states of a law, which take a second.
+# No part of any proof: the numbers of items per user that are looked at, and those between for laws in one round; and the most
+# states of a law, which take a second.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
+_BETWEEN = (6, 17, 55, 170)
 _MOST_STATES = 1 << 15
 
 
@@ -189,9 +193,10 @@ def _falling_weight(candidate: StrategyCandidate) -> Fraction:
     return Fraction(round(math.log(max(1, candidate.items / candidate.shape.freely)) * 2**20), 2**20)
 
 
-def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
+def make_candidates(laws: LawBudget | LawPart, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
-    several = ((items, number) for items in MAX_ITEMS for number in sorted({1, rounds}))
+    several = [(items, number) for items in MAX_ITEMS for number in sorted({1, rounds})]
+    several = sorted([*several, *((items, 1) for items in _BETWEEN)])
     ways = [(1, 1), *(way for way in several if law_sizes(laws, *way) <= _MOST_STATES)]
     return tuple(
         dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
@@ -201,7 +206,7 @@ def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[Strateg
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
-    or for laws of clip(8H - 4t, 0, 12t), and 3.
+    or for laws of clip(8H - 4t, 0, 10t), and 3.
 
     H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
@@ -278,7 +283,7 @@ class AutoSelection:
     def decided(self, chosen: ChosenStrategy) -> DecidedSelection:
         """All that follows from the choice."""
         made = law_rounds(self.laws, chosen.max_items, chosen.rounds)
-        steps = selection_steps(chosen.strategy, self.laws.alone(chosen.max_items), made)
+        steps = selection_steps(chosen.strategy, self.laws.alone, made)
         return DecidedSelection(chosen, made, self._whole(*steps))
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
@@ -310,7 +315,7 @@ def auto_partitions(
     item_type: type = str,
     rho: float = 0.0,
 ) -> AutoSelection:
-    """The selection whose strategy and items per user are chosen for the most items, by a 25th of epsilon.
+    """The selection whose strategy and items per user are chosen for the most items, by a 20th of epsilon.
 
     With a `rho` it leaves so much of the budget to a zCDP mechanism that follows on the names (`law_budget`).
     """

@@ -24,7 +24,7 @@ class _Shape(NamedTuple):
 
 
 # A law names items below half of its median hardly ever; noise is worth more with less.
-_NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 16, 3, 100)
+_NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 14, 3, 100)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 THRESHOLD_BITS = 10

@@ -1,9 +1,9 @@
 """How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
 
 A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with four integers: one,
-floor(2**30 / d), its weight, which is floor(2**30 / sqrt(d)), or for laws floor(2**30 / d**(1/4)), and the weight's part
-(d - 1)/d for the user's other items, at most the weight itself. They are rounded down for each user before any sum. Their sums
-by item tell for every rung what the item's expected sum would be if each user kept at most K items.
+floor(2**30 / d), its weight, which is floor(2**30 / sqrt(d)), or for laws floor(2**30 / d**(1/4)), and the weight's part (d -
+1)/d for the user's other items, for laws half of it, at most the weight itself. They are rounded down for each user before any
+sum. Their sums by item tell for every rung what the item's expected sum would be if each user kept at most K items.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _root_weights(items: int) -> tuple[int, int]:
 
 def _law_weights(items: int) -> tuple[int, int]:
     own = law_weight(items, FRACTION_BITS)
-    return own, own * (items - 1) // items
+    return own, own * (items - 1) // (2 * items)
 
 
 def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:

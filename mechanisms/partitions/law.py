@@ -260,27 +260,30 @@ def _scaled(chance: float) -> int:
 
 
 @functools.lru_cache(maxsize=256)
-def one_item_law(epsilon: Fraction, delta: Fraction) -> Law:
-    """The best law where each user has one item that counts one: (epsilon, delta) for one user more or less.
+def one_item_law(*allowed: tuple[Fraction, Fraction]) -> Law:
+    """The best law where each user has one item that counts one: (epsilon, delta) for one user more or less, for each of these
+    pairs.
 
     pi(n) is the least of e^epsilon pi(n-1) + delta, 1 - e^-epsilon (1 - pi(n-1) - delta) and 1, which is what the definition
-    asks of pi(n-1) and pi(n); no law names more (the paper). Each state is rounded down from the one before it as it is, with
-    an e^epsilon that is too small and an e^-epsilon that is too large, so that every pair keeps it exactly.
+    asks of pi(n-1) and pi(n); no law names more (the paper, for one pair). Each state is rounded down from the one before it as
+    it is, with an e^epsilon that is too small and an e^-epsilon that is too large, so that every pair keeps it exactly.
     """
     whole = 1 << BITS
-    if math.log(1 + float(epsilon / delta)) / float(epsilon) > _MOST_STATES / 2:
+    least, most = min(epsilon for epsilon, _ in allowed), min(delta for _, delta in allowed)
+    if math.log(1 + float(least / most)) / float(least) > _MOST_STATES / 2:
         raise ParameterError(
-            f"a law at epsilon = {float(epsilon)} has too many states: raise epsilon, or take truncated-geometric"
+            f"a law at epsilon = {float(least)} has too many states: raise epsilon, or take truncated-geometric"
         )
-    extra = int(delta * whole)
+    limits = []
     with decimal.localcontext(decimal.Context(prec=2 * BITS)):
-        power = (decimal.Decimal(epsilon.numerator) / epsilon.denominator).exp()
-        low, high = int(power * whole) - 1, int(1 / power * whole) + 1
+        for epsilon, delta in allowed:
+            power = (decimal.Decimal(epsilon.numerator) / epsilon.denominator).exp()
+            limits.append((int(power * whole) - 1, int(1 / power * whole) + 1, int(delta * whole)))
     chances = [0]
     while chances[-1] < whole - 1:
         before = chances[-1]
-        rest = max(0, whole - before - extra)
-        up, down = (low * before >> BITS) + extra, whole - (-(-high * rest >> BITS))
+        up = min((low * before >> BITS) + extra for low, _, extra in limits)
+        down = min(whole - (-(-high * max(0, whole - before - extra) >> BITS)) for _, high, extra in limits)
         chances.append(min(up, down, whole - 1))
         if chances[-1] == before:
             break

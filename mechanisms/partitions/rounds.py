@@ -38,7 +38,7 @@ from headcount.mechanisms.bounding.steps import (
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law import MOST_LAW_ITEMS, Law, LawWeighStep
-from headcount.mechanisms.partitions.law_budget import LawBudget
+from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
 from headcount.mechanisms.partitions.weights import (
     GRID,
     MOST_ITEMS,
@@ -275,7 +275,7 @@ def zcdp_rounds(
     return tuple(made)
 
 
-def law_rounds(budget: LawBudget, items: int, rounds: int) -> tuple[Round, ...]:
+def law_rounds(budget: LawBudget | LawPart, items: int, rounds: int) -> tuple[Round, ...]:
     """Rounds of names by law, which together cost what `law_budget` says; with one item of each user there is one round.
 
     (Who has one item that counts frees none by having it named. Users of more, of which one counts, would gain from rounds; but
@@ -287,17 +287,17 @@ def law_rounds(budget: LawBudget, items: int, rounds: int) -> tuple[Round, ...]:
     return tuple(_law_round(budget, items, budget.law(items, len(shares) > 1, share)) for share in shares)
 
 
-def last_round(budget: LawBudget, items: int, rounds: int) -> Round:
+def last_round(budget: LawBudget | LawPart, items: int, rounds: int) -> Round:
     """The last of these rounds alone, which takes less time to make than all."""
     return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds)[-1]))
 
 
-def law_sizes(budget: LawBudget, items: int, rounds: int) -> float:
+def law_sizes(budget: LawBudget | LawPart, items: int, rounds: int) -> float:
     """About how many states the largest law of these rounds has, for several items."""
     return max(budget.states(items, rounds > 1, share) for share in _shares(rounds))
 
 
-def _law_round(budget: LawBudget, items: int, law: Law) -> Round:
+def _law_round(budget: LawBudget | LawPart, items: int, law: Law) -> Round:
     weights: Weights = "count" if items == 1 else "law"
     bound = weighted_bound(items, weights, law.grid)
     return Round(items, weights, law_plan(law.chances, law.grid, budget.budget, budget.relation, bound))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.calibration import NoisePlan, law_chance
 from headcount.mechanisms.accounting.thresholds import gaussian_rate
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
@@ -130,11 +130,12 @@ class Course:
 
 @dataclasses.dataclass
 class Spent:
-    """What two neighbours cost over one course: squares of Gaussian parts, epsilons of Laplace parts, chances that own items
-    show, and ranges of choices; infinite where they are told apart for sure."""
+    """What two neighbours cost over one course: squares of Gaussian parts, epsilons of Laplace parts, chances of coins on both
+    sides, chances that own items show, and ranges of choices; infinite where they are told apart for sure."""
 
     gaussian: Counter = dataclasses.field(default_factory=Counter)
     laplace: Counter = dataclasses.field(default_factory=Counter)
+    coins: list[tuple[float, float]] = dataclasses.field(default_factory=list)
     shown: float = 0.0
     choices: dict[str, float] = dataclasses.field(default_factory=dict)
     apart: list[str] = dataclasses.field(default_factory=list)
@@ -158,7 +159,10 @@ def compared(one: Seen, other: Seen) -> Spent:
         for side, (first, second) in enumerate(((mine.sums, theirs.sums), (theirs.sums, mine.sums))):
             own = [first[item] for item in first.keys() - second.keys()]
             rates[side] += sum(rate_of(plan, own)) if own and plan.threshold is not None else 0.0
-        if plan.kind == "gaussian":
+        if plan.kind == "law":
+            shared = mine.sums.keys() & theirs.sums.keys()
+            spent.coins += [(chance_of(plan, mine.sums[item]), chance_of(plan, theirs.sums[item])) for item in shared]
+        elif plan.kind == "gaussian":
             spent.gaussian[kind] += sum(step**2 for step in moved) / float(plan.scale) ** 2
         else:
             spent.laplace[kind] += sum(map(abs, moved)) / float(plan.scale)
@@ -170,10 +174,24 @@ def compared(one: Seen, other: Seen) -> Spent:
 
 def rate_of(plan: NoisePlan, own: list[int]) -> np.ndarray:
     """-ln of the chance that items of these sums stay hidden. The threshold of continuous noise is half a step lower."""
+    if plan.kind == "law":
+        return -np.log1p([-chance_of(plan, each) for each in own])
     sums, threshold, scale = np.array(own, float), float(plan.threshold), float(plan.scale)
     if plan.kind == "gaussian":
         return gaussian_rate(sums, scale, threshold - 0.5)
     return -np.log1p(-np.exp((sums - threshold) / scale) / (1 + math.exp(-1 / scale)))
+
+
+def chance_of(plan: NoisePlan, total: int) -> float:
+    """The chance by which a law names an item of this sum; beyond its last state it stays."""
+    return law_chance(plan.law, min(total, len(plan.law) // 16 - 1))
+
+
+def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
+    """The Renyi divergence of all coins together, in the worse direction."""
+    q, p = np.array(coins).T
+    both = [(x**order * y ** (1 - order) + (1 - x) ** order * (1 - y) ** (1 - order)) for x, y in ((q, p), (p, q))]
+    return max(float(np.log(each).sum()) for each in both) / (order - 1)
 
 
 def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
@@ -208,6 +226,7 @@ def fits(spent: Spent, mechanism: Any) -> bool:
         and all(size <= squares[kind] ** 2 * (1 + 1e-9) for kind, size in spent.gaussian.items())
         and all(size <= pures[kind] * (1 + 1e-9) for kind, size in spent.laplace.items())
         and not (spent.gaussian and spent.laplace)  # the account has one way or the other
+        and (not spent.coins or coins_cost(spent.coins, account.law.order) <= account.law.cost * (1 + 1e-9))
         and spent.shown <= hiding * (1 + 1e-9)
         and all(size <= 1 + 1e-9 for size in spent.choices.values())
     )

@@ -36,7 +36,7 @@ def sharp(monkeypatch):
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
     """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
     copies."""
-    choice = auto_partitions(Budget(2.5, 1e-8), relation=relation).choice  # by a 25th of epsilon
+    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a 20th of epsilon
     made = [
         StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
     ]
@@ -272,7 +272,8 @@ def test_the_table_is_what_its_definition_says(laws):
     ways = [("laplace", 1, 9), ("weighted-gaussian", 5, 4), ("sips", 5, 4), ("sips", 30, 3)]
     if laws:
         ways = [("law", 1, 9), ("law", 5, 4), ("law", 5, 4, Fraction(1), 3), ("law", 30, 3, Fraction(1), 3)]
-    choice, first, back = choice_among(ways), (1 / 2 if laws else 1 / 4), (3 / 8 if laws else 1 / 4)
+    choice = choice_among(ways)
+    first, end, back, part = (1 / 2, 7 / 4, 3 / 8, 1 / 2) if laws else (1 / 4, 2, 1 / 4, 1)
     for candidate, score in zip(choice.candidates, table(choice, (1, *users)), strict=True):
         k, t = candidate.items, candidate.threshold / 1024
         sums: dict[str, float] = {}
@@ -282,10 +283,10 @@ def test_the_table_is_what_its_definition_says(laws):
             f = min(1, k / d) / (min(d, k) ** (1 / 4 if laws else 1 / 2) if candidate.weighed else 1)
             for item in items:
                 sums[item] = sums.get(item, 0) + f
-                others[item] = others.get(item, 0) + f * (1 - 1 / d if d <= k else 1)
-        worth = sum(min(2 - first, max(0, h / t - first)) for h in sums.values())
+                others[item] = others.get(item, 0) + f * (part * (1 - 1 / d) if d <= k else 1)
+        worth = sum(min(end - first, max(0, h / t - first)) for h in sums.values())
         if candidate.in_rounds:
-            worth += back * sum(max(other / t - 2, 0) for other in others.values())
+            worth += back * sum(max(other / t - end, 0) for other in others.values())
         assert float(score * choice.unit(candidate)) == pytest.approx(worth, rel=1e-3)
 
 
@@ -306,9 +307,9 @@ def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
 def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(relation):
     made = auto_partitions(Budget(1, 1e-8), relation=relation)
     choice = made.choice
-    assert (choice.budget.epsilon, choice.budget.delta) == (0.04, 0)
+    assert (choice.budget.epsilon, choice.budget.delta) == (0.05, 0)
     # Where a user is replaced, three rounds of 10,000 items would have too many states.
-    assert len(choice.candidates) == (17 if relation is Relation.ADD_REMOVE else 16)
+    assert len(choice.candidates) == (21 if relation is Relation.ADD_REMOVE else 20)
     assert choice.ladder[0] == 1 and choice.ladder[-1] == 10_000
     assert {(c.strategy, c.rounds) for c in choice.candidates} == {("law", 1), ("law", 3)}
     for candidate in choice.candidates[:9]:

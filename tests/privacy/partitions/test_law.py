@@ -217,8 +217,8 @@ def renyi_delta(parts, epsilon: float, order: float) -> float:
     found = []
     for a in [order, *np.geomspace(3, 120, 60).tolist()]:
         cost = sum(max(_divergence(law, items, a)) for law, items in parts)
-        found.append(math.exp((a - 1) * (cost - epsilon + math.log1p(-1 / a))) / a)
-    return min(found)
+        found.append((a - 1) * (cost - epsilon + math.log1p(-1 / a)) - math.log(a))
+    return math.exp(min(found))
 
 
 def _divergence(law: Law, items: int, a: float) -> list[float]:
@@ -254,7 +254,7 @@ def test_rounds_of_one_order_add_up_and_an_order_for_each_round_is_caught():
 @pytest.mark.parametrize(("epsilon", "delta"), [*SETTINGS, (0.01, 1e-6)])
 def test_the_law_of_one_item_keeps_epsilon_and_delta_exactly_and_is_the_best(epsilon, delta):
     exact_epsilon, exact_delta = Fraction(repr(epsilon)), Fraction(repr(delta))
-    chances = chances_of(one_item_law(exact_epsilon, exact_delta).chances)
+    chances = chances_of(one_item_law((exact_epsilon, exact_delta)).chances)
     with mpmath.workdps(120):
         low = Fraction(int(mpmath.exp(mpmath.mpf(repr(epsilon))) * 10**100), 10**100)  # below e^epsilon
         extra = exact_delta * WHOLE
@@ -273,7 +273,7 @@ def test_truncated_noise_names_a_lone_user_with_half_of_what_the_law_has():
     (law,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, ONE)
     assert law_chance(law.plan.law, 1) == pytest.approx(1e-3, rel=1e-12)
     (replaced,) = rounds_of(Budget(1, 1e-3), "law", 1, 3, TWO)
-    assert replaced.plan.law == one_item_law(Fraction(1, 2), Fraction(1, 2000)).chances
+    assert replaced.plan.law == one_item_law((Fraction(1, 2), Fraction(1, 2000))).chances
 
 
 # The choice before a law.
@@ -300,7 +300,7 @@ def one_item_delta(law: bytes, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
-    c = epsilon / 25
+    c = epsilon / 20
     budget = LawBudget(Budget(epsilon, delta), ONE, c)
     items = 8
     many = coin_law(items, budget.order, *budget.cost(False), 2)
@@ -315,7 +315,7 @@ def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
     assert choice_then(lambda e: one_item_delta(alone.chances, e), c, epsilon) > 2 * delta
 
 
-@pytest.mark.parametrize(("c", "order"), [(0.04, 26.0), (0.004, 216.0), (0.3, 3.5), (0.1, 2.0)])
+@pytest.mark.parametrize(("c", "order"), [(0.05, 25.0), (0.004, 216.0), (0.3, 3.5), (0.1, 2.0)])
 def test_the_mean_over_the_losses_of_the_choice_is_the_worst_of_all_choices(c, order):
     """Choices of three outcomes with losses within c, drawn at random, and those of two."""
     d = order * c**2 / 8

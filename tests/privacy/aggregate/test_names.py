@@ -1,0 +1,167 @@
+"""Keys of an aggregate that are named by law: what the account says is what laws, noise and choices cost together.
+
+Exact, without sampling: pairs of states, own keys, and the whole release on neighbours who share the states of all keys.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.calibration import law_chance
+from headcount.mechanisms.accounting.gaussian import gaussian_delta
+from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.release import aggregate
+from headcount.mechanisms.aggregate.stages import PRECISION
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram import account as accounts
+from headcount.mechanisms.histogram.account import LawCost, make_account
+from headcount.mechanisms.histogram.stages import Stages
+from headcount.mechanisms.partitions.law import law_steps
+from headcount.mechanisms.partitions.select import ChosenStrategy
+
+BUDGETS = [Budget(1, 1e-8), Budget(0.1, 1e-6), Budget(8, 1e-4)]
+
+
+def account_of(budget, calibrated=True, laws=True, ranges=0):
+    kinds = dict(named=True, chosen=True, calibrated=calibrated, pure=False, precision=PRECISION, ranges=ranges)
+    return make_account(budget, laws=laws, **kinds)
+
+
+def logs(plan) -> tuple[np.ndarray, np.ndarray]:
+    """The logarithms of the chances of a law's states, and of their complements."""
+    chances = np.array([law_chance(plan.law, state) for state in range(len(plan.law) // 16)])
+    with np.errstate(divide="ignore"):
+        return np.log(chances), np.log1p(-chances)
+
+
+def largest_divergence(plan, items: int, order: float) -> float:
+    """The largest d D_a of two states that differ by the weight of d keys, both ways, of all that are sums of weights."""
+    one, zero = logs(plan)
+    steps, reached = law_steps(items, plan.grid), np.zeros(2 * len(one), dtype=bool)
+    reached[0] = True
+    for state in range(len(one)):
+        reached[[state + weight for weight, _ in steps if reached[state]]] = True
+    states, found = np.flatnonzero(reached[1 : len(one)]) + 1, 0.0
+    for weight, number in steps:
+        after = np.minimum(states + weight, len(one) - 1)
+        for q, p in ((after, states), (states, after)):
+            power = np.logaddexp(order * one[q] + (1 - order) * one[p], order * zero[q] + (1 - order) * zero[p])
+            found = max(found, number * float(power.max()) / (order - 1))
+    return found
+
+
+def own(plan, items: int) -> float:
+    """The largest chance that one of d own keys is named."""
+    return max(number * law_chance(plan.law, weight) for weight, number in law_steps(items, plan.grid))
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_the_account_costs_its_budget_and_sums_have_the_noise_that_they_have_beside_noisy_names(budget, calibrated):
+    made, noisy = (account_of(budget, calibrated, laws, ranges=2) for laws in (True, False))
+    assert made.law is not None and noisy.law is None and made.names_mu == 0
+    assert 0.999 * budget.delta < made.delta() <= budget.delta
+    assert (made.counts_mu, made.totals_mu) == (noisy.counts_mu, noisy.totals_mu)
+    # By an independent sum: divergences of one order, and what that is at epsilon (Canonne, Kamath, Steinke 2020).
+    a = made.law.order
+    choices = [made.names_choice, made.counts_choice, made.totals_choice, *made.ranges_choices]
+    rho = sum(each.epsilon**2 / 8 for each in choices if each) + (made.counts_mu**2 + made.totals_mu**2) / 2
+    e = budget.epsilon + math.log1p(-made.hiding)
+    shared = math.exp((a - 1) * (made.law.cost + a * rho - e)) / (a - 1) * (1 - 1 / a) ** a
+    assert made.hiding + shared == pytest.approx(budget.delta, rel=1e-3)
+
+
+def test_an_account_of_parts_that_cost_more_is_refused():
+    made = account_of(Budget(1, 1e-8), ranges=1)
+    more = {
+        "law": made.law._replace(cost=1.001 * made.law.cost),
+        "hiding": 1.001 * made.hiding,
+        "counts_mu": 1.001 * made.counts_mu,
+        "totals_mu": 1.01 * made.totals_mu,
+        "names_choice": Budget(0.051),
+        "counts_choice": Budget(0.051),
+        "totals_choice": Budget(0.101),
+        "ranges_choices": (Budget(0.101),),
+    }
+    for name, value in more.items():
+        with pytest.raises(ParameterError, match="more than"):
+            dataclasses.replace(made, **{name: value})
+
+
+@pytest.mark.parametrize("wrong", [LawCost(20, -0.1), LawCost(20, math.nan), LawCost(1, 0.1)])
+def test_a_law_that_would_pay_for_the_rest_is_refused(wrong):
+    with pytest.raises(ParameterError, match="cost above 0"):
+        dataclasses.replace(account_of(Budget(1, 1e-8)), law=wrong)
+
+
+def test_laws_go_with_nothing_that_they_do_not_compose_with():
+    made = account_of(Budget(1, 1e-8))
+    for other in ({"names_mu": 1e-3}, {"pure_counts": 0.1}):
+        with pytest.raises(ParameterError, match="Gaussian counts alone"):
+            dataclasses.replace(made, **other)
+    assert make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, laws=True).law is None
+    assert aggregate(Zcdp(0.01, 1e-8), ["users"]).stages.account.law is None
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(("items", "rounds"), [(1, 1), (3, 1), (6, 2)])
+def test_laws_cost_what_the_account_has_for_them(items, rounds, relation):
+    account = account_of(Budget(1, 1e-8))
+    made = Stages(account, relation, None, None, False).names_plan(ChosenStrategy("law", items, rounds)).rounds
+    assert len(made) == rounds
+    spent = sum(largest_divergence(each.plan, items, account.law.order) for each in made)
+    assert 0.99 < relation.users * spent / account.law.cost <= 1
+    assert 0.5 < sum(own(each.plan, items) for each in made) / account.hiding <= 1
+
+
+def test_a_law_that_forgets_the_relation_is_caught(monkeypatch):
+    monkeypatch.setattr(Relation, "users", property(lambda self: 1))
+    stages = Stages(account_of(Budget(1, 1e-8)), Relation.REPLACE, None, None, False)
+    (made,) = stages.names_plan(ChosenStrategy("law", 3, 1)).rounds
+    assert 2 * largest_divergence(made.plan, 3, stages.account.law.order) > 1.9 * stages.account.law.cost
+
+
+def release_delta(account, items: int, epsilon: float) -> float:
+    """The divergence of a user of so many keys, each shared and in one state, at the worst state: names by law in one round,
+    sums and totals at the largest distance, and choices as one of two outcomes."""
+    stages = Stages(account, Relation.ADD_REMOVE, None, None, False)
+    (made,) = stages.names_plan(ChosenStrategy("law", items, 1)).rounds
+    one, zero = logs(made.plan)
+    weight = law_steps(items, made.plan.grid)[0][0]
+    mu = math.hypot(account.counts_mu, account.totals_mu)
+    c, k, worst = account.names_choice.epsilon + account.counts_choice.epsilon, np.arange(items + 1), 0.0
+    ways = np.log(special.comb(items, k))
+    for state in np.linspace(weight, len(one) - 1 - weight, 60).astype(int).tolist():
+        for after, before in ((state + weight, state), (state, state + weight)):
+            up, down = (ways + k * one[each] + (items - k) * zero[each] for each in (after, before))
+            for t in (0.0, c / 2, c):
+                chance = 1.0 if t == 0 else math.expm1(c - t) / (math.exp(c - t) - math.exp(-t))
+                for part, loss in ((chance, t), (1 - chance, t - c)):
+                    if part:
+                        left = epsilon - loss - (up - down)
+                        worst = max(worst, part * float(np.exp(up) @ [gaussian_delta(x, 1.0, 1 / mu) for x in left]))
+    return worst
+
+
+def test_names_sums_and_choices_keep_delta_together_and_a_law_that_knows_of_no_sums_does_not(monkeypatch):
+    budget = Budget(1, 1e-5)
+    account = account_of(budget)
+    assert 0.01 * budget.delta < release_delta(account, 6, 1.0) <= budget.delta
+    alone = dataclasses.replace(account, counts_mu=1e-9, totals_mu=0.0)
+    monkeypatch.setattr(accounts.Account, "_law_delta", lambda self, law: 0.0)
+    wrong = dataclasses.replace(account, law=accounts._by_law(alone).law)
+    assert release_delta(wrong, 6, 1.0) > 2 * budget.delta
+
+
+def test_what_the_release_promises_is_what_is_said_of_its_losses():
+    made = aggregate(Budget(1, 1e-8), ["users", "events"])
+    guarantee = made.guarantee()
+    assert guarantee.losses == Losses.of_promise(1, 1e-8)
+    assert "Renyi" in guarantee.mechanisms[0].words()
+    names = made.stages.shared.names_cost()
+    assert 0.5 < names.epsilon < 1 and names.delta == 1e-8
