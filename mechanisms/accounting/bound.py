@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from headcount.mechanisms.accounting.thresholds import Spread
-
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
@@ -82,8 +80,9 @@ def most_l2_squared(bound: Bound) -> int | None:
     """The largest squared l2 norm of a user's counts; None if nothing limits it."""
     limits = [] if bound.l2 is None else [bound.l2**2]
     if bound.l1 is not None:  # the norm is convex: largest with all mass on as few items as the cap allows
-        cap = bound.l1 if bound.linf is None else bound.linf
-        limits.append(Spread.of_mass(bound.l1, cap).shared_l2_squared(0))
+        cap = bound.l1 if bound.linf is None else min(bound.linf, bound.l1)
+        full, rest = divmod(bound.l1, cap)
+        limits.append(full * cap**2 + rest**2)
     if bound.l0 is not None and bound.linf is not None:
         limits.append(bound.l0 * bound.linf**2)
     return min(limits, default=None)

@@ -217,9 +217,9 @@ class Facts:
                 f"{self.parameters['domain_digest']}): that an item is in the result says nothing of the data."
             )
         known = [
-            words.format(value if isinstance(value, str | int | float) else ", ".join(value))
+            words.format(value)
             for name, words in _TAKEN_AS_PUBLIC.items()
-            if (value := self.users if name == "users" else self.parameters.get(name)) is not None
+            if (value := _given(self.users if name == "users" else self.parameters.get(name))) is not None
         ]
         if self.guarantee.relation is Relation.REPLACE and self.users is None:
             known.append("the number of users, which replacing one does not change")
@@ -318,3 +318,11 @@ def sentence(text: str, end: str = ".") -> str:
 def listed(sentences: Sequence[str]) -> str:
     """Sentences as a list in Markdown."""
     return "\n".join(f"- {sentence}" for sentence in sentences)
+
+
+def _given(value: Any) -> str | int | float | None:
+    """What a parameter says of the data: of a list, the ranges in it that are given and not chosen."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    ranges = [each for each in value if isinstance(each, str) and not each.endswith(":auto")]
+    return ", ".join(ranges) or None

@@ -13,7 +13,7 @@ from tests.mechanisms.count_release.made_frames import KEY, frame
 
 
 def test_the_top_is_found_in_order_and_ends_where_bot_is():
-    plan = top_items(Budget(1, 1e-6), 10)
+    plan = top_items(Budget(1, 1e-6), 10, method="draws")
     data = frame([10**6 // 2**k for k in range(20)])
     found = plan.release(data, KEY)
     assert found.to_pydict() == {"rank": list(range(1, 11)), "item": [f"i{k}" for k in range(10)]}
@@ -28,7 +28,7 @@ def test_the_top_is_found_in_order_and_ends_where_bot_is():
 
 def test_the_accounting_of_the_top_is_the_better_one():
     for relation, factor in (("add-remove", 1), ("replace", 2)):
-        few, many = (top_items(Budget(1, 1e-8), k, relation=relation) for k in (3, 300))
+        few, many = (top_items(Budget(1, 1e-8), k, method="draws", relation=relation) for k in (3, 300))
         assert few.accounting == "pure" and float(few.epsilon) == pytest.approx(1 / 3 / factor, rel=1e-5)
         assert few.epsilon * 3 * factor <= 1 - 3 * Fraction("1e-8")
         rho = Zcdp.from_budget(Budget(1, 1e-8), 5e-9).rho
@@ -43,7 +43,7 @@ def test_the_accounting_of_the_top_is_the_better_one():
     ("given", "said"),
     [
         ({"k": 0}, "k must be an integer from 1 to k_bar = 10000, got 0"),
-        ({"k": 11, "k_bar": 10}, "k must be an integer from 1 to k_bar = 10, got 11"),
+        ({"k": 11, "k_bar": 10, "method": "draws"}, "k must be an integer from 1 to k_bar = 10, got 11"),
         ({"budget": Budget(1)}, "needs a delta above 0 and below 1/2, got 0.0"),
         ({"budget": Zcdp(1, 1e-6)}, r"must be a Budget\(epsilon, delta\), got Zcdp"),
         ({"budget": Budget(0.1, 0.1)}, "epsilon = 0.1 is too little for k = 5 with delta = 0.1"),

@@ -40,8 +40,10 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding import clipping, steps
 from headcount.mechanisms.choice import run as choice_run
-from headcount.mechanisms.count_release import plume, rounds, top_items
+from headcount.mechanisms.count_release import frames, plume, rounds
 from headcount.mechanisms.count_release.release import count_release
+from headcount.mechanisms.count_release.top_items import draws_of_top
+from headcount.mechanisms.count_release.top_names import named_top
 from headcount.mechanisms.counting import sums as counting_sums
 from headcount.mechanisms.distribution import learn, tables
 from headcount.mechanisms.histogram import fixed as histograms
@@ -92,7 +94,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "plume": lambda: plume.plume(Zcdp(50, 1e-2), max_items=2),
     "plume, chosen bound": lambda: plume.plume(Zcdp(50, 1e-2)),
     "counts": lambda: count_release(Zcdp(50, 1e-2), noise_reduction=True),
-    "top": lambda: top_items.top_items(Budget(50, 1e-2), 10),
+    "top": lambda: draws_of_top(Budget(50, 1e-2), 10, k_bar=10_000),
+    "top, named first": lambda: named_top(Budget(50, 1e-2), 10),
     "debiased": lambda: debiased_count(Budget(1), ITEMS[:5], max_per_item=2),
     "sampled": lambda: SampledHistogramMechanism("S", PLAN, 6, PLAN.threshold, str),
     "search": lambda: QuantileSearch(PLAN, Leaves(0, 32, 32), Fraction(3, 10)),
@@ -197,7 +200,7 @@ MUTATIONS = {
     "sips": (steps, "derive_subkey", of_every_step),
     "plume": (steps, "derive_subkey", of_every_step),
     "counts": (rounds, "decision_lane_ids", of_one_draw),
-    "top": (top_items, "select_by_excess", rewound),
+    **dict.fromkeys(("top", "top, named first"), (frames, "select_by_excess", rewound)),
     "debiased": (counting_sums, "item_lane_ids", of_nobody),
     "sampled": (counting_sums, "item_lane_ids", of_nobody),
     "search": (quantiles, "decision_lane_ids", of_one_draw),

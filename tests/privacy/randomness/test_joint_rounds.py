@@ -22,11 +22,12 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bound_choice import baselines
 from headcount.mechanisms.choice import run
+from headcount.mechanisms.count_release import frames
 from headcount.mechanisms.count_release import rounds as count_rounds
-from headcount.mechanisms.count_release import top_items
 from headcount.mechanisms.count_release.frames import Frame
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.rounds import _RoundLanes
+from headcount.mechanisms.count_release.top_items import draws_of_top
 from headcount.mechanisms.distribution import tables
 from headcount.mechanisms.distribution.binomial_choice import BinomialChoice
 from headcount.mechanisms.distribution.tables import ValueCounts
@@ -80,20 +81,20 @@ def pass_as_independent(found: np.ndarray) -> bool:
 
 
 def test_draws_of_the_top_are_independent_and_words_that_are_read_again_are_caught(monkeypatch):
-    top = top_items.top_items(Budget(1, 1e-6), 3, k_bar=10, item_type=int)
+    top = draws_of_top(Budget(1, 1e-6), 3, k_bar=10, item_type=int)
 
     def draw(key: bytes) -> None:
         assert top.release(frame(), key).num_rows == 3
 
-    assert pass_as_independent(places(draw, monkeypatch, top_items))
-    select = top_items.select_by_excess
+    assert pass_as_independent(places(draw, monkeypatch, frames))
+    select = frames.select_by_excess
 
     def rewound(excess: Any, denominator: int, lane: Lanes) -> int:
         lane._drawn[:] = 0
         return select(excess, denominator, lane)
 
-    monkeypatch.setattr(top_items, "select_by_excess", rewound)
-    assert not pass_as_independent(places(draw, monkeypatch, top_items))
+    monkeypatch.setattr(frames, "select_by_excess", rewound)
+    assert not pass_as_independent(places(draw, monkeypatch, frames))
 
 
 def test_rounds_of_a_count_release_draw_independently_and_lanes_without_the_round_are_caught(monkeypatch):
