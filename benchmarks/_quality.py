@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _laws import LAWS, demo_log, drawn
+from _shared import DATA
 from scipy import special
 
 from headcount.mechanisms.accounting import gaussian
@@ -51,6 +54,14 @@ def read_batch(path: Path) -> pa.RecordBatch:
     """A Parquet file with the columns user, item and count, as a contribution batch."""
     table = pq.read_table(path, columns=["user", "item", "count"]).combine_chunks()
     return contribution_batch(*(column.chunk(0) for column in table.columns))
+
+
+def data_sets(given: Iterable[str]) -> dict[str, Callable[[], pa.RecordBatch]]:
+    """What is read or drawn when it is asked for: the log of the demo, NAME=FILE as given, and all laws."""
+    sets: dict[str, Callable[[], pa.RecordBatch]] = {"demo": partial(demo_log, DATA)}
+    for name, path in (entry.split("=", 1) for entry in given):
+        sets[name] = partial(read_batch, Path(path))
+    return sets | {law: partial(drawn, law) for law in LAWS}
 
 
 def as_shard(batch: pa.RecordBatch) -> Shard:

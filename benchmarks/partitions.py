@@ -13,15 +13,11 @@ item whose item is not named: who names many rare items may still miss more.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-from _laws import LAWS, demo_log, drawn
-from _quality import as_shard, read_batch, table_of
-from _shared import DATA, OUT, write_csv
+from _quality import as_shard, data_sets, table_of
+from _shared import OUT, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
@@ -77,10 +73,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
-    sets: dict[str, Callable[[], pa.RecordBatch]] = {"demo": partial(demo_log, DATA)}
-    for name, path in (entry.split("=", 1) for entry in args.data):
-        sets[name] = partial(read_batch, Path(path))
-    sets |= {law: partial(drawn, law) for law in LAWS}
+    sets = data_sets(args.data)
     budget, lines = Budget(args.epsilon, args.delta), []
     for name in args.only or sets:
         shard = limit_per_item(as_shard(sets[name]()), 1)

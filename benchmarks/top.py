@@ -11,15 +11,13 @@ mechanism, but for random keys, and for the law: the one that is chosen most oft
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from _laws import LAWS, demo_log, drawn
-from _quality import as_shard, read_batch, table_of
-from _shared import DATA, OUT, write_csv
+from _quality import as_shard, data_sets, table_of
+from _shared import OUT, write_csv
 from partitions import named
 
 from headcount.mechanisms.accounting.budget import Budget
@@ -99,10 +97,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
-    sets: dict[str, Callable[[], pa.RecordBatch]] = {"demo": partial(demo_log, DATA)}
-    for name, path in (entry.split("=", 1) for entry in args.data):
-        sets[name] = partial(read_batch, Path(path))
-    sets |= {law: partial(drawn, law) for law in LAWS}
+    sets = data_sets(args.data)
     lines = []
     for name in args.only or sets:
         lines += compared(name, limit_per_item(as_shard(sets[name]()), 1), args.epsilon, args.runs)

@@ -56,7 +56,7 @@ ASSUMPTION = (
 #: The same of values whose range was chosen.
 CHOSEN_RANGES = (
     "values were cut to ranges that were chosen privately, which takes about {users:,} users: with far fewer, a range may be "
-    "too small, and sums and means with it"
+    "too small, and all that is computed of its values with it"
 )
 
 

@@ -63,8 +63,22 @@ from headcount.mechanisms.randomness.subkeys import subkey
 K_BAR = 10_000
 
 
+class OnceByItem:
+    """What draws of items by their users take of each user."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What bounds a user's contribution to one item; that to all of them has no bound."""
+        return (LimitPerItemStep(1),)
+
+    @property
+    def bound(self) -> Bound:
+        """What the input must be bounded by."""
+        return Bound(linf=1)
+
+
 @dataclasses.dataclass(frozen=True)
-class TopItemsMechanism:
+class TopItemsMechanism(OnceByItem):
     """A whole private top k by draws as a value: `draws_of_top` makes and checks one.
 
     `epsilon` is that of one draw, `threshold` how far bot is above the base, and `accounting` how the draws add up.
@@ -79,16 +93,6 @@ class TopItemsMechanism:
     relation: Relation
     item_type: type
     name = "TopItems"
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution to one item; that to all of them has no bound."""
-        return (LimitPerItemStep(1),)
-
-    @property
-    def bound(self) -> Bound:
-        """What the input must be bounded by."""
-        return Bound(linf=1)
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""

@@ -23,12 +23,10 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names, zcdp_rho
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers
 from headcount.mechanisms.choice.run import choose_bound
@@ -41,7 +39,7 @@ from headcount.mechanisms.count_release.frames import (
     named_excess,
     on_grid,
 )
-from headcount.mechanisms.count_release.top_items import K_BAR, TopItemsMechanism, draws_of_top, ranked
+from headcount.mechanisms.count_release.top_items import K_BAR, OnceByItem, TopItemsMechanism, draws_of_top, ranked
 from headcount.mechanisms.counting.noisy import bounded_users
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, PartitionChoice, auto_partitions
@@ -59,7 +57,7 @@ _DRAWS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
-class NamedTopMechanism:
+class NamedTopMechanism(OnceByItem):
     """A whole private top k by names first, as a value: `named_top` makes and checks one. `epsilon` is that of one draw."""
 
     selection: AutoSelection
@@ -85,16 +83,6 @@ class NamedTopMechanism:
     def choice(self) -> PartitionChoice:
         """The choice of the law."""
         return self.selection.choice
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """What bounds a user's contribution to one named item; that to all of them has no bound."""
-        return (LimitPerItemStep(1),)
-
-    @property
-    def bound(self) -> Bound:
-        """What the input of the draws must be bounded by."""
-        return Bound(linf=1)
 
     @property
     def counted(self) -> str:
