@@ -30,7 +30,8 @@ _LATER: dict[str, tuple[str, ...]] = {
     "proto": (),
     "yaml": (),
 }
-_NAMING = ("--runn", "--key-s", "--verb")  # as short as the flags may be; their words need not look like an address
+# As short as flags may be; their words need not look like an address, nor need those of a YAML file, for which Beam needs all.
+_NAMING = ("--runn", "--key-s", "--verb", "explain-yaml")
 
 
 def leave_out_services(words: Sequence[str]) -> None:

@@ -44,6 +44,7 @@ def test_a_job_on_files_of_this_machine_imports_no_library_of_a_service(tmp_path
         (["histogram", "--input", "e.parquet", "--runner", "DataflowRunner"], False),
         (["histogram", "--input", "e.parquet", "--runn=FlinkRunner"], False),
         (["histogram", "--input", "e.parquet", "--verbose"], False),
+        (["explain-yaml", "pipeline.yaml"], False),
         (["histogram", "--input", "e.parquet", "--key-secret", "projects/p/secrets/s/versions/1"], False),
     ],
 )
