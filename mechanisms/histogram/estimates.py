@@ -97,6 +97,7 @@ class Grouped:
     noise: float
     group: np.ndarray
     ends: tuple[np.ndarray, np.ndarray] | None = None
+    times: tuple[int, ...] = (1,)  # that each kind of total counts in what a user adds
 
     @property
     def number(self) -> int:
