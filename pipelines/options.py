@@ -30,6 +30,8 @@ _MEANT = {  # by the flags that every command needs, for whoever has left one ou
     "--item": " (the column to count)",
     "--epsilon": " (the privacy loss of one user at most, for instance 1)",
     "--output": " (where the result goes)",
+    "--lo": " (the least value that counts, known without a look at the data)",
+    "--hi": " (the largest one)",
 }
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
