@@ -44,7 +44,7 @@ def group_keys(noisy: NoisySums, metrics: Metrics, kept: KeptBound, total_stddev
         # Samples have their chance besides the noise: groups that were cut by it would be drawn to each other.
         chance = math.sqrt(noise**2 + float(np.maximum(counts, 0.0).mean()))
         group = cut_groups(counts, chance, total_stddev)
-    return Grouped(noisy.items, counts, noise, group, times=_times(kept))
+    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept))
 
 
 def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
@@ -57,7 +57,7 @@ def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
     parts = [group_rows(pairs, grouped, kind == "users") for kind in metrics.totals]
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
-    counts = [np.minimum(part.count * times, MOST_COUNT) for part, times in zip(parts, grouped.times, strict=True)]
+    counts = [np.minimum(part.count * times, MOST_COUNT) for part, times in zip(parts, grouped.kinds, strict=True)]
     count = np.stack(counts, axis=1).ravel()
     return Shard(first.users, cells(grouped, metrics), first.offsets * size, item, count)
 
@@ -69,7 +69,7 @@ def calibrated(
     that the bounds have left out."""
     made = {}
     by_kind = totals.reshape(grouped.number, len(metrics.totals)).T
-    for kind, told, times in zip(metrics.totals, by_kind, grouped.times, strict=True):
+    for kind, told, times in zip(metrics.totals, by_kind, grouped.kinds, strict=True):
         counts, noise = noisy.counts(kind)
         made[kind] = calibrate(counts, grouped.group, told / times, noise, total_stddev / times, sampled=True)
     found = {}
