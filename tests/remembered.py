@@ -18,8 +18,7 @@ Specs = tuple[set[Any], set[Any]]
 def once_for_a_method(arguments_of: Callable[[Any], Arguments]) -> Callable[[Any], Arguments]:
     """Beam's `get_function_args_defaults`, which asks `inspect` for the signature of a function, with the answers remembered.
 
-    Beam calls it for ten methods of a step, and four times for each. The methods of two steps of a class have one signature, that
-    of the class's function.
+    Beam calls it for ten methods of a step, four times for each. The methods of two steps of a class have one signature.
     """
     known: dict[Any, Arguments] = {}
 
@@ -38,8 +37,8 @@ def once_for_a_class(specs_of: Callable[[Any], Specs]) -> Callable[[Any], Specs]
     """Beam's `get_dofn_specs`, the state and timers of a step, with the answers remembered.
 
     Beam looks at the signatures of all methods of a step, some thirty, each time that it wonders whether the step has state:
-    eight times for each step of a pipeline. Two steps of a class have the same methods; where `process`, which may be that of one
-    step alone, has a parameter of Beam's, Beam looks itself.
+    eight times for each step of a pipeline. Two steps of a class have the same methods; where `process`, which may be one
+    step's alone, has a parameter of Beam's, Beam looks itself.
     """
     known: dict[type, Specs] = {}
 
