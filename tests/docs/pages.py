@@ -21,6 +21,7 @@ TOP = Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w])")
+_BAR = re.compile(r"#+")
 _NEAR, _SMALL = 0.35, 12  # how far a number may be from the one on the page: noise, and changes of mechanisms
 
 
@@ -126,6 +127,7 @@ def _alike(shown: str, printed: str) -> bool:
 
 
 def _close(one: str, other: str) -> bool:
+    one, other = (_BAR.sub(lambda bar: str(len(bar[0])), word) for word in (one, other))  # a bar is its length
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
