@@ -21,6 +21,7 @@ TOP = Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w])")
+_COMMAND = re.compile(r"^headcount ", re.MULTILINE)
 _BAR = re.compile(r"#+")
 _NEAR, _SMALL = 0.35, 12  # how far a number may be from the one on the page: noise, and changes of mechanisms
 
@@ -68,7 +69,7 @@ def _all_blocks(lines: list[str]) -> Iterator[Block]:
 def _kind(language: str, text: str) -> str:
     if language in ("python", "yaml", "text"):
         return language
-    return "shell" if text.startswith("headcount ") and language in ("", "shell", "console") else ""
+    return "shell" if _COMMAND.search(text) and language in ("", "shell", "console") else ""
 
 
 def commands(text: str) -> list[str]:
