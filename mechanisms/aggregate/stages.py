@@ -27,7 +27,7 @@ from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
 from headcount.mechanisms.keys.value_ranges import ChosenRange
-from headcount.mechanisms.partitions.auto import PartitionChoice
+from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 
 #: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
