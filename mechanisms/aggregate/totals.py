@@ -4,7 +4,8 @@ As for the histogram (`histogram.estimates`, `histogram.groups`): keys are cut i
 public by then. Each user's keys and rows on all groups, of *all* its rows on named keys, are one vector of whole numbers. It
 is scaled down to a norm, summed, and gets noise. Where both are asked for, keys count twice in it, so that users have half the
 noise of events: few users have many keys, and it is their events that make the norm. Estimates of users and events follow as
-for the histogram. A sum is scaled up as the events of its key are, so that it is the mean times the events.
+for the histogram. A sum is the mean times the events; its interval is that of the key's own
+noisy sum, scaled up as its events are.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -12,12 +13,13 @@ like those kept.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.aggregate.answers import Answer, NoisySums, total_answer
+from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
@@ -80,10 +82,15 @@ def calibrated(
 
 
 def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
-    """The sum of a key, scaled up as its events are; the noise of that scale is what the events have beyond their own."""
+    """The mean of a key times its events, within the interval of its own noisy sum, scaled up as its events are; the noise of
+    that scale is what the events have beyond their own."""
     value, noise = noisy.total(metric, metrics.values)
     rows, own = noisy.counts("events")
     scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
     of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / np.maximum(events.estimate, own)
     estimate = scale * value
-    return total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    answer = total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    assert metric.of is not None
+    ratio, _, _ = mean_ratio(noisy, metrics.values.index(metric.of))
+    told = events.estimate * (metric.of.middle + metric.of.half * ratio)
+    return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))
