@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
-from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
@@ -247,7 +247,9 @@ class AggregateStages:
         for items in keys:
             plan = make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation)
             sizes = ", ".join(
-                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}" for each in plan.measures
+                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}"
+                for each in plan.measures
+                if each.kind not in WAVES
             )
             lines.append(
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
@@ -288,5 +290,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     column = metrics.values[value].column
     if kind == "tree":
         return f"rows in each part of the range of {column}"
+    if kind in WAVES:
+        return f"{kind}s of {column}"
     what = "sums" if kind == "sum" else "squares"
     return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

@@ -5,7 +5,7 @@ public by then. Each user's keys and rows on all groups, of *all* its rows on na
 is scaled down to a norm, summed, and gets noise. Where both are asked for, each has a bound that was chosen: few users have
 many keys, and it is their events that make the norm. Keys count several times in the vector, as often as the bound of events
 is a multiple of theirs, and users have less noise by that factor. Estimates of users and events follow as for the histogram.
-A sum is scaled up as the events of its key are, so that it is the mean times the events.
+A sum is the mean times the events; its interval is that of the key's own noisy sum, scaled up as its events are.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -13,12 +13,13 @@ like those kept.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.aggregate.answers import Answer, NoisySums, total_answer
+from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.bound_choice.kept import KeptBound
@@ -85,10 +86,15 @@ def calibrated(
 
 
 def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
-    """The sum of a key, scaled up as its events are; the noise of that scale is what the events have beyond their own."""
+    """The mean of a key times its events, within the interval of its own noisy sum, scaled up as its events are; the noise of
+    that scale is what the events have beyond their own."""
     value, noise = noisy.total(metric, metrics.values)
     rows, own = noisy.counts("events")
     scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
     of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / np.maximum(events.estimate, own)
     estimate = scale * value
-    return total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    answer = total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    assert metric.of is not None
+    ratio, _, _ = mean_ratio(noisy, metrics.values.index(metric.of))
+    told = events.estimate * (metric.of.middle + metric.of.half * ratio)
+    return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))
