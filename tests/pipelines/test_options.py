@@ -212,7 +212,10 @@ def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
 
 
 def test_missing_flags_are_named():
-    assert refused("--bound", "10") == "missing --epsilon (how much one user can change the result at most, for instance 1)"
+    assert (
+        refused("--bound", "10")
+        == "missing --epsilon (how much one user can change the result at most, for instance 1)"
+    )
     assert refused("--delta", "1e-8").startswith("missing --epsilon")
 
 
