@@ -78,11 +78,12 @@ class KeysChoice(KeptChoice):
         return self.norm_exponents(table[-1 - len(self.norms) : -1], self.users_budget)
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
-        """The private choice."""
+        """The private choice. A user has no more keys than rows, so a b above B is one that noise has drawn."""
         chosen = super().choose(table, lanes)
         if self.users_budget is None:
             return chosen
-        return chosen._replace(users_bound=self.norms[select(self.users_exponents(table), lanes)])
+        drawn = self.norms[select(self.users_exponents(table), lanes)]
+        return chosen._replace(users_bound=min(drawn, chosen.totals_bound))
 
     def ends(self) -> tuple[KeptBound, KeptBound]:
         """The smallest and the largest that can be chosen."""

@@ -29,12 +29,12 @@ from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_gro
 
 def totals_norm(kept: KeptBound) -> int:
     """The norm of a user's vector: of both totals at their bounds, where both are asked for."""
-    return math.ceil(max(kept.totals_bound, kept.users_bound) * math.sqrt(2 if kept.users_bound else 1))
+    return math.ceil(kept.totals_bound * math.sqrt(2 if kept.users_bound else 1))
 
 
 def _times(kept: KeptBound) -> tuple[int, ...]:
     """How often each total counts in a user's vector."""
-    return (max(1, kept.totals_bound // kept.users_bound), 1) if kept.users_bound else (1,)
+    return (kept.totals_bound // kept.users_bound, 1) if kept.users_bound else (1,)
 
 
 def group_keys(noisy: NoisySums, metrics: Metrics, kept: KeptBound, total_stddev: float) -> Grouped:
