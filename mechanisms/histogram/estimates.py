@@ -97,6 +97,7 @@ class Grouped:
     """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public.
 
     The first groups are of one item each that stands `apart`, and their totals count so many `times` in a user's vector.
+    Where there are totals of several kinds, `kinds` has how often each of these counts in it.
     """
 
     items: Names
@@ -106,6 +107,7 @@ class Grouped:
     ends: tuple[np.ndarray, np.ndarray] | None = None
     apart: int = 0
     times: int = 1
+    kinds: tuple[int, ...] = (1,)
 
     @property
     def number(self) -> int:
