@@ -13,6 +13,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := mechanisms transforms pipelines
 
+# Tests start many processes, each of which would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam lint types unit clean
 
 demo: $(VENV)/runtime
@@ -28,7 +31,7 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs tests
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
@@ -36,11 +39,11 @@ docs: $(VENV)/docs
 test-docs: $(VENV)/development
 	$(BIN)/python -m pytest -n 2 tests/docs
 
-# One after the other. What is skipped (only Prism can be) is told with its reason.
+# The tests of a file one after the other, those of two files at once. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
 	@command -v java > /dev/null || { echo "make test-flink needs Java: install 11 or 17 (apt-get install openjdk-17-jdk-headless)" >&2; exit 1; }
 	@command -v mvn > /dev/null || { echo "make test-flink needs Maven: install it (apt-get install maven)" >&2; exit 1; }
-	$(BIN)/python -m pytest -rs tests/runners
+	$(BIN)/python -m pytest -n 2 --dist loadfile -rs tests/runners
 
 test-browser: $(VENV)/development
 	@command -v chromium > /dev/null || command -v google-chrome > /dev/null || { echo "make test-browser needs Chromium: install it (apt-get install chromium)" >&2; exit 1; }

@@ -15,7 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.ledger.flags import add_account
 from headcount.pipelines.metrics import values
-from headcount.pipelines.numbers import number, whole_number
+from headcount.pipelines.numbers import memory_size, number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _MEANT = {  # by the flags that every command needs, for whoever has left one ou
     "--item": " (the column to count)",
     "--epsilon": " (how much one user can change the result at most, for instance 1)",
     "--output": " (where the result goes)",
+    "--lo": " (the least value that counts, known without a look at the data)",
+    "--hi": " (the largest one)",
 }
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
@@ -261,12 +263,10 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         "data set, label, period and parameters, so that a job that is run again is no new release",
     )
     group = parser.add_argument_group("how to run")
-    group.add_argument(
-        "--shards",
-        type=whole_number(most=1 << 16),
-        metavar="N",
-        help="shards of users (default: by the size of the input)",
-    )
+    shards = "shards of users (default: by the size of the input)"
+    group.add_argument("--shards", type=whole_number(most=1 << 16), metavar="N", help=shards)
+    limit = "memory of rows that wait, such as 8G, beyond which they wait on disk (default: half of the machine's)"
+    group.add_argument("--memory-limit", type=memory_size, metavar="SIZE", help=limit)
 
 
 def add_key(group: argparse._ArgumentGroup) -> None:

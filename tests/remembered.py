@@ -1,19 +1,24 @@
-"""What Beam works out again and again while it builds a pipeline, worked out once: half of what the tests took was that."""
+"""What Beam works out again and again while it builds and runs a pipeline, worked out once: two thirds of what the tests of
+transforms took was that."""
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from apache_beam.transforms import core
+
 Arguments = tuple[list[str], list[Any]]
+Specs = tuple[set[Any], set[Any]]
 
 
 def once_for_a_method(arguments_of: Callable[[Any], Arguments]) -> Callable[[Any], Arguments]:
     """Beam's `get_function_args_defaults`, which asks `inspect` for the signature of a function, with the answers remembered.
 
-    Beam calls it for all methods of a step, some thirty, each time that it wonders whether the step has state: eight times for
-    each step of a pipeline. The methods of two steps of a class have one signature, that of the class's function.
+    Beam calls it for ten methods of a step, four times for each. The methods of two steps of a class have one signature.
     """
     known: dict[Any, Arguments] = {}
 
@@ -24,5 +29,55 @@ def once_for_a_method(arguments_of: Callable[[Any], Arguments]) -> Callable[[Any
             known[function.__func__] = arguments_of(function)
         names, defaults = known[function.__func__]
         return [*names], [*defaults]
+
+    return remembered
+
+
+def once_for_a_class(specs_of: Callable[[Any], Specs]) -> Callable[[Any], Specs]:
+    """Beam's `get_dofn_specs`, the state and timers of a step, with the answers remembered.
+
+    Beam looks at the signatures of all methods of a step, some thirty, each time that it wonders whether the step has state:
+    eight times for each step of a pipeline. Two steps of a class have the same methods; where `process`, which may be one
+    step's alone, has a parameter of Beam's, Beam looks itself.
+    """
+    known: dict[type, Specs] = {}
+
+    def remembered(step: Any) -> Specs:
+        _, defaults = core.get_function_arguments(step, "process")
+        if any(isinstance(default, core._DoFnParam) for default in defaults):
+            return specs_of(step)
+        if type(step) not in known:
+            known[type(step)] = specs_of(step)
+        states, timers = known[type(step)]
+        return {*states}, {*timers}
+
+    return remembered
+
+
+def once_for_options(view_as: Callable[[Any, type], Any]) -> Callable[[Any, type], Any]:
+    """`view_as` of Beam's options, each view of them made once, as a job of the command line has it, too.
+
+    A view makes a parser and parses all flags, and Beam asks for hundreds while it builds a pipeline. Views share the values.
+    """
+    known: weakref.WeakKeyDictionary[Any, dict[type, Any]] = weakref.WeakKeyDictionary()
+
+    def remembered(options: Any, cls: type) -> Any:
+        views = known.setdefault(options, {})
+        if cls not in views:
+            views[cls] = view_as(options, cls)
+        return views[cls]
+
+    return remembered
+
+
+def once_for_modules(globals_of_modules: Callable[[], Iterable[Any]]) -> Callable[[], list[Any]]:
+    """What the measuring of a side input leaves out, the globals of all modules: gathered again when there are more of them."""
+    known: dict[int, list[Any]] = {}
+
+    def remembered() -> list[Any]:
+        if len(sys.modules) not in known:
+            known.clear()
+            known[len(sys.modules)] = [*globals_of_modules()]
+        return known[len(sys.modules)]
 
     return remembered

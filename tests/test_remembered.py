@@ -1,13 +1,17 @@
-"""That what is remembered for Beam is what Beam would work out: also of steps with state, and of what is no method."""
+"""That what is remembered for Beam is what Beam would work out: also of steps with state, and of what is no method; that
+options keep apart, and that what one view of them sets the other shows."""
 
 from __future__ import annotations
+
+import sys
 
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
 from apache_beam.transforms import core, userstate
 
-from tests.remembered import once_for_a_method
+from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules
 
 SPEC = userstate.ReadModifyWriteStateSpec("last", VarIntCoder())
 STATE = beam.DoFn.StateParam(SPEC)
@@ -48,3 +52,28 @@ def test_methods_are_asked_for_once():
         remembered(WithState().process)
         remembered(len)
     assert len(asked) == 1 + 3
+
+
+def test_a_class_is_asked_for_once_and_whoever_may_have_state_each_time():
+    asked = []
+    remembered = once_for_a_class(lambda step: (asked.append(step), ({SPEC}, set()))[1])
+    remembered(Without())[0].clear()
+    for step in (Without(), WithState(), WithState(), beam.Map(len).fn, beam.FlatMap(abs).fn):
+        assert remembered(step) == ({SPEC}, set())
+    assert [type(step) for step in asked] == [Without, WithState, WithState, type(beam.Map(len).fn)]
+
+
+def test_options_have_views_of_their_own_that_share_values():
+    one, other = (PipelineOptions([f"--runner={runner}"]) for runner in ("FlinkRunner", "PrismRunner"))
+    assert one.view_as(StandardOptions) is one.view_as(StandardOptions)
+    assert [each.view_as(StandardOptions).runner for each in (one, other)] == ["FlinkRunner", "PrismRunner"]
+    one.view_as(TypeOptions).view_as(StandardOptions).runner = "FnApiRunner"
+    assert [each.view_as(StandardOptions).runner for each in (one, other)] == ["FnApiRunner", "PrismRunner"]
+
+
+def test_modules_are_gone_through_again_when_there_are_more(monkeypatch):
+    asked = []
+    remembered = once_for_modules(lambda: (asked.append(None), iter([len(asked)]))[1])
+    assert [remembered(), remembered()] == [[1], [1]]
+    monkeypatch.setitem(sys.modules, "one_more", sys)
+    assert remembered() == [2]

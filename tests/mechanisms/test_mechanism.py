@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -34,47 +36,53 @@ from headcount.mechanisms.shape.shuffled import shuffled
 
 BUDGET, PURE = Budget(1, 1e-6), Budget(1)
 
-MADE: dict[str, Mechanism] = {
-    "unbounded": unbounded_histogram(BUDGET, bound=3),
-    "bounded": bounded_histogram(PURE, ["a"], bound=3),
-    "unbounded, auto": auto_unbounded_histogram(BUDGET),
-    "bounded, auto": auto_bounded_histogram(PURE, ["a"]),
-    "estimates": estimates(BUDGET),
-    "estimates, domain": estimates(PURE, domain=["a"]),
-    "debiased": debiased_count(PURE, "a", max_per_item=2),
-    "total": total(PURE, domain=["a", "b"]),
-    "partitions": select_partitions(BUDGET, strategy="laplace", max_items=2),
-    "partitions, auto": auto_partitions(BUDGET),
-    "count release": count_release(BUDGET),
-    "top items": top_items(BUDGET, 3),
-    "top items by names": top_items(BUDGET, 3, method="names"),
-    "plume": plume(Zcdp(0.5, 1e-6), max_items=5),
-    "sampled": sampled_histogram(BUDGET, max_items=1),
-    "sampled, auto": sampled_histogram(BUDGET),
-    "heavy hitters": heavy_hitters(BUDGET, 0.1, users=100, max_items=1),
-    "heavy hitters, counted": heavy_hitters(BUDGET, 0.1, max_items=1),
-    "heavy hitters, auto": heavy_hitters(BUDGET, 0.1),
-    "quantile": quantile_search(BUDGET, 0.5, 0, 1),
-    "quantiles": quantile_hierarchy(BUDGET, 0, 1),
-    "shape": shape_histogram(PURE, domain_size=100),
-    "shape of buckets": shape_histogram(PURE, buckets=100),
-    "property": central_property(PURE, EntropyQuestion()),
-    "properties": ShapeProperties(shape_histogram(PURE, domain_size=100), (EntropyQuestion(),)),
-    "aggregate": aggregate(BUDGET, [Metric("users"), parse_metric("mean", "price:0:100")]),
-    "aggregate, domain": aggregate(BUDGET, [parse_metric("sum", "price:0:100")], domain=["a"]),
-    "distribution": learn_distribution(PURE, ["a", "b"]),
+MADE: dict[str, Callable[[], Mechanism]] = {
+    "unbounded": lambda: unbounded_histogram(BUDGET, bound=3),
+    "bounded": lambda: bounded_histogram(PURE, ["a"], bound=3),
+    "unbounded, auto": lambda: auto_unbounded_histogram(BUDGET),
+    "bounded, auto": lambda: auto_bounded_histogram(PURE, ["a"]),
+    "estimates": lambda: estimates(BUDGET),
+    "estimates, domain": lambda: estimates(PURE, domain=["a"]),
+    "debiased": lambda: debiased_count(PURE, "a", max_per_item=2),
+    "total": lambda: total(PURE, domain=["a", "b"]),
+    "partitions": lambda: select_partitions(BUDGET, strategy="laplace", max_items=2),
+    "partitions, auto": lambda: auto_partitions(BUDGET),
+    "count release": lambda: count_release(BUDGET),
+    "top items": lambda: top_items(BUDGET, 3),
+    "top items by names": lambda: top_items(BUDGET, 3, method="names"),
+    "plume": lambda: plume(Zcdp(0.5, 1e-6), max_items=5),
+    "sampled": lambda: sampled_histogram(BUDGET, max_items=1),
+    "sampled, auto": lambda: sampled_histogram(BUDGET),
+    "heavy hitters": lambda: heavy_hitters(BUDGET, 0.1, users=100, max_items=1),
+    "heavy hitters, counted": lambda: heavy_hitters(BUDGET, 0.1, max_items=1),
+    "heavy hitters, auto": lambda: heavy_hitters(BUDGET, 0.1),
+    "quantile": lambda: quantile_search(BUDGET, 0.5, 0, 1),
+    "quantiles": lambda: quantile_hierarchy(BUDGET, 0, 1),
+    "shape": lambda: shape_histogram(PURE, domain_size=100),
+    "shape of buckets": lambda: shape_histogram(PURE, buckets=100),
+    "property": lambda: central_property(PURE, EntropyQuestion()),
+    "properties": lambda: ShapeProperties(shape_histogram(PURE, domain_size=100), (EntropyQuestion(),)),
+    "aggregate": lambda: aggregate(BUDGET, [Metric("users"), parse_metric("mean", "price:0:100")]),
+    "aggregate, domain": lambda: aggregate(BUDGET, [parse_metric("sum", "price:0:100")], domain=["a"]),
+    "distribution": lambda: learn_distribution(PURE, ["a", "b"]),
 }
 
 # Their noise is the users', or lies in a state: there is a guarantee, but no function of the data alone.
-PROMISED: dict[str, Promise] = {
-    "shuffled": shuffled(BUDGET, users=1000, buckets=100),
-    "pan-private": pan_private_counts(PURE, buckets=100),
+PROMISED: dict[str, Callable[[], Promise]] = {
+    "shuffled": lambda: shuffled(BUDGET, users=1000, buckets=100),
+    "pan-private": lambda: pan_private_counts(PURE, buckets=100),
 }
+
+
+@functools.cache
+def made_of(name: str) -> Promise:
+    """Made when a test asks: all of them take seconds, and each worker of the tests reads this file."""
+    return {**MADE, **PROMISED}[name]()
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_mechanism_keeps_the_contract(name):
-    made = MADE[name]
+    made = made_of(name)
     assert isinstance(made, Mechanism)
     wanted, found = inspect.signature(Mechanism.run), inspect.signature(type(made).run)
     assert list(found.parameters) == list(wanted.parameters)
@@ -83,7 +91,7 @@ def test_a_mechanism_keeps_the_contract(name):
 
 @pytest.mark.parametrize("name", [*MADE, *PROMISED])
 def test_it_is_a_value_that_says_what_it_promises(name):
-    made = {**MADE, **PROMISED}[name]
+    made = made_of(name)
     assert isinstance(made, Promise)
     assert isinstance(made.name, str) and isinstance(made.guarantee(), Guarantee)
     assert dataclasses.is_dataclass(made) and made.__dataclass_params__.frozen

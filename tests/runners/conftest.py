@@ -1,6 +1,7 @@
 """The events that all runners count, what this machine makes of them, and a real Flink cluster."""
 
 import contextlib
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +14,28 @@ from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.transforms.pan_private import PanPrivateCounts
 from headcount.transforms.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
-from tests.runners.harness import Gate, headcount, output, running
+from tests.runners.harness import Gate, alone, headcount, output, running
 from tests.runners.jobs import JOBS, STORED, beside, column
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory):
+def shared(tmp_path_factory):
+    """A folder of all workers of the tests."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def data(shared):
     """60,000 rows in four Parquet files, so that both task managers read; one user holds a tenth. A domain and a key;
     messages of users in the shuffle model, and pan-private counters."""
-    directory = tmp_path_factory.mktemp("data")
+    with alone(shared / "data") as first:
+        if first:
+            _write(shared / "data")
+    return shared / "data"
+
+
+def _write(directory):
     generator = np.random.default_rng(11)
     for number in range(4):
         user = generator.integers(1, 4_000, 15_000) * (generator.random(15_000) > 0.1)
@@ -31,7 +45,6 @@ def data(tmp_path_factory):
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 400, 3)))
     write_fixed_key(directory / "key")
     _with_noise(directory)
-    return directory
 
 
 def _with_noise(directory):
@@ -62,16 +75,15 @@ def words_of(data):
 
 
 @pytest.fixture(scope="session")
-def here(words_of, tmp_path_factory):
+def here(words_of, shared):
     """here(job): the files that this machine makes for a job of JOBS, run once."""
-    found = {}
 
     def files(job):
-        if job not in found:
-            directory = tmp_path_factory.mktemp("here") / "out"
-            headcount(*words_of(job), "--output", directory)
-            found[job] = output(directory)
-        return found[job]
+        folder = shared / "here" / str([*JOBS, *STORED].index(job))
+        with alone(folder) as first:
+            if first:
+                headcount(*words_of(job), "--output", folder / "out")
+        return output(folder / "out")
 
     return files
 

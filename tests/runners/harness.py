@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import importlib
+import io
 import json
 import os
 import signal
@@ -11,6 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +25,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
+from headcount.pipelines.main import main
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "flink"
+sys.path.append(str(DEPLOY))  # the script's modules find each other so
+script = importlib.import_module("cluster")
 MINUTES = 60  # seconds
+# Task managers of small jobs spend half of their time on compiling well what runs for seconds.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 UNFINISHED = ("INITIALIZING", "CREATED", "RUNNING", "FAILING", "CANCELLING", "RESTARTING", "SUSPENDED", "RECONCILING")
 HEADCOUNT = [sys.executable, "-m", "headcount.pipelines.main"]
 
@@ -32,7 +42,7 @@ class Cluster:
 
     def __init__(self, state: Path, environment: Mapping[str, str] | None = None) -> None:
         self._state = state
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**os.environ, "JAVA_TOOL_OPTIONS": _SHORT_LIVED, **(environment or {})}
 
     def command(self, *words: object) -> list[str]:
         return [str(DEPLOY / "flink.sh"), "--state", str(self._state), *map(str, words)]
@@ -48,6 +58,13 @@ class Cluster:
         done = self.run(*words)
         assert done.returncode == 0, f"flink.sh {words[0]}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def submit(self, *words: object) -> None:
+        """A job with the script's flags, which must succeed, by a client in this process: another would import Beam first."""
+        state, log = self.state(), str(self._state / "logs" / "workers.log")
+        headcount(
+            *words, *script.beam_flags(state["job_endpoint"], state["managers"], f"headcount-{uuid.uuid4()}", log)
+        )
 
     def open(self, *words: object) -> subprocess.Popen[str]:
         """A client that runs beside the test, in a process group of its own.
@@ -173,9 +190,32 @@ def histogram(data: Path, input: object = None) -> list[object]:
 
 
 def headcount(*words: object) -> None:
-    """A job on this machine, which must succeed."""
-    done = subprocess.run([*HEADCOUNT, *map(str, words)], capture_output=True, text=True, timeout=5 * MINUTES)
-    assert done.returncode == 0, done.stderr
+    """A job by a client in this process, which must succeed, and in time."""
+    said = io.StringIO()
+    before = signal.signal(signal.SIGALRM, _too_late)
+    signal.alarm(10 * MINUTES)
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = main([*map(str, words)])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert status == 0, said.getvalue()
+
+
+def _too_late(number: int, frame: object) -> None:
+    raise TimeoutError("the job did not end in time")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[bool]:
+    """Whether a folder that the workers of the tests share is still to be filled: the others wait for whoever comes first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder.with_name(f"{folder.name}.done")
+    with open(folder.with_name(f"{folder.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not done.exists()
+        done.touch()
 
 
 def output(directory: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ BUFFER = 2**15  # bytes of a network buffer, Flink's default
 
 @pytest.mark.parametrize("job", [*JOBS, *STORED])
 def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
-    cluster.call("submit", *words_of(job), "--output", tmp_path / "there")
+    cluster.submit(*words_of(job), "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)
     assert os.listdir(tmp_path) == ["there"]
     assert rows(here(job)) > 0
