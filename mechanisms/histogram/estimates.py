@@ -44,7 +44,7 @@ from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
-from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups, largest_apart
+from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups, join_alike, largest_apart
 from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
@@ -187,7 +187,7 @@ def group_items(counts: pa.RecordBatch, plan: StagePlan, once: bool) -> Grouped:
         order = 2 if plan.totals.kind == "gaussian" else 1
         apart, times = largest_apart(noisy, noise, total_noise, plan.kept.totals_bound, order)
     shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
-    group = cut_groups(noisy, noise, total_noise, shared, apart)
+    group = cut_groups(noisy, noise, total_noise, shared, apart, to_join=True)
     low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
     return Grouped(counts.column("item"), noisy, noise, group, (low, high), apart, times)
 
@@ -222,15 +222,9 @@ def estimate(
 ) -> tuple[pa.RecordBatch, Estimated]:
     """The released rows of grouped items and the noisy totals of their groups; `naming` is what was told of the names."""
     assert plan.totals is not None
-    made = calibrate(
-        grouped.counts,
-        grouped.group,
-        np.asarray(totals.column("bounded_count")) / grouped.weights,
-        grouped.noise,
-        plan.totals.stddev / grouped.weights,
-        sampled=plan.counts is None,
-        apart=grouped.apart,
-    )
+    told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
+    group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
+    made = calibrate(grouped.counts, group, told, grouped.noise, noise, plan.counts is None, grouped.apart)
     reach = None if plan.counts is not None else _reach(grouped, made)
     rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
     return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out, naming)

@@ -18,8 +18,9 @@ import math
 
 import numpy as np
 
-# Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves.
-_TOTAL_NOISE, _OWN_NOISE = 16.0, 8.0
+# Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves;
+# to half of the first where groups are joined afterwards, if their scales differ by less than so many standard deviations.
+_TOTAL_NOISE, _OWN_NOISE, _ALIKE = 16.0, 8.0, 3.0
 MOST_GROUPS = 64
 
 
@@ -39,24 +40,32 @@ def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: i
     return 0, 1
 
 
-def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: float = 0.0, apart: int = 0) -> np.ndarray:
+def cut_groups(
+    counts: np.ndarray,
+    noise: float,
+    total_noise: float,
+    shared: float = 0.0,
+    apart: int = 0,
+    to_join: bool = False,
+) -> np.ndarray:
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
     `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
-    total. So many of the largest items stand `apart`, each as a group.
+    total. So many of the largest items stand `apart`, each as a group. Smaller groups do for whoever is `to_join` them.
     """
     order = np.argsort(-counts, kind="stable")
     group = np.zeros(len(counts), dtype=np.int64)
     group[order[:apart]] = np.arange(apart)
     others = order[apart:]
-    group[others] = apart + _runs(counts[others], noise, total_noise, shared)
+    least = _TOTAL_NOISE * total_noise / (2 if to_join else 1)
+    group[others] = apart + _runs(counts[others], noise, least, shared)
     return group
 
 
-def _runs(counts: np.ndarray, noise: float, total_noise: float, shared: float) -> np.ndarray:
-    """Falling counts, cut into runs that stand out of the noise."""
+def _runs(counts: np.ndarray, noise: float, least: float, shared: float) -> np.ndarray:
+    """Falling counts, cut into runs that add up to `least` or more and stand out of their noise."""
     ends = np.cumsum(counts)
-    least = max(_TOTAL_NOISE * total_noise, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
+    least = max(least, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
     starts, before = [0], 0.0
     size = np.arange(1, len(counts) + 1)
     own = _OWN_NOISE * np.sqrt(size * (noise**2 + (size - 1) * shared**2))
@@ -70,6 +79,37 @@ def _runs(counts: np.ndarray, noise: float, total_noise: float, shared: float) -
         before = float(ends[starts[-1] - 1])
     cuts = starts[1:-1]  # what is left over belongs to the last group
     return np.searchsorted(cuts, np.arange(len(counts)), side="right")
+
+
+def join_alike(
+    counts: np.ndarray, group: np.ndarray, totals: np.ndarray, total_noise: np.ndarray, apart: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The group of each item, the totals and their noise, where neighbouring groups of like scales are one, but for those
+    apart.
+
+    How much the bound has left out of a group is known when its total is, and not when it is cut: where much was, a small group
+    tells its scale well. Groups are joined, the most alike first, until all neighbours differ by what is hardly noise.
+    """
+    sums = np.maximum(np.bincount(group, counts, minlength=len(totals)), 1e-9).tolist()
+    of = [[each] for each in range(len(totals))]
+    told, variance = totals.tolist(), (total_noise**2).tolist()
+    while len(of) > apart + 1:
+        scales = [total / kept for total, kept in zip(told, sums, strict=True)]
+        squares = [each / kept**2 for each, kept in zip(variance, sums, strict=True)]
+        apart_by = [
+            abs(scales[first] - scales[first + 1]) / math.sqrt(squares[first] + squares[first + 1])
+            for first in range(apart, len(of) - 1)
+        ]
+        least = min(apart_by)
+        if least > _ALIKE:
+            break
+        first = apart + apart_by.index(least)
+        for part in (of, sums, told, variance):
+            part[first] += part.pop(first + 1)
+    place = np.zeros(len(totals), dtype=np.int64)
+    for number, groups in enumerate(of):
+        place[groups] = number
+    return place[group], np.array(told), np.sqrt(np.array(variance))
 
 
 @dataclasses.dataclass(frozen=True)
