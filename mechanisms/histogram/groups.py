@@ -18,8 +18,11 @@ import math
 
 import numpy as np
 
-# Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves.
-_TOTAL_NOISE, _OWN_NOISE = 16.0, 8.0
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
+
+# Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves;
+# to half of the first where groups are joined afterwards, if their scales differ by less than so many standard deviations.
+_TOTAL_NOISE, _OWN_NOISE, _ALIKE = 16.0, 8.0, 3.0
 MOST_GROUPS = 64
 
 
@@ -39,24 +42,32 @@ def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: i
     return 0, 1
 
 
-def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: float = 0.0, apart: int = 0) -> np.ndarray:
+def cut_groups(
+    counts: np.ndarray,
+    noise: float,
+    total_noise: float,
+    shared: float = 0.0,
+    apart: int = 0,
+    to_join: bool = False,
+) -> np.ndarray:
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
     `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
-    total. So many of the largest items stand `apart`, each as a group.
+    total. So many of the largest items stand `apart`, each as a group. Smaller groups do for whoever is `to_join` them.
     """
     order = np.argsort(-counts, kind="stable")
     group = np.zeros(len(counts), dtype=np.int64)
     group[order[:apart]] = np.arange(apart)
     others = order[apart:]
-    group[others] = apart + _runs(counts[others], noise, total_noise, shared)
+    least = _TOTAL_NOISE * total_noise / (2 if to_join else 1)
+    group[others] = apart + _runs(counts[others], noise, least, shared)
     return group
 
 
-def _runs(counts: np.ndarray, noise: float, total_noise: float, shared: float) -> np.ndarray:
-    """Falling counts, cut into runs that stand out of the noise."""
+def _runs(counts: np.ndarray, noise: float, least: float, shared: float) -> np.ndarray:
+    """Falling counts, cut into runs that add up to `least` or more and stand out of their noise."""
     ends = np.cumsum(counts)
-    least = max(_TOTAL_NOISE * total_noise, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
+    least = max(least, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
     starts, before = [0], 0.0
     size = np.arange(1, len(counts) + 1)
     own = _OWN_NOISE * np.sqrt(size * (noise**2 + (size - 1) * shared**2))
@@ -72,15 +83,56 @@ def _runs(counts: np.ndarray, noise: float, total_noise: float, shared: float) -
     return np.searchsorted(cuts, np.arange(len(counts)), side="right")
 
 
+def join_alike(
+    counts: np.ndarray, group: np.ndarray, totals: np.ndarray, total_noise: np.ndarray, apart: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The group of each item, the totals and their noise, where neighbouring groups of like scales are one, but for those
+    apart.
+
+    How much the bound has left out of a group is known when its total is, and not when it is cut: where much was, a small group
+    tells its scale well. Groups are joined, the most alike first, until all neighbours differ by what is hardly noise.
+    """
+    sums = np.maximum(np.bincount(group, counts, minlength=len(totals)), 1e-9).tolist()
+    of = [[each] for each in range(len(totals))]
+    told, variance = totals.tolist(), (total_noise**2).tolist()
+    while len(of) > apart + 1:
+        scales = [total / kept for total, kept in zip(told, sums, strict=True)]
+        squares = [each / kept**2 for each, kept in zip(variance, sums, strict=True)]
+        apart_by = [
+            abs(scales[first] - scales[first + 1]) / math.sqrt(squares[first] + squares[first + 1])
+            for first in range(apart, len(of) - 1)
+        ]
+        least = min(apart_by)
+        if least > _ALIKE:
+            break
+        first = apart + apart_by.index(least)
+        for part in (of, sums, told, variance):
+            part[first] += part.pop(first + 1)
+    place = np.zeros(len(totals), dtype=np.int64)
+    for number, groups in enumerate(of):
+        place[groups] = number
+    return place[group], np.array(told), np.sqrt(np.array(variance))
+
+
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """Estimates and the standard deviations of their noise, by how much each has multiplied the noise of its count, and the
-    share of the events that the bound had left out."""
+    share of the events that the bound had left out.
+
+    `below` and `above` are how far an interval of 95 % goes for the totals and the sample, without the noise of the counts.
+    They differ where a total tells little: it may be far above what the counts say, and not below.
+    """
 
     estimate: np.ndarray
     noise_stddev: np.ndarray
     slope: np.ndarray
     left_out: float
+    below: np.ndarray
+    above: np.ndarray
+
+    def reach(self, below: np.ndarray | float, above: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """How far below and above an estimate its interval goes, with that of its own noisy count, before it was scaled."""
+        return np.hypot(self.slope * below, self.below), np.hypot(self.slope * above, self.above)
 
 
 def calibrate(
@@ -99,6 +151,9 @@ def calibrate(
     together, as the total of one is noisy. Then what the scales of its items have beyond 1 is fitted to the goal of the group.
     Where counts below 0 are cut, which raises the sum, the others are lowered to the goal again, but none by more than what may
     be its own noise: a large item among many that nobody has keeps its count.
+
+    An interval holds what the noisy total of a group was made of. It goes up to that total and 1.96 standard deviations, also
+    where the estimate has made nothing of it; and down to 1.96 standard deviations below, or to the counts if it had no news.
 
     `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
     of a variance of at most their size.
@@ -125,11 +180,16 @@ def calibrate(
     told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
     share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
     steepest = np.maximum(slope, 1.0)
-    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2
+    of_sample = np.zeros(len(counts))
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
-        variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+        of_sample = slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2 + of_sample
+    most = DEVIATIONS * total_noise
+    ends = np.where(goal > sums, goal - totals + most, 0.0), np.maximum(totals + most - goal, 0.0)
+    below, above = (np.sqrt((share * end[group]) ** 2 + DEVIATIONS**2 * of_sample) for end in ends)
     kept, all_ = float(sums.sum()), float(goal.sum())
-    return Calibrated(estimate, np.sqrt(variance), steepest, 1 - kept / all_ if all_ > 0 else 0.0)
+    left_out = 1 - kept / all_ if all_ > 0 else 0.0
+    return Calibrated(estimate, np.sqrt(variance), steepest, left_out, below, above)
 
 
 def _beyond(difference: np.ndarray, noise: float | np.ndarray) -> np.ndarray:
