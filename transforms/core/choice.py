@@ -163,7 +163,7 @@ class _Decide(beam.DoFn):
         yield 0, decide(self._choice, add_tables([public, *itertools.chain(*tables)]), self._subkey)
 
 
-class _BoundAsDecided(beam.DoFn):
+class _BoundAsDecided(Ahead):
     def __init__(self, auto: AutoRelease, release: Release, label: str, number: int) -> None:
         self._auto, self._release, self._label, self._number = auto, release, label, number
 
@@ -171,6 +171,9 @@ class _BoundAsDecided(beam.DoFn):
         self._key = self._release.key_source.fetch()
 
     def process(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
+        yield from self.ahead(packed, decided)
+
+    def compute(self, packed: tuple[int, bytes], decided: Decided) -> Iterator[pa.RecordBatch]:
         number, shard = packed
         steps = self._auto.steps(decided.chosen)
         subkeys = step_subkeys(self._key, self._release.id, self._label, steps)
