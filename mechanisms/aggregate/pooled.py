@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# No part of any proof, chosen on synthetic data: the variance of a key that may be anywhere, how often t and r are made anew,
+# No part of any proof, chosen on generated orders: the variance of a key that may be anywhere, how often t and r are made anew,
 # and what keeps a polynomial from bending where there is nothing to bend to.
 _ANYWHERE, _ROUNDS, _STEPS, _STIFF = 1 / 3, 6, 3, 1e-6
 
