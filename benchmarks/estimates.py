@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -84,8 +84,8 @@ def worth(rows: pa.RecordBatch, true: dict[str | int, int]) -> Worth:
 def chosen(named: ChosenStrategy, kept: KeptBound) -> Iterator[None]:
     """In place of the private choices, these."""
 
-    def choose(shard: Shard, choice: object, release: Release, label: str, public: object = None) -> object:
-        return named if label.endswith("ChooseNames") else kept
+    def choose(shard: Shard, choice: object, release: Release, label: str, public: Sequence[int] = (0,)) -> object:
+        return named if label.endswith("ChooseNames") else kept._replace(items=public[-1])
 
     with mock.patch.object(estimates, "choose_of", choose):
         yield

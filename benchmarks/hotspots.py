@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import logging
 import os
 import sys
@@ -24,7 +25,15 @@ from types import FrameType
 from stages import AROUND, steps_of
 
 _EVERY = 0.002  # seconds between two looks
-_OURS = f"{os.sep}headcount{os.sep}"
+# Where our modules lie: under the package, or in an editable install in the folders of the checkout.
+_OURS = tuple(
+    dict.fromkeys(
+        folder + os.sep
+        for name in ("headcount", "headcount.mechanisms", "headcount.transforms", "headcount.pipelines")
+        for spec in [importlib.util.find_spec(name)]
+        for folder in (spec.submodule_search_locations or () if spec else ())
+    )
+)
 
 
 class Looks:
@@ -64,8 +73,8 @@ def _place(frame: FrameType | None) -> str:
     outermost = innermost = "?"
     while frame is not None:
         path = frame.f_code.co_filename
-        if _OURS in path:
-            return f"{path.rpartition(_OURS)[2]}:{frame.f_lineno} {frame.f_code.co_name}"
+        if path.startswith(_OURS):
+            return f"{_module(path)}:{frame.f_lineno} {frame.f_code.co_name}"
         outermost = path
         innermost = path if innermost == "?" else innermost
         frame = frame.f_back

@@ -24,7 +24,6 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
-from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.counting.noisy import noise_of
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
@@ -102,7 +101,7 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
     best = max(lines, key=lambda line: float(line["mean"]))
     least = min(lines, key=lambda line: float(line["missing_mass"]))
     auto = auto_partitions(budget)
-    chances = probabilities(auto.choice.exponents(table_of(auto.choice, [shard])))
+    chances = auto.choice.chances(table_of(auto.choice, [shard]))
     found: dict[int, np.ndarray] = {}
     for number in np.flatnonzero(chances >= LEAST).tolist():
         way = auto.choice.candidates[number]

@@ -31,11 +31,11 @@ STYLE = """
   .back { fill: #ffffff } .text { fill: #1f2933; font: 13px sans-serif } .small { font-size: 11px }
   .soft { fill: #52606d } .line { stroke: #9aa5b1; stroke-width: 1; fill: none } .grid { stroke: #e4e7eb; stroke-width: 1 }
   .one { fill: #00796b; stroke: #00796b } .two { fill: #c2570c; stroke: #c2570c } .box { fill: #e0f2f1; stroke: #00796b }
-  .curve { fill: none; stroke-width: 2.5 }
+  .curve { fill: none; stroke-width: 2.5 } .text { stroke: none }
   @media (prefers-color-scheme: dark) {
     .back { fill: #1e2129 } .text { fill: #e4e7eb } .soft { fill: #b0b8c1 } .line { stroke: #7b8794 } .grid { stroke: #323a45 }
     .one { fill: #4db6ac; stroke: #4db6ac } .two { fill: #ffa94d; stroke: #ffa94d } .box { fill: #12403c; stroke: #4db6ac }
-    .curve { fill: none }
+    .curve { fill: none } .text { stroke: none }
   }
 """
 

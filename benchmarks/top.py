@@ -23,7 +23,6 @@ from partitions import named
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
-from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.count_release.frames import Frame
 from headcount.mechanisms.count_release.top_items import draws_of_top
 from headcount.mechanisms.count_release.top_names import named_top
@@ -56,7 +55,7 @@ def by_names(users: np.ndarray, names: np.ndarray, budget: Budget, k: int, rando
 def names_of(shard: Shard, budget: Budget, random: np.random.Generator, runs: int) -> list[np.ndarray]:
     """Which items are named in some runs, by the law that is chosen most often."""
     selection = named_top(budget, 1, item_type=int).selection
-    chances = probabilities(selection.choice.exponents(table_of(selection.choice, [shard])))
+    chances = selection.choice.chances(table_of(selection.choice, [shard]))
     chosen = selection.choice.candidates[int(np.argmax(chances))].chosen
     return [named(shard, selection.decided(chosen).rounds, random) for _ in range(runs)]
 

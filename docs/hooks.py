@@ -48,6 +48,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn links to files of the repository into links of the site."""
     name = page.file.src_uri
+    if name == "index.md":
+        page.meta["hide"] = ["navigation"]  # its only page: the chooser's commands get the room
     source = next((path for path, made in OUTSIDE.items() if made == name), f"docs/{name}")
 
     def link(found: re.Match[str]) -> str:

@@ -26,6 +26,7 @@ NOT_IN_PYTHON = {
     "overwrite",
     "output_files",
     "shards",
+    "memory_limit",
 }
 # A model of `shape` other than "central" reads no events.
 NOT_OF_EVENTS = {"model", "users", "reports", "salt", "may_be_seen"}

@@ -25,6 +25,14 @@ def whole_number_or(*words: str, most: int) -> Callable[[str], int | str]:
     return read
 
 
+def memory_size(text: str) -> int:
+    """Reads bytes as megabytes, gigabytes or terabytes, such as 500M or 8G."""
+    found = re.fullmatch(r"([0-9]{1,9})([MGT])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a whole number and M, G or T, such as 500M or 8G, got {text!r}")
+    return int(found[1]) << {"M": 20, "G": 30, "T": 40}[found[2]]
+
+
 def _whole(text: str, least: int, most: int, words: Sequence[str]) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
         limits = f"from {least} to {most if most < 10**18 else '10^18'}"

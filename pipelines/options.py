@@ -15,7 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.ledger.flags import add_account
 from headcount.pipelines.metrics import values
-from headcount.pipelines.numbers import number, whole_number
+from headcount.pipelines.numbers import memory_size, number, whole_number
 from headcount.pipelines.protection import add_protection, window
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ _MEANT = {  # by the flags that every command needs, for whoever has left one ou
     "--input": " (the files or the folder to read)",
     "--user": " (the column that tells users apart)",
     "--item": " (the column to count)",
-    "--epsilon": " (the privacy loss of one user at most, for instance 1)",
+    "--epsilon": " (how much one user can change the result at most, for instance 1)",
     "--output": " (where the result goes)",
+    "--lo": " (the least value that counts, known without a look at the data)",
+    "--hi": " (the largest one)",
 }
 _LONGEST_TEXT = 200
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-4  # a promise beyond these is hinted at
@@ -100,7 +102,7 @@ def add_item(group: argparse._ArgumentGroup) -> None:
         "is for times, COLUMN:0,18,30,65 puts numbers into bins, COLUMN:int is for whole numbers in text files",
     )
     group.add_argument(
-        "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each of the list"
+        "--explode", metavar="COLUMN", help="a column of --item that holds lists: a row counts for each element"
     )
 
 
@@ -154,13 +156,14 @@ def _delimiter(text: str) -> str:
 def add_budget(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """What is promised to each user. Commands add their own parameters to the group that this returns."""
     group = parser.add_argument_group("what to promise")
-    group.add_argument("--epsilon", type=number, metavar="E", help="the privacy loss of one user at most")
+    group.add_argument("--epsilon", type=number, metavar="E", help="how much one user can change the result at most")
     group.add_argument(
         "--delta",
         type=number,
         default=0.0,
         metavar="D",
-        help="the probability of losing more; needed where the items are not given, and for Gaussian noise (default: 0)",
+        help="a small chance on top, far below 1 / (number of users), such as 1e-8; needed where the items are not given, "
+        "and for Gaussian noise (default: 0)",
     )
     group.add_argument(
         "--relation",
@@ -260,12 +263,10 @@ def add_release(parser: argparse.ArgumentParser) -> None:
         "data set, label, period and parameters, so that a job that is run again is no new release",
     )
     group = parser.add_argument_group("how to run")
-    group.add_argument(
-        "--shards",
-        type=whole_number(most=1 << 16),
-        metavar="N",
-        help="shards of users (default: by the size of the input)",
-    )
+    shards = "shards of users (default: by the size of the input)"
+    group.add_argument("--shards", type=whole_number(most=1 << 16), metavar="N", help=shards)
+    limit = "memory of rows that wait, such as 8G, beyond which they wait on disk (default: half of the machine's)"
+    group.add_argument("--memory-limit", type=memory_size, metavar="SIZE", help=limit)
 
 
 def add_key(group: argparse._ArgumentGroup) -> None:

@@ -32,6 +32,7 @@ _SHARED_GROUPS = {
 _SHARED = {"--epsilon", "--delta", "--relation", "--explain"}  # those of it that all jobs have
 _RARE = set(
     "--input-format --delimiter --max-item-bytes --windows --relation --output-files --shards --key-env --key-secret --verbose "
+    "--memory-limit "
     "--bound-share --bound-method --kappa --sparsity --users-share --largest-mean --k-bar --start-epsilon --strict-target "
     "--noise-reduction --alpha --selection --max-counted-items --levels --branching --rounds --estimate --mode --hypothesis "
     "--coverage --most --samples --reports --may-be-seen --seed".split()

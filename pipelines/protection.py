@@ -48,7 +48,7 @@ def add_protection(group: argparse._ArgumentGroup) -> None:
         "--windows",
         type=whole_number(most=10**6),
         metavar="N",
-        help="say what a user is promised in total who is there in N days, weeks or months (default: 30, 52, 12)",
+        help="say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12)",
     )
 
 

@@ -31,7 +31,7 @@ QUESTIONS = (
     Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
     Question(
         "How long is the median session?",
-        "quantiles --value seconds --quantile 0.5",
+        "quantiles --value seconds --lo 0 --hi 3600 --quantile 0.5",
         "sampled.md#quantiles-and-ranges-of-values",
     ),
     Question("How likely is each kind of device?", "distribution --item device --domain FILE", "distribution.md"),

@@ -102,7 +102,7 @@ def estimated(
         told = all_named if mechanism.domain is None else []
         decision = plan | "Decision" >> beam.Map(_not_calibrated, told).with_output_types(Estimated)
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
-    grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
+    grouped = gathered | "Group" >> beam.Map(group_items, decided, stages.once).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
     totals = rows | "Totals" >> NoisyStage(

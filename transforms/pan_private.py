@@ -212,7 +212,9 @@ class _StateFile:
         """The counters."""
         content, about = self._content()
         if about["released"]:
-            raise InputError("these counters were released; an event added now would be seen without noise: start anew")
+            raise InputError(
+                "these counters were released; an event added now would be seen without noise: start new ones"
+            )
         self._check_made_for(about)
         counters = np.array(content.column("counter"))
         return _Stored(PanPrivateState(counters, self._scale, about["noises"]), tuple(about["batches"]))

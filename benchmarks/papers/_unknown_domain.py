@@ -115,9 +115,10 @@ def expected_errors(shards: Sequence[Shard], bounds: Iterable[int], release: Bud
     beyond = max(most, bounds[-1]) + 1  # here the sums are the true ones
     ladder = Ladder((*bounds, beyond))
     chunks = [chunk for shard in shards for _, chunk in split_sums(shard, ladder, 1)]
-    sums = np.concatenate([part.whole + part.fraction / 2.0**FRACTION_BITS for part in merged_sums(chunks, ladder, 0)])
+    parts = merged_sums(chunks, ladder, ladder.least(0))
+    sums = np.concatenate([part.whole + part.fraction / 2.0**FRACTION_BITS for part in parts], axis=1)
     found = {}
     for place, bound in enumerate(bounds):
         plan = plan_for(release, bound, None, "laplace", RELATION)
-        found[bound] = worth(plan, sums[:, -1], sums[:, place]).error / float(sums[:, -1].sum())
+        found[bound] = worth(plan, sums[-1], sums[place]).error / float(sums[-1].sum())
     return found

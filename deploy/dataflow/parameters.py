@@ -28,8 +28,16 @@ _AT_HOME = "it starts no job; give it to `headcount` on your own machine"
 _NO_FILES = (
     "workers of Dataflow have neither files nor variables of yours, and an image must not hold a key; give key_secret"
 )
+_NO_STORE = "it is for jobs in one process: workers of Dataflow have memory of their own"
 #: Flags of the subcommands that make no sense in a template, and why.
-LEFT_OUT = {"help": _AT_HOME, "help_all": _AT_HOME, "explain": _AT_HOME, "key_file": _NO_FILES, "key_env": _NO_FILES}
+LEFT_OUT = {
+    "help": _AT_HOME,
+    "help_all": _AT_HOME,
+    "explain": _AT_HOME,
+    "key_file": _NO_FILES,
+    "key_env": _NO_FILES,
+    "memory_limit": _NO_STORE,
+}
 
 _WORD = re.compile(r"--([A-Za-z_]+)(?:=(.*))?", re.DOTALL)
 

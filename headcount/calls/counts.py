@@ -89,8 +89,8 @@ def histogram(
         protect: who is promised something: a "user" with all that it did (default), or weaker, a "user-day", "user-week" or
             "user-month", by the times of the column `time`.
         time: when a row was, for such windows (default: None).
-        windows: say what a user is promised in total who is there in so many windows (default: None, a usual number).
-        explode: a column of `item` that holds lists: a row counts for each of the list (default: None).
+        windows: say what is promised in total to a user who is there in this many windows (default: None, a usual number).
+        explode: a column of `item` that holds lists: a row counts for each element (default: None).
         label, period: what this is, and the time it is of, in your words, for the report (default: None).
         key_file, key_env, key_secret: where the key lies (see `headcount key`): a file, an environment variable, or Secret
             Manager's name (default: None, a fresh key that nobody keeps).
@@ -210,8 +210,8 @@ def count_release(
     Parameters:
         epsilon, rho: the promise, as one or the other; both need a `delta`.
         relative_error: how far from the true one most counts may be, as a part of it (default: 0.1).
-        k_bar: look at so many items with the most users (default: 10,000).
-        max_per_item: count events, at most so many of one user on an item (default: None, users).
+        k_bar: look at this many items with the most users (default: 10,000).
+        max_per_item: count events, at most this many of one user on an item (default: None, users).
         noise_reduction: spend less on counts that are exact enough, for more of them (default: False).
         strict_target: keep to a small `relative_error` also where a count then costs more than finding it (default: False).
         start_epsilon: the epsilon of the first draws, which should find nothing; too low costs little (default: 0.0005).

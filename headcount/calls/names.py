@@ -100,7 +100,7 @@ def top(
         k: how many items to name at most.
         method: "draws" from all items, or "names" first, which finds more of a long top (default: draws below k = 10, and
             else names).
-        k_bar: draws look at so many items with the most users (default: 10,000).
+        k_bar: draws look at this many items with the most users (default: 10,000).
         data, user, item, count, epsilon, delta, and all that follow: as for `histogram`.
 
     The result has rank, and the columns of `item`.

@@ -155,7 +155,7 @@ def quantiles(
         value: the column of the values: numbers, dates or times.
         lo, hi: the least and the largest value, which must be public; what lies outside counts as the ends.
         quantile: one or several of them, such as 0.5 (default: None).
-        range: in place of quantiles: pairs (A, B), to count users with a value from A up to, but not with, B (default: None).
+        range: in place of quantiles: pairs (A, B), to count users with a value from A to below B (default: None).
         method: "tree" (default) reads off whatever is asked; "search" halves `lo` to `hi` for one quantile.
         levels, branching: of the tree: it has branching^levels parts (default: None, 10 and 2).
         rounds: of the search: how often `lo` to `hi` is halved (default: None, 10).

@@ -39,7 +39,7 @@ def compare(
 ) -> Comparison:
     """What each method would give at each epsilon, measured against the truth of data that is public or made up.
 
-    Guarantee: none. The result is exact in part, and so is not private: it is for data of which nobody needs protection.
+    Guarantee: none. The result is exact in part, and so is not private: it is for data that nobody needs to protect.
 
         headcount.compare(public_data=frame, user="user_id", item="page", epsilon=[0.1, 1])
 
@@ -52,8 +52,8 @@ def compare(
         methods: some of the methods, by the names that the result has for them (default: None, all).
         releases: how often each method runs at each epsilon (default: 3).
         max_items: for the strategies that name items and choose nothing: items of one user that count at most (default: None,
-            so many as nine tenths of the users have).
-        large_from: an item of so many users or more is large, and missed if it is not shown (default: 100).
+            the number that nine tenths of the users stay within).
+        large_from: an item of this many users or more is large, and missed if it is not shown (default: 100).
         user, item, count, relation, and all that follow: as for `histogram`.
 
     The result has a row for each release: question, method, command, epsilon, delta, relation, release, what it is worth, and

@@ -5,7 +5,7 @@
        ranges     of values are chosen privately, where they are not given (`ranges`)
     3. sums       of each user's rows on *named* keys a uniform sample stays: m keys, and c rows on each. Their values, cut to
                   a public range, are whole numbers. Every named key gets a few noisy sums (`measures`), and for quantiles a
-                  tree of noisy counts (`trees`): all metrics follow
+                  tree of noisy counts (`trees`): all metrics follow, means by those of all keys (`pooled`)
     4. totals     noisy totals of groups of keys tell how much of users and events the bounds have left out (`totals`)
 
 Guarantee: user-level (epsilon, delta)-differential privacy under the relation, add-remove or replace; or delta-approximate

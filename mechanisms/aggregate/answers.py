@@ -1,8 +1,9 @@
 """Metrics and their intervals from noisy sums: post-processing, which costs nothing.
 
-A mean is middle + half * S / n, for noisy rows n and noisy sums S. Its interval is Fieller's: all r in [-1, 1] for which S -
-r n is within 1.96 standard deviations of 0, where those are sqrt(sigma_S^2 + r^2 sigma_n^2). As S - r n has mean 0 for the
-true r, the interval holds it in 95 % of all releases, however few rows there are; where n may be 0, it is the whole range.
+The interval of a mean r of x is Fieller's, for noisy rows n and noisy sums S: all r in [-1, 1] for which S - r n is within
+1.96 standard deviations of 0, where those are sqrt(sigma_S^2 + r^2 sigma_n^2). As S - r n has mean 0 for the true r, the
+interval holds it in 95 % of all releases, however few rows there are; where n may be 0, it is the whole range. The mean itself
+is an estimate by the sums of all keys (`pooled`), cut to that interval. It is closer than S / n, whose noise is stated.
 
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
@@ -21,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.intervals import DEVIATIONS, outward
-from headcount.mechanisms.aggregate.measures import MeasuresPlan
+from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.keys.value_ranges import ValueRange
 
@@ -85,10 +87,17 @@ class NoisySums:
         )
 
 
-def total_answer(metric: Metric, value: np.ndarray, noise_stddev: np.ndarray | float) -> Answer:
-    """A total with its interval; none that cannot be negative has an end below 0, and ends of counts are whole numbers."""
+def total_answer(
+    metric: Metric,
+    value: np.ndarray,
+    noise_stddev: np.ndarray | float,
+    reach: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Answer:
+    """A total with its interval, which goes so far below and above it as `reach` says, or as its noise does. None that cannot
+    be negative has an end below 0, and ends of counts are whole numbers."""
     stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
-    low, high = value - DEVIATIONS * stddev, value + DEVIATIONS * stddev
+    below, above = (DEVIATIONS * stddev,) * 2 if reach is None else reach
+    low, high = value - below, value + above
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:
@@ -110,11 +119,19 @@ def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
     return found
 
 
+def mean_ratio(noisy: NoisySums, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The means of x, by all keys together, each within its interval; and the ends of that."""
+    rows, noise, own = noisy.sums["rows"], noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    low, high = fieller(noisy.sums[f"sum{number}"], rows, own, noise, DEVIATIONS, -1.0)
+    names = [f"{kind}{number}" for kind in ("sum", *GAP, *WAVES)]
+    means = pooled([noisy.sums[name] for name in names if name in noisy.sums], rows, own, noise)
+    return np.clip(means, low, high), low, high
+
+
 def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
-    rows, sums = noisy.sums["rows"], noisy.sums[f"sum{number}"]
+    rows = noisy.sums["rows"]
     noise = noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
-    ratio = _ratio(sums, rows, noise[0], -1.0)
-    low, high = fieller(sums, rows, noise[1], noise[0], DEVIATIONS, -1.0)
+    ratio, low, high = mean_ratio(noisy, number)
     # A number within the range is within half of it from the middle.
     stddev = np.minimum(np.hypot(noise[1], ratio * noise[0]) / np.maximum(rows, noise[0]), 1.0)
     return _within(of, ratio, stddev, low, high)

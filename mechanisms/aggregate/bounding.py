@@ -8,7 +8,7 @@ drawn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +60,9 @@ def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
 
 
 def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
-    """What each (user, key) adds to each measure, in units of 2**-bits. Sums are rounded towards 0, and gaps down: rounding
-    makes no contribution longer. To a tree it adds its rows, each on its leaf: one leaf for each row, pair after pair."""
+    """What each (user, key) adds to each measure, in units of 2**-bits. Sums and what stands beside them are rounded towards 0:
+    rounding makes no contribution longer. To a tree it adds its rows, each on its leaf: one leaf for each row, pair after pair.
+    """
     found = {}
     for measure in measures:
         if measure.kind == "tree":
@@ -71,8 +72,7 @@ def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.nda
         elif measure.kind == "rows":
             found[measure.name] = shard.pairs.count
         else:
-            x = shard.values[measure.value]
-            row = x if measure.kind == "sum" else _gap(x)
+            row = _OF_ROW[measure.kind](shard.values[measure.value])
             sums = run_sums(row * shard.count, shard.starts[:-1])
             found[measure.name] = np.sign(sums) * (np.abs(sums) >> (VALUE_BITS - measure.bits))
     return found
@@ -81,6 +81,37 @@ def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.nda
 def _gap(x: np.ndarray) -> np.ndarray:
     """1 - x^2, rounded down, in units of 2**-VALUE_BITS."""
     return (_WHOLE * _WHOLE - x * x) >> VALUE_BITS
+
+
+def _cosine(x: np.ndarray) -> np.ndarray:
+    """sin t cos 2t where x is cos t, rounded towards 0, in units of 2**-VALUE_BITS."""
+    _, square = _float(x)
+    return _rounded(np.sqrt(np.maximum(1 - square, 0.0)) * (2 * square - 1))
+
+
+def _sine(x: np.ndarray) -> np.ndarray:
+    """sin t sin 2t, likewise."""
+    cos, square = _float(x)
+    return _rounded((1 - square) * (2 * cos))
+
+
+def _float(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x and its square as floats: both are exact, and so is 1 less the square."""
+    cos = x / _WHOLE
+    return cos, cos * cos
+
+
+def _rounded(value: np.ndarray) -> np.ndarray:
+    """Towards 0, from a little below: so that the rounding of floats makes no contribution longer."""
+    return (value * (_WHOLE * (1 - 2.0**-45))).astype(np.int64)
+
+
+_OF_ROW: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sum": lambda x: x,
+    "gap": _gap,
+    "cosine": _cosine,
+    "sine": _sine,
+}
 
 
 def bounded_batch(

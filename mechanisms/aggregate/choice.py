@@ -4,25 +4,32 @@ This is the choice of `bound_choice.kept` with another bound: a user of d named 
 rows, capped at c on each, in place of what a norm leaves.
 
     (m, c)     loss = keys * cost - worth / 4, where worth is what the users' rows that are left are worth
-    B          loss = users above B
+    B          loss = users with more than B rows
+    b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
 key's rows, times the metrics for each total among them, where means and variances count fivefold. None of this is part of
 any proof.
 
-Guarantee: that of `bound_choice.kept`. What a user is worth depends on its own rows alone and lies between 0 and `most`, so
-one user more lowers each loss by at most most / 4, and raises none.
+Guarantee: that of `bound_choice.kept`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
+and lies between 0 and `most`, so one user more lowers each loss by at most most / 4, and raises none.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.kept import MOST_KEPT, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.kept import MOST_KEPT, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.choice.exponential import select
+from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: what is looked at.
 MAX_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -41,9 +48,54 @@ class KeysCandidate(KeptCandidate):
 
 @dataclasses.dataclass(frozen=True)
 class KeysChoice(KeptChoice):
-    """The choice of m and c, and of the norm of the totals."""
+    """The choice of m and c, and of the norms of the totals: `users_budget` is for that of users beside events, or None."""
+
+    users_budget: Budget | None = None
 
     name = "keys"
+
+    @property
+    def budget(self) -> Budget:
+        """What all cost, added up."""
+        users = () if self.users_budget is None else (self.users_budget.epsilon,)
+        return Budget(sum_up((super().budget.epsilon, *users)))
+
+    @property
+    def entries(self) -> int:
+        """The length of the table: with the users above each norm by their keys, before the number of items."""
+        return super().entries + (0 if self.users_budget is None else len(self.norms))
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """What the shard's users add."""
+        *table, items = super().user_table(shard)
+        if self.users_budget is not None:
+            table += self.above(shard.rows_per_user())
+        return [*table, items]
+
+    def users_exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the norms b."""
+        assert self.users_budget is not None
+        return self.norm_exponents(table[-1 - len(self.norms) : -1], self.users_budget)
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
+        """The private choice. A user has no more keys than rows, so a b above B is one that noise has drawn."""
+        chosen = super().choose(table, lanes)
+        if self.users_budget is None:
+            return chosen
+        drawn = self.norms[select(self.users_exponents(table), lanes)]
+        return chosen._replace(users_bound=min(drawn, chosen.totals_bound))
+
+    def ends(self) -> tuple[KeptBound, KeptBound]:
+        """The smallest and the largest that can be chosen."""
+        first, last = super().ends()
+        if self.users_budget is None:
+            return first, last
+        return first._replace(users_bound=first.totals_bound), last._replace(users_bound=last.totals_bound)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        users = {} if self.users_budget is None else {"users": repr(self.users_budget.epsilon)}
+        return {**super().parameters(), **users}
 
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray:
         """The number of keys of each user, whatever the noise is."""

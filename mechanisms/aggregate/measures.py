@@ -6,17 +6,21 @@ A user's rows on one key, at most c of them, with values x in [-1, 1] (half rang
     rows       the number of rows
     sum        the sum of x,               for each range
     gap        the sum of 1 - x^2,         for each range whose variance is asked for
+    cosine     the sum of sin t cos 2t,    for each other range, where x is cos t
+    sine       the sum of sin t sin 2t,    for the same
     tree       the rows in each part of the range, on each of LEVELS levels of ever finer parts (`trees`), for each range of
                which a quantile is asked for
 
 With one row per key, users are rows. All sums of all keys are one vector, which gets Gaussian noise of one calibration: of
-standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum and gap of range j, and tau_j for the parts of range j.
+standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum, gap, cosine and sine of range j, and tau_j for the
+parts of range j.
 
 Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise, and 1 /
-tau_j to one part on each level. As x^2 + (1 - x^2)^2 <= 1, its squared length is at most A = 1 / sigma_r^2 + V + T, with V the
-sum of 1 / sigma_j^2, and T that of LEVELS / tau_j^2: the gap comes for free, since it is small where x is large. By the
-triangle inequality the squared length of a user's rows on one key is at most B = 1 / sigma_u^2 + c^2 A, and x = 1 in all of c
-rows attains it. So the squared distance of neighbours is at most
+tau_j to one part on each level; or cosine and sine in place of the gap. As x^2 + (1 - x^2)^2 <= 1, and cos^2 t + sin^2 t
+(cos^2 2t + sin^2 2t) = 1, its squared length is at most A = 1 / sigma_r^2 + V + T, with V the sum of 1 / sigma_j^2, and T that
+of LEVELS / tau_j^2: what stands beside a sum comes for free, since it is small where x is large. By the triangle inequality the
+squared length of a user's rows on one key is at most B = 1 / sigma_u^2 + c^2 A, and x = 1 in all of c rows attains it. So the
+squared distance of neighbours is at most
 
     add-remove      m B
     replace         m max(2 B, c^2 (4 V + 2 T))
@@ -36,6 +40,9 @@ Weights. Each of users, rows and ranges has a share of B. The shares are those w
 of the metrics, where a sum is relative to what c rows of half the largest value add, a mean to half the range, and a variance
 to its square; that of a number of users or events counts half. The error of a quantile is that of its rank, which values that
 spread over a sixth of their range turn into a third of that in half ranges. This needs no data, and no proof rests on it.
+
+Cosine and sine turn faster than x, so that they tell keys apart whose values are close together (`pooled`). Where values spread
+over all of the range they tell nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +64,13 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.value_ranges import VALUE_BITS
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
+#: What stands beside the sum of a range, for free: one of these, and never both.
+GAP, WAVES = ("gap",), ("cosine", "sine")
+
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
 MOST_PER_ITEM = 1000
+
+_BESIDE = GAP + WAVES
 
 Real = TypeVar("Real", float, Fraction)
 
@@ -135,11 +147,18 @@ class MeasuresPlan:
         return self.max_items * _distance(self.relation, own, most * values, most * trees)
 
     def _values(self, precision: dict[str, Fraction]) -> Fraction:
-        """The sum of 1 / sigma_j^2; a gap costs nothing as long as its noise is no less than that of its sum."""
-        for measure in self.measures:
-            if measure.kind == "gap" and precision[measure.name] > precision[f"sum{measure.value}"]:
-                raise RuntimeError("a gap has less noise than its sum")  # a bug, and never to be released
-        return sum((size for name, size in precision.items() if name.startswith("sum")), Fraction(0))
+        """The sum of 1 / sigma_j^2; what stands beside a sum costs nothing where its noise is no less than that of its sum,
+        and it is a gap, or a cosine and a sine."""
+        sums = {measure.value for measure in self.measures if measure.kind == "sum"}
+        for value in sums:
+            beside = {each.kind: each.name for each in self.measures if each.value == value and each.kind in _BESIDE}
+            if any(precision[name] > precision[f"sum{value}"] for name in beside.values()):
+                raise RuntimeError(
+                    "a gap, cosine or sine has less noise than its sum"
+                )  # a bug, and never to be released
+            if "gap" in beside and len(beside) > 1:
+                raise RuntimeError("a gap stands beside waves")  # a bug, and never to be released
+        return sum((precision[f"sum{value}"] for value in sums), Fraction(0))
 
     def to_json(self) -> dict[str, Any]:
         """What defines the noise, exactly and in one form only."""
@@ -186,7 +205,7 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
         levels = LEVELS if kind == "tree" else 1
         sigma = unit * (1 if name == "users" else max_per_item) * math.sqrt(levels / share)
         value = -1 if kind == name else int(name.removeprefix(kind))
-        kinds = ["sum", "gap"] if kind == "sum" and value in gaps else [kind]
+        beside = () if kind != "sum" else GAP if value in gaps else WAVES
         bits = _bits(sigma) if kind == "sum" else 0
         grid, scale = whole_sigma(sigma, bits)
         if scale >= LARGEST_SCALE:
@@ -194,7 +213,7 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
                 f"a bound of {max_items} keys with {max_per_item} rows each needs more noise than can be sampled: raise "
                 "epsilon or lower the bounds"
             )
-        found += [Measure(kind, value, bits, grid, int(scale)) for kind in kinds]
+        found += [Measure(each, value, bits, grid, int(scale)) for each in (kind, *beside)]
     plan = MeasuresPlan(max_items, max_per_item, relation, tuple(found))
     if plan.loss() > Fraction(mu) ** 2:
         raise RuntimeError("the noise is not what the budget asks for")  # a bug, and never to be released

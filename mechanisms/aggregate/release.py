@@ -158,7 +158,7 @@ class AggregateMechanism:
         if plan.totals is None:
             rows, decision = released(noisy, None, None, plan)
             return rows, decision if self.decides else None
-        grouped = group_keys(noisy, self.metrics, plan.totals.stddev)
+        grouped = group_keys(noisy, self.metrics, plan.kept, plan.totals.stddev)
         summed = None if shard is None else total_rows(shard.pairs, grouped, self.metrics)
         bounded = bounded_users(summed, plan.totals_steps, release, f"{label}/Totals/Bounded")
         totals = noisy_counts(
@@ -265,6 +265,7 @@ def aggregate(
         "calibrated": calibrate == "totals" and bool(asked.totals),
         "precision": PRECISION,
         "ranges": len(asked.autos),
+        "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }
     account = (
         zcdp_account(budget, **parts)

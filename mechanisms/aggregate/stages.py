@@ -18,15 +18,16 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
-from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
+from headcount.mechanisms.aggregate.totals import totals_norm
 from headcount.mechanisms.bound_choice.kept import NORMS, KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.histogram.stages import NamesPlan, Stages
+from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
 from headcount.mechanisms.keys.value_ranges import ChosenRange
-from headcount.mechanisms.partitions.auto import PartitionChoice
+from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 
 #: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
@@ -67,7 +68,9 @@ class AggregatePlan:
             f"{in_items(self.kept.bound)} of each user, with at most {self.kept.max_per_item:,} {rows} on each"
         )
         if self.totals is not None:
-            parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
+            rows_or_keys = "items" if self.metrics.users_alone else "rows"
+            users = f"{in_items(self.kept.users_bound)} and " if self.kept.users_bound else ""
+            parts.append(f"totals of at most {users}{self.kept.totals_bound:,} {rows_or_keys} for each user")
         for of in self.ranges:
             least = (
                 ", hardly more than the least there is: too few users, or values above 0, to choose by, so give a range"
@@ -83,6 +86,7 @@ class AggregatePlan:
         chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
         if self.totals is not None:
             chosen["totals_bound"] = self.kept.totals_bound
+            chosen |= {"users_bound": self.kept.users_bound} if self.kept.users_bound else {}
         chosen |= {f"range of {of.of.text()}": [of.low, of.high] for of in self.ranges}
         return {"chosen": chosen}
 
@@ -126,6 +130,7 @@ class AggregateStages:
             self._candidates() if account.counts_choice is not None else (),
             NORMS if self.calibrated else (),
             self.metrics.users_alone,
+            account.users_choice,
         )
 
     @cached_property
@@ -155,18 +160,23 @@ class AggregateStages:
         no part in others."""
         account, kept = self.account, self.given()
         if chosen is not None:
-            kept = chosen if account.counts_choice is not None else kept._replace(totals_bound=chosen.totals_bound)
+            if account.counts_choice is None:  # then the bounds of the sums are given
+                chosen = chosen._replace(bound=kept.bound, max_per_item=kept.max_per_item, noise=kept.noise)
+            kept = chosen
+        # Of what is asked for beside totals, no total tells: it has all of its precision from the sums.
+        only_totals = all(metric.is_total for metric in self.metrics.each)
+        norm = kept.max_per_item * math.sqrt(kept.bound) * (1 if only_totals else _OF_RATIOS)
+        counts_mu, totals_mu = self.shared.split(kept, norm)
         steps: list[MechanismStep] = []
         if names is not None:
             steps += selection_steps(names.named.strategy, self.shared.names_cost(), names.rounds)
-        measures = make_plan(self.metrics, kept.bound, kept.max_per_item, account.counts_mu, self.relation)
-        steps += self._sums(measures)
+        measures = make_plan(self.metrics, kept.bound, kept.max_per_item, counts_mu, self.relation)
+        steps += self._sums(measures, counts_mu)
         totals_steps: tuple[Step, ...] = ()
         totals = None
         if self.calibrated:
-            norm = math.ceil(kept.totals_bound * math.sqrt(len(self.metrics.totals)))
-            totals_steps = (ClipNormStep(norm, 2),)
-            totals = self.shared.noise(totals_steps, account.totals_mu, 0.0, False)
+            totals_steps = (ClipNormStep(totals_norm(kept), 2),)
+            totals = self.shared.noise(totals_steps, totals_mu, 0.0, False)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
         metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)
         users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
@@ -182,6 +192,9 @@ class AggregateStages:
         if self.account.names_choice is not None:
             names = [self.shared.names_plan(end) for end in self.names_choice.ends()]
         bounds: tuple[KeptBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
+        if self.calibrated:
+            # Of one key or of many: the former leaves the sums the least precision, the latter the totals.
+            bounds = tuple(kept._replace(items=items) for kept in bounds if kept is not None for items in (1, MANY))
         return [(name, kept) for name in names for kept in bounds]
 
     def guarantee(self, *steps: MechanismStep) -> Guarantee:
@@ -196,6 +209,7 @@ class AggregateStages:
             "choice of how keys are named": account.names_choice,
             "choice of the keys and rows of a user that count": account.counts_choice,
             "choice of the totals' bound": account.totals_choice,
+            "choice of the totals' bound for users": account.users_choice,
         }
         if self.ranges_choice is not None:
             texts = (of.text() for of in self.ranges_choice.ranges.values())
@@ -233,15 +247,17 @@ class AggregateStages:
         for items in keys:
             plan = make_plan(self.metrics, items, rows, self.account.counts_mu, self.relation)
             sizes = ", ".join(
-                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}" for each in plan.measures
+                f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}"
+                for each in plan.measures
+                if each.kind not in WAVES
             )
             lines.append(
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
             )
         return lines
 
-    def _sums(self, measures: MeasuresPlan) -> list[MechanismStep]:
-        cost = self.shared.cost(self.account.counts_mu, 0.0)
+    def _sums(self, measures: MeasuresPlan, mu: float) -> list[MechanismStep]:
+        cost = self.shared.cost(mu, 0.0)
         kept = f"{in_items(measures.max_items)}, {measures.max_per_item} rows on each"
         stddevs: dict[str, str | int | float] = {
             f"stddev of {_words(measure.kind, measure.value, self.metrics)}": measure.stddev
@@ -274,5 +290,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     column = metrics.values[value].column
     if kind == "tree":
         return f"rows in each part of the range of {column}"
+    if kind in WAVES:
+        return f"{kind}s of {column}"
     what = "sums" if kind == "sum" else "squares"
     return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

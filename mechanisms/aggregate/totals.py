@@ -2,9 +2,10 @@
 
 As for the histogram (`histogram.estimates`, `histogram.groups`): keys are cut into groups by their noisy sums, which are
 public by then. Each user's keys and rows on all groups, of *all* its rows on named keys, are one vector of whole numbers. It
-is scaled down to a norm, summed, and gets noise. Where both are asked for, keys count twice in it, so that users have half the
-noise of events: few users have many keys, and it is their events that make the norm. Estimates of users and events follow as
-for the histogram. A sum is scaled up as the events of its key are, so that it is the mean times the events.
+is scaled down to a norm, summed, and gets noise. Where both are asked for, each has a bound that was chosen: few users have
+many keys, and it is their events that make the norm. Keys count several times in the vector, as often as the bound of events
+is a multiple of theirs, and users have less noise by that factor. Estimates of users and events follow as for the histogram.
+A sum is the mean times the events; its interval is that of the key's own noisy sum, scaled up as its events are.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -12,27 +13,32 @@ like those kept.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.aggregate.answers import Answer, NoisySums, total_answer
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
-from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
+from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
 
-# No part of any proof: a user has fewer keys than events, so that keys may weigh more in its vector and get less noise.
-_KEYS_WEIGH = 2
+
+def totals_norm(kept: KeptBound) -> int:
+    """The norm of a user's vector: of both totals at their bounds, where both are asked for."""
+    return math.ceil(kept.totals_bound * math.sqrt(2 if kept.users_bound else 1))
 
 
-def _times(metrics: Metrics) -> tuple[int, ...]:
-    """How often each total counts in a user's vector: keys weigh more beside events."""
-    return (_KEYS_WEIGH, 1) if len(metrics.totals) == 2 else (1,)
+def _times(kept: KeptBound) -> tuple[int, ...]:
+    """How often each total counts in a user's vector."""
+    return (kept.totals_bound // kept.users_bound, 1) if kept.users_bound else (1,)
 
 
-def group_keys(noisy: NoisySums, metrics: Metrics, total_stddev: float) -> Grouped:
+def group_keys(noisy: NoisySums, metrics: Metrics, kept: KeptBound, total_stddev: float) -> Grouped:
     """The keys with the groups that they fall into, by the last of their noisy users and events that totals are made of."""
     counts, noise = noisy.counts(metrics.totals[-1])
     group = np.zeros(len(counts), dtype=np.int64)
@@ -40,7 +46,7 @@ def group_keys(noisy: NoisySums, metrics: Metrics, total_stddev: float) -> Group
         # Samples have their chance besides the noise: groups that were cut by it would be drawn to each other.
         chance = math.sqrt(noise**2 + float(np.maximum(counts, 0.0).mean()))
         group = cut_groups(counts, chance, total_stddev)
-    return Grouped(noisy.items, counts, noise, group)
+    return Grouped(noisy.items, counts, noise, group, kinds=_times(kept))
 
 
 def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
@@ -53,7 +59,8 @@ def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
     parts = [group_rows(pairs, grouped, kind == "users") for kind in metrics.totals]
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
-    count = np.stack([part.count * times for part, times in zip(parts, _times(metrics), strict=True)], axis=1).ravel()
+    counts = [np.minimum(part.count * times, MOST_COUNT) for part, times in zip(parts, grouped.kinds, strict=True)]
+    count = np.stack(counts, axis=1).ravel()
     return Shard(first.users, cells(grouped, metrics), first.offsets * size, item, count)
 
 
@@ -64,7 +71,7 @@ def calibrated(
     that the bounds have left out."""
     made = {}
     by_kind = totals.reshape(grouped.number, len(metrics.totals)).T
-    for kind, told, times in zip(metrics.totals, by_kind, _times(metrics), strict=True):
+    for kind, told, times in zip(metrics.totals, by_kind, grouped.kinds, strict=True):
         counts, noise = noisy.counts(kind)
         made[kind] = calibrate(counts, grouped.group, told / times, noise, total_stddev / times, sampled=True)
     found = {}
@@ -72,18 +79,25 @@ def calibrated(
         if not metric.is_total:
             continue
         if metric.of is None:
-            own = made[metric.kind]
-            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev)
+            own, noise = made[metric.kind], DEVIATIONS * noisy.counts(metric.kind)[1]
+            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev, own.reach(noise, noise))
         else:
             found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
     return found, made[metrics.totals[-1]].left_out
 
 
 def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Calibrated) -> Answer:
-    """The sum of a key, scaled up as its events are; the noise of that scale is what the events have beyond their own."""
+    """The mean of a key times its events, within the interval of its own noisy sum, scaled up as its events are; the noise of
+    that scale is what the events have beyond their own."""
     value, noise = noisy.total(metric, metrics.values)
     rows, own = noisy.counts("events")
     scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
-    of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / np.maximum(events.estimate, own)
-    estimate = scale * value
-    return total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    estimate, size = scale * value, np.maximum(events.estimate, own)
+    of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / size
+    below, above = (np.hypot(DEVIATIONS * scale * noise, end / size * estimate) for end in (events.below, events.above))
+    stddev = np.hypot(scale * noise, of_scale * estimate)
+    answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (below, above))
+    assert metric.of is not None
+    ratio, _, _ = mean_ratio(noisy, metrics.values.index(metric.of))
+    told = events.estimate * (metric.of.middle + metric.of.half * ratio)
+    return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))

@@ -45,6 +45,20 @@ class ItemCut:
             names = self.items.take(pa.array(place[rows][first]))
             yield int(shard), _chunk(pa.DictionaryArray.from_arrays(np.cumsum(first) - 1, names), columns, rows)
 
+    def scattered(self, place: np.ndarray, columns: Mapping[str, np.ndarray]) -> Iterator[tuple[int, bytes]]:
+        """The same of rows in any order; in a shard that has rows, all its items are named."""
+        shards = len(self.cuts) - 1
+        kind = np.uint16 if shards <= 1 << 16 else np.uint32  # 16 bits sort by radix
+        home = np.repeat(np.arange(shards, dtype=kind), np.diff(self.cuts))[place]
+        order = np.argsort(home, kind="stable")
+        ends = np.searchsorted(home[order], np.arange(shards + 1))
+        place = place[order]
+        columns = {name: values[order] for name, values in columns.items()}
+        for shard in np.flatnonzero(np.diff(ends)):
+            rows, first = slice(ends[shard], ends[shard + 1]), self.cuts[shard]
+            names = self.items[first : self.cuts[shard + 1]]
+            yield int(shard), _chunk(pa.DictionaryArray.from_arrays(place[rows] - first, names), columns, rows)
+
 
 def cut_by_item(items: Names, shards: int) -> ItemCut:
     """Distinct items in the order of their shards, and within a shard in that in which they were given."""

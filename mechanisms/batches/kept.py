@@ -3,20 +3,105 @@
 A runner copies each element several times on its way through a shuffle. Here only the reference is copied. A store belongs
 to one run and lives as long as that: a step that runs again finds what it found, and every reader finds the same bytes. A
 worker in another process has no such store, so that from there the bytes themselves travel.
+
+A store holds so many bytes in memory. Further chunks lie on disk, in files that have no name: no other user can open them,
+no name tells anything, and they end with the process, however it ends. Which chunks lie there changes no byte of any result.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+import re
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
+
+from headcount.mechanisms.errors import InputError
 
 _MARK = b"headcount.kept/"  # no Arrow stream begins so
+_REFERENCE = re.compile(re.escape(_MARK) + rb"[0-9a-z]+/[0-9]{12}")  # of one length, whatever byte comes next
 _FEW = 1 << 12  # bytes that may as well travel
+_FILE = 1 << 28  # bytes of a file, after which the next one begins: a file goes when none of its chunks is needed
 
 _numbers = itertools.count()
-_stores: dict[str, dict[bytes, bytes]] = {}
+_stores: dict[str, _Store] = {}
+
+
+@dataclasses.dataclass
+class _File:
+    """A file without a name, and how many bytes of it are written, and are still needed."""
+
+    file: BinaryIO
+    written: int = 0
+    needed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _OnDisk:
+    """Where a chunk lies."""
+
+    file: _File
+    start: int
+    size: int
+
+
+class _Store:
+    """The chunks of a run by their references, of which at most `limit` bytes are in memory (None: all of them)."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit, self._held = limit, 0
+        self._chunks: dict[bytes, bytes | _OnDisk] = {}
+        self._last: _File | None = None
+        self._lock = threading.Lock()  # steps work in threads
+
+    def put(self, reference: bytes, chunk: bytes) -> None:
+        with self._lock:
+            if self._limit is None or self._held + len(chunk) <= self._limit:
+                self._held += len(chunk)
+                self._chunks[reference] = chunk
+            else:
+                self._chunks[reference] = self._written(chunk)
+
+    def get(self, reference: bytes) -> bytes:
+        with self._lock:
+            place = self._chunks[reference]
+            if isinstance(place, bytes):
+                return place
+            place.file.file.seek(place.start)
+            return place.file.file.read(place.size)
+
+    def forget(self, all_but: set[bytes]) -> None:
+        with self._lock:
+            for reference in self._chunks.keys() - all_but:
+                place = self._chunks.pop(reference)
+                if isinstance(place, bytes):
+                    self._held -= len(place)
+                    continue
+                place.file.needed -= place.size
+                if place.file.needed == 0:
+                    place.file.file.close()
+                    self._last = None if place.file is self._last else self._last
+
+    def _written(self, chunk: bytes) -> _OnDisk:
+        try:
+            if self._last is None or self._last.written >= _FILE:
+                self._last = _File(tempfile.TemporaryFile(prefix="headcount-"))
+            to = self._last
+            to.file.seek(to.written)
+            to.file.write(chunk)
+            to.file.flush()
+        except OSError as error:
+            raise InputError(
+                f"rows that wait for a step cannot be written to {tempfile.gettempdir()!r}: {error.strerror}; make room "
+                "there, set TMPDIR to a larger disk, or give more memory (--memory-limit)"
+            ) from None
+        place = _OnDisk(to, to.written, len(chunk))
+        to.written += len(chunk)
+        to.needed += len(chunk)
+        return place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +115,8 @@ class Keeper:
         store = _stores.get(self.store) if self.store is not None else None
         if store is None or len(chunk) < _FEW:
             return chunk
-        reference = b"%b%b/%d" % (_MARK, str(self.store).encode(), next(_numbers))
-        store[reference] = chunk
+        reference = b"%b%b/%012d" % (_MARK, str(self.store).encode(), next(_numbers))
+        store.put(reference, chunk)
         return reference
 
 
@@ -42,14 +127,20 @@ def found(chunk: bytes) -> bytes:
     store = _stores.get(chunk[len(_MARK) :].split(b"/")[0].decode())
     if store is None:
         raise RuntimeError("a reference to a chunk left the process or the run that it is of")  # a bug
-    return store[chunk]
+    return store.get(chunk)
+
+
+def forget(store: str, waiting: Iterable[bytes]) -> None:
+    """Drops the chunks of a run that no step will read: those without a reference in the bytes that wait for one."""
+    if store in _stores:
+        _stores[store].forget({each for data in waiting for each in _REFERENCE.findall(data)})
 
 
 @contextmanager
-def keeping(store: str) -> Iterator[None]:
-    """The time of a run, whose store has this name, as no other has."""
-    _stores[store] = {}
+def keeping(store: str, limit: int | None = None) -> Iterator[None]:
+    """The time of a run, whose store has this name, as no other has, and at most so many bytes in memory (None: any)."""
+    _stores[store] = _Store(limit)
     try:
         yield
     finally:
-        del _stores[store]
+        _stores.pop(store).forget(set())

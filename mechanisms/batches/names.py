@@ -24,10 +24,13 @@ _MASKS = np.array([(1 << (8 * k)) - 1 for k in range(8)], dtype=np.uint64)
 
 
 def _finalise(h: np.ndarray) -> np.ndarray:
-    """The splitmix64 finaliser: a bijection of 64-bit words that spreads every bit."""
-    h = (h ^ (h >> np.uint64(30))) * _K2
-    h = (h ^ (h >> np.uint64(27))) * _K3
-    return h ^ (h >> np.uint64(31))
+    """The splitmix64 finaliser: a bijection of 64-bit words that spreads every bit; in place."""
+    h ^= h >> np.uint64(30)
+    h *= _K2
+    h ^= h >> np.uint64(27)
+    h *= _K3
+    h ^= h >> np.uint64(31)
+    return h
 
 
 def string_buffers(names: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -46,19 +49,61 @@ def hash64(names: Names) -> np.ndarray:
     hashes = np.empty(len(names), dtype=np.uint64)
     if len(names) == 0:
         return hashes
-    ends, data = string_buffers(names)
-    first = int(ends[0])
-    padded = np.zeros(int(ends[-1]) - first + 8, dtype=np.uint8)
-    padded[:-8] = data[first : int(ends[-1])]
+    ends, padded = _padded(names)
+    sizes = np.diff(ends)
+    most = int(sizes.max())
     words = np.ndarray((len(padded) - 7,), dtype="<u8", buffer=padded, strides=(1,))  # a word at every byte
     for begin in range(0, len(names), _BLOCK):
         block = slice(begin, begin + _BLOCK)
-        starts = ends[begin : begin + _BLOCK + 1].astype(np.int64) - first
-        hashes[block] = _hash_block(words, starts[:-1], np.diff(starts))
-    for i in np.flatnonzero(np.diff(ends) > _LONG):
-        digest = hashlib.blake2b(padded[ends[i] - first : ends[i + 1] - first].tobytes(), digest_size=8).digest()
+        size = sizes[block]
+        if most <= _LONG and (size == size[0]).all():
+            hashes[block] = _hash_equal(padded, int(ends[begin]), len(size), int(size[0]))
+        else:
+            hashes[block] = _hash_block(words, ends[begin : begin + len(size)].astype(np.int64), size.astype(np.int64))
+    for i in np.flatnonzero(sizes > _LONG) if most > _LONG else ():
+        digest = hashlib.blake2b(padded[ends[i] : ends[i + 1]].tobytes(), digest_size=8).digest()
         hashes[i] = int.from_bytes(digest, "little")
     return hashes
+
+
+def _padded(names: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets into the bytes of strings, from 0, and these bytes, with a word of zeros behind them."""
+    ends, data = string_buffers(names)
+    first, last = int(ends[0]), int(ends[-1])
+    padded = np.zeros(last - first + 8, dtype=np.uint8)
+    padded[:-8] = data[first:last]
+    return (ends - np.int32(first) if first else ends), padded
+
+
+def telling_words(names: Names) -> list[np.ndarray] | None:
+    """Words that tell names of one hash apart, one array for each; None if only the names themselves do.
+
+    The hash of an integer is of no other. Of strings of one size it is a sum with one term for each word, finalised; the terms,
+    and what finalises, are one-to-one. So strings that share it and all words but the last share that one, too.
+    """
+    if pa.types.is_integer(names.type) or len(names) == 0:
+        return []
+    ends, padded = _padded(names)
+    size = int(ends[1])
+    if size > _LONG or int(ends[-1]) != size * len(names) or not (np.diff(ends) == size).all():
+        return None
+    return [_words(padded, 0, len(names), size, step) for step in range((size - 1) // 8)]
+
+
+def _words(padded: np.ndarray, start: int, count: int, size: int, step: int) -> np.ndarray:
+    """The word of this number of each of `count` names of one size; its bytes beyond the name are zeros."""
+    words = np.ndarray((count,), dtype="<u8", buffer=padded, offset=start + 8 * step, strides=(size,))
+    return words.copy() if size >= 8 * step + 8 else words & _MASKS[size & 7]
+
+
+def _hash_equal(padded: np.ndarray, start: int, count: int, size: int) -> np.ndarray:
+    """What `_hash_block` gives for names of one size, of which each lies where the one before it ends."""
+    whole = size >> 3
+    h = _stir(_words(padded, start, count, size, whole), _K2)
+    h += np.uint64(size * int(_K1) % 2**64)
+    for step in range(whole):
+        h += _stir(_words(padded, start, count, size, step), _ODD[step])
+    return _finalise(h)
 
 
 def _hash_block(words: np.ndarray, start: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Columns of a chunk in few bytes, as an Arrow stream: bytes are what a shuffle costs.
 
 A batch of one row holds each column as one list. Strings go as their lengths, in one byte each where that is enough, and
-their text, in place of four bytes of offset; integers and codes in as few bytes as hold them.
+their text, in place of four bytes of offset; integers and codes in as few bytes as hold them. Where rows come name by name, the
+number of each name's rows stands for their codes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def pack(columns: Mapping[str, pa.Array], metadata: Mapping[bytes, bytes] | None
     parts: dict[str, pa.Array] = {}
     for name, column in columns.items():
         if isinstance(column, pa.DictionaryArray):
-            parts[f"{name}/codes"] = _listed(_narrow(np.asarray(column.indices)))
+            codes = np.asarray(column.indices)
+            rows = _rows_of_each(codes, len(column.dictionary))
+            kind, codes = ("codes", codes) if rows is None else ("rows", rows)
+            parts[f"{name}/{kind}"] = _listed(_narrow(codes))
             column = column.dictionary
             name = f"{name}/names"
         if pa.types.is_string(column.type):
@@ -69,12 +73,27 @@ def unpack(data: bytes) -> tuple[dict[str, pa.Array], dict[bytes, bytes]]:
 def _unpacked(parts: Mapping[str, pa.Array], name: str) -> pa.Array:
     if f"{name}/codes" in parts:
         return pa.DictionaryArray.from_arrays(parts[f"{name}/codes"], _unpacked(parts, f"{name}/names"))
+    if f"{name}/rows" in parts:
+        rows = np.asarray(parts[f"{name}/rows"])
+        codes = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), _unpacked(parts, f"{name}/names"))
     if name in parts:
         return parts[name].cast(pa.int64())
     sizes, text = parts[f"{name}/sizes"], parts[f"{name}/text"]
     ends = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(np.asarray(sizes), out=ends[1:])
     return pa.StringArray.from_buffers(len(sizes), pa.py_buffer(ends), text.buffers()[1] or pa.py_buffer(b""))
+
+
+def _rows_of_each(codes: np.ndarray, names: int) -> np.ndarray | None:
+    """How many rows each name has, where they come name by name, in the order of the names; None where they do not."""
+    if len(codes) == 0 or codes[0] != 0 or codes[-1] != names - 1:
+        return None
+    steps = np.diff(codes)
+    starts = np.flatnonzero(steps)
+    if len(starts) != names - 1 or int(steps.min(initial=0)) < 0:
+        return None
+    return np.diff(starts, prepend=-1, append=len(codes) - 1)
 
 
 def _listed(values: np.ndarray) -> pa.Array:

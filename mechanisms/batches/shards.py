@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.batches.names import Names, canonical_order, hash64, shard_of
+from headcount.mechanisms.batches.distinct import distinct, grouped, sorting
+from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.threads import in_threads
@@ -138,22 +139,27 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
-    home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
-    by_shard = np.argsort(home, kind="stable")
-    cuts = np.searchsorted(home[by_shard], np.arange(shards + 1))
+    home = shard_of(hashes, shards)
+    # Where a name is told once, all its rows must be neighbours; else they need only be in one shard.
+    together = grouped(user, hashes) if encode_user and not isinstance(user, pa.DictionaryArray) else None
+    order = _by_shard(home, shards) if together is None else together.order
+    cuts = np.searchsorted(home[order], np.arange(shards + 1))
 
     def chunk(shard: int) -> tuple[int, bytes]:
-        rows = by_shard[cuts[shard] : cuts[shard + 1]]
+        rows = order[cuts[shard] : cuts[shard + 1]]
         crowded = stands_out(len(rows), batch.num_rows, shards)  # by few users with very many rows, maybe the same
-        columns = {
-            "user": _take(user, rows, encode_user or crowded),
-            "item": _take(item, rows, encode_item or crowded),
-        }
+        if together is None:
+            users = _take(user, rows, encode_user or crowded)
+        else:
+            first, last = np.searchsorted(together.starts, cuts[shard : shard + 2])
+            codes = pa.array(together.codes(first, last))
+            users = pa.DictionaryArray.from_arrays(codes, together.names[first:last])
+        columns = {"user": users, "item": _take(item, rows, encode_item or crowded)}
         count = None if counts is None else counts[rows]
         held = tuple(column[rows] for column in values.values())
         if crowded or (encode_user and encode_item and not values):
-            users, items = (np.asarray(column.indices) for column in columns.values())
-            *codes, count, held = consolidate(users, items, count, held)
+            user_code, item_code = (np.asarray(column.indices) for column in columns.values())
+            *codes, count, held = consolidate(user_code, item_code, count, held)
             columns = {
                 name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
                 for name, code in zip(columns, codes, strict=True)
@@ -185,24 +191,15 @@ def stands_out(part: int, whole: int, shards: int) -> bool:
 def gather(chunks: Iterable[bytes]) -> Shard:
     """Unites the chunks of one shard: one list of users, one of items in canonical order, each pair once."""
     rows = united(chunks)
-    items, rank = ranked(rows.items)
-    user, item, count, _ = consolidate(rows.user, rank[rows.item], rows.count)
+    user, item, count, _ = consolidate(rows.user, rows.item, rows.count)
     return Shard(
         users=rows.users,
-        items=items,
+        items=rows.items,
         offsets=np.searchsorted(user, np.arange(len(rows.users) + 1)).astype(np.int64),
         item=item,
         count=np.ones(len(user), dtype=np.int64) if count is None else count,
         bound=bound_in(rows.bound),
     )
-
-
-def ranked(items: Names) -> tuple[Names, np.ndarray]:
-    """Distinct items in canonical order, and the place of each among them."""
-    order = canonical_order(items, hash64(items))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return items.take(pa.array(order)), rank
 
 
 def pack_shard(shard: Shard, beside: Mapping[str, pa.Array] | None = None) -> bytes:
@@ -239,7 +236,7 @@ def repack(chunks: Iterable[bytes]) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The rows of several chunks: distinct names, and the index (int32) of each row's name among them."""
+    """The rows of several chunks: distinct names in canonical order, and the index (int32) of each row's name among them."""
 
     users: Names
     user: np.ndarray
@@ -279,7 +276,7 @@ def consolidate(
     if count is None and not values:
         packed.sort()
     else:
-        order = np.lexsort((*reversed(values), packed)) if values else np.argsort(packed)
+        order = np.lexsort((*reversed(values), packed)) if values else _by_pair(user, item)
         packed, values = packed[order], tuple(column[order] for column in values)
         if count is not None:
             count = count[order]
@@ -298,12 +295,25 @@ def consolidate(
     return packed >> 32, packed & 0xFFFFFFFF, count, values
 
 
+def _by_pair(user: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """Positions that sort rows by (user, item)."""
+    users, items = (int(code.max(initial=0)) + 1 for code in (user, item))
+    return sorting(user.astype(np.int64) * items + item, users * items)
+
+
 def _row_hashes(user: pa.Array) -> np.ndarray:
     """The hash of each row's user."""
     if isinstance(user, pa.DictionaryArray):
         return hash64(user.dictionary)[np.asarray(user.indices)]
     parts = [user[start : start + _HASHED] for start in range(0, len(user), _HASHED)]
     return np.concatenate(in_threads(hash64, parts))
+
+
+def _by_shard(home: np.ndarray, shards: int) -> np.ndarray:
+    """The rows, those of each shard in their order."""
+    return np.argsort(
+        home.astype(np.uint16 if shards <= 1 << 16 else np.uint32), kind="stable"
+    )  # 16 bits sort by radix
 
 
 def _users_repeat(hashes: np.ndarray) -> bool:
@@ -319,7 +329,7 @@ def _items_repeat(item: pa.Array, rows: int) -> bool:
 
 
 def unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
-    """The distinct names of several columns, and the index of each row's name among them."""
+    """The distinct names of several columns in canonical order, and the index of each row's name among them."""
     names, code = _unite(columns)
     return names, code.astype(np.int64)
 
@@ -329,14 +339,13 @@ def _unite(columns: list[pa.Array]) -> tuple[Names, np.ndarray]:
     values = [column.dictionary if isinstance(column, pa.DictionaryArray) else column for column in columns]
     if len({value.type for value in values}) > 1:
         raise InputError("users or items are strings in some rows and integers in others; give them one type")
-    united = pa.concat_arrays(values).dictionary_encode()
-    code = np.asarray(united.indices)
+    names, code = distinct(pa.concat_arrays(values))
     parts, start = [], 0
     for column, value in zip(columns, values, strict=True):
         known = code[start : start + len(value)]
         parts.append(known[np.asarray(column.indices)] if isinstance(column, pa.DictionaryArray) else known)
         start += len(value)
-    return united.dictionary, np.concatenate(parts)
+    return names, np.concatenate(parts)
 
 
 def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
@@ -347,7 +356,10 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     """Some rows of a column, dictionary-encoded or not, with no more names than they use."""
     if not isinstance(column, pa.DictionaryArray):
         plain = column.take(pa.array(rows))
-        return plain.dictionary_encode() if encode else plain
+        if not encode:
+            return plain
+        names, codes = distinct(plain)
+        return pa.DictionaryArray.from_arrays(pa.array(codes), names)
     codes = np.asarray(column.indices)[rows]  # cut before it is widened: there are as many cuts as shards
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True

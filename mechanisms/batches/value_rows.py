@@ -25,7 +25,6 @@ from headcount.mechanisms.batches.shards import (
     bound_in,
     consolidate,
     pack_shard,
-    ranked,
     split_by_user,
     united,
     unpack_shard,
@@ -85,13 +84,12 @@ class ValueShard:
 def gather_values(chunks: Iterable[bytes]) -> ValueShard:
     """Unites the chunks of one shard, as `gather` does, with the numbers that rows carry."""
     rows = united(chunks)
-    items, rank = ranked(rows.items)
-    user, item, count, values = consolidate(rows.user, rank[rows.item], rows.count, rows.values)
+    user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
     count = np.ones(len(user), dtype=np.int64) if count is None else count
     starts = np.flatnonzero((np.diff(user, prepend=-1) != 0) | (np.diff(item, prepend=-1) != 0))
     pairs = Shard(
         users=rows.users,
-        items=items,
+        items=rows.items,
         offsets=np.searchsorted(user[starts], np.arange(len(rows.users) + 1)).astype(np.int64),
         item=item[starts],
         count=np.minimum(run_sums(count, starts), MOST_COUNT),

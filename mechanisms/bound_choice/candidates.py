@@ -17,7 +17,8 @@ from headcount.mechanisms.accounting import gaussian, thresholds
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
-from headcount.mechanisms.bound_choice.expected_sums import ItemSums, Ladder, merged_sums
+from headcount.mechanisms.batches.run_sums import INT64_MAX
+from headcount.mechanisms.bound_choice.expected_sums import Ladder, merged_sums
 from headcount.mechanisms.choice.protocol import ChosenBound
 
 # No part of any proof, and chosen on data of many kinds: bounds to 10^4 in equal ratios, and caps on one item.
@@ -70,24 +71,24 @@ def score_items(
     `score` gets the sums (whole, fraction * 2**-30) of some items; it must be zero for sums below `least`, since items
     that stay there may be left out.
     """
-    place = {bound: k for k, bound in enumerate(ladder.bounds)}
+    place = {bound: number for number, bound in enumerate(ladder.bounds)}
+    of_cap: dict[int | None, list[int]] = {cap: [] for cap in (*ladder.caps, None)}
+    lowest = {cap: [INT64_MAX] * len(ladder.bounds) for cap in of_cap}
+    for number, candidate in enumerate(candidates):
+        of_cap[candidate.cap].append(number)
+        column = place[candidate.bound]
+        lowest[candidate.cap][column] = min(lowest[candidate.cap][column], least(candidate))
+    leasts = np.array([least(candidate) for candidate in candidates])
     scores = [0] * len(candidates)
-    for sums in merged_sums(chunks, ladder, min(map(least, candidates))):
-        for number, candidate in enumerate(candidates):
-            if candidate.cap == sums.cap:
-                scores[number] += _score_of(sums, place[candidate.bound], candidate, least(candidate), score)
+    for sums in merged_sums(chunks, ladder, lowest):
+        numbers = of_cap[sums.cap]
+        reached = np.searchsorted(-sums.most, 1 - leasts[numbers], side="right").tolist()
+        for number, items in zip(numbers, reached, strict=True):
+            if items:
+                candidate = candidates[number]
+                column = place[candidate.bound]
+                scores[number] += score(candidate, sums.whole[column, :items], sums.fraction[column, :items])
     return scores
-
-
-def _score_of(
-    sums: ItemSums,
-    column: int,
-    candidate: Candidate,
-    least: int,
-    score: Callable[[Candidate, np.ndarray, np.ndarray], int],
-) -> int:
-    reached = int(np.searchsorted(-sums.most, 1 - least, side="right"))
-    return score(candidate, sums.whole[:reached, column], sums.fraction[:reached, column])
 
 
 def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation: Relation) -> Candidate:

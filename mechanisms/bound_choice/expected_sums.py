@@ -18,18 +18,20 @@ without a cap that of all even layers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.packing import unpack
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import run_sums, sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 
 FRACTION_BITS = 30
 _FRACTION = (1 << FRACTION_BITS) - 1
-_BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the memory
+_BLOCK = 1 << 12  # items whose sums are computed at a time, which bounds the memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,17 +51,21 @@ class Ladder:
         """The layers of lines: one for each cap, one without before each, and one without after the last."""
         return 2 * len(self.caps) + 1
 
-    @property
-    def slots(self) -> int:
-        """The entries that an item can have: one per layer and step."""
-        return self.layers * self.steps
+    def least(self, sum_of_item: int) -> Least:
+        """The same least sum at every bound, under every cap."""
+        return dict.fromkeys((*self.caps, None), [sum_of_item] * len(self.bounds))
+
+
+# For each cap (None: none) the least sum of an item that matters, at each bound.
+Least = Mapping[int | None, Sequence[int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class ItemSums:
-    """The sums of some items under one cap (None: none), one column per bound: whole + fraction * 2**-30.
+    """The sums of some items under one cap (None: none), one row per bound: whole + fraction * 2**-30.
 
-    `most` is what no sum of the item exceeds by more than one, under any bound and cap; it descends.
+    `most` is what no sum of the item exceeds by more than one, under any bound and cap; it descends. Bounds at which none of
+    these sums matters are left out at the end.
     """
 
     cap: int | None
@@ -68,131 +74,168 @@ class ItemSums:
     fraction: np.ndarray
 
 
+class _Entries(NamedTuple):
+    """Sums of levels and slopes, one for each item (by its place) and slot: layer * steps + step."""
+
+    place: np.ndarray
+    slot: np.ndarray
+    level: np.ndarray
+    slope: np.ndarray
+
+
 def split_sums(shard: Shard, ladder: Ladder, shards: int) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
     cut = cut_by_item(shard.items, shards)
-    key, level, slope = _entries(shard, ladder, cut.places())
-    return cut.rows(key // ladder.slots, {"slot": key % ladder.slots, "level": level, "slope": slope})
+    place, *columns = _entries(shard, ladder, cut.places())
+    return cut.scattered(place, dict(zip(_Entries._fields[1:], columns, strict=True)))
 
 
 def total_sums(shard: Shard, ladder: Ladder) -> list[int]:
     """The sum over all items and users without a cap, at each bound, in units of 2**-30."""
-    key, level, slope = _entries(
-        shard, dataclasses.replace(ladder, caps=()), np.zeros(len(shard.items), dtype=np.int64)
-    )
+    one_item = np.zeros(len(shard.items), dtype=np.int64)
+    entries = _entries(shard, dataclasses.replace(ladder, caps=()), one_item)
     levels, slopes = [0] * ladder.steps, [0] * ladder.steps
-    for step, a, b in zip(key.tolist(), level.tolist(), slope.tolist(), strict=True):
+    for step, a, b in zip(entries.slot.tolist(), entries.level.tolist(), entries.slope.tolist(), strict=True):
         levels[step], slopes[step] = a, b
     return [
         (sum(levels[: k + 1]) << FRACTION_BITS) + bound * sum(slopes[k + 1 :]) for k, bound in enumerate(ladder.bounds)
     ]
 
 
-def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: int) -> Iterator[ItemSums]:
+def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: Least) -> Iterator[ItemSums]:
     """Adds up the chunks of one item shard: the sums of all items, for each cap, some items at a time.
 
-    Items whose sum is below `least` at every bound and cap may be left out, as most are.
+    Items whose sums are all below the `least` that matters may be left out, as most are.
     """
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])
     slot, level, slope = (
         np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("slot", "level", "slope")
     )
-    most = _most(code, slot, level, slope, len(items), ladder)
-    kept = np.flatnonzero(most >= least - 1)
+    layer, step = np.divmod(slot, ladder.steps)
+    most = _most(code, layer, step, level, slope, len(items), ladder)
+    kept = np.flatnonzero(most >= min(map(min, least.values())) - 1)
     kept = kept[np.argsort(-most[kept])]
-    place = np.full(len(items), -1, dtype=np.int64)
+    most = most[kept]
+    place = np.full(len(items), len(kept), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    rows = np.flatnonzero(place[code] >= 0)
-    rows = rows[np.argsort(place[code[rows]], kind="stable")]
-    place, slot, level, slope = place[code[rows]], slot[rows], level[rows], slope[rows]
-    starts = np.searchsorted(place, np.arange(0, len(kept) + _BLOCK, _BLOCK))
-    for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
-        block = min(_BLOCK, len(kept) - first)
-        cell = (place[begin:end] - first) * ladder.slots + slot[begin:end]
-        shape = (block, ladder.layers, ladder.steps)
-        levels, slopes = (_dense(cell, values[begin:end], shape) for values in (level, slope))
-        yield from _at_bounds(most[kept[first : first + block]], levels, slopes, ladder)
+    place = place[code]
+    blocks = -(-len(kept) // _BLOCK)
+    block = np.minimum(place // _BLOCK, blocks).astype(np.uint16 if blocks < 1 << 16 else np.int64)
+    order = np.argsort(block, kind="stable")  # 16 bits sort by radix
+    starts = np.searchsorted(block[order], np.arange(blocks + 1))
+    for number in range(blocks):
+        rows = order[starts[number] : starts[number + 1]]
+        rows = rows[place[rows] < len(kept)]
+        first = number * _BLOCK
+        mine = most[first : first + _BLOCK]
+        columns = {cap: _reached(each, mine[0]) for cap, each in least.items()}
+        wide = max(columns.values())
+        # Bounds beyond `wide` matter to none of these items, so that all steps there are one.
+        cell = layer[rows] * (wide + 1) + np.minimum(step[rows], wide)
+        shape = (int(layer[rows].max()) + 1, wide + 1, len(mine))
+        cell = cell * len(mine) + (place[rows] - first)
+        levels, slopes = (sum_by_code(cell, values[rows], math.prod(shape)).reshape(shape) for values in (level, slope))
+        yield from _at_bounds(mine, levels, slopes, ladder, columns)
 
 
-def _entries(shard: Shard, ladder: Ladder, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rank of the item * slots + slot, level, slope), each key once, ascending."""
-    totals = shard.totals()
-    user = np.repeat(np.arange(len(totals)), shard.rows_per_user())
-    home = rank[shard.item] * ladder.slots
-    layer = np.zeros(len(totals), dtype=np.int64)
+def _reached(least: Sequence[int], most: float) -> int:
+    """How many bounds there are up to the last at which a sum can matter that `most` exceeds by less than one."""
+    return max((number + 1 for number, each in enumerate(least) if most >= each - 1), default=0)
+
+
+def _entries(shard: Shard, ladder: Ladder, place: np.ndarray) -> _Entries:
+    """The entries of all rows, each (place, slot) once; `place` has that of each item."""
+    count, item, rows, totals = shard.count, place[shard.item], shard.rows_per_user(), shard.totals()
+    items = int(place.max(initial=-1)) + 1
     parts = []
-    rows, changed = (
-        np.arange(len(user)),
-        np.arange(len(totals)),
-    )  # of users whom the caps so far have changed: ever fewer
-    for number, cap in enumerate(ladder.caps):
-        capped = np.minimum(shard.count[rows], cap)
-        held = run_sums(capped, np.flatnonzero(np.diff(user[rows], prepend=-1)))
-        lower = held < totals[changed]
-        kept = np.repeat(lower, shard.rows_per_user()[changed])
-        rows, changed = rows[kept], changed[lower]
+    for number, cap in enumerate(ladder.caps):  # of users whom all caps so far have changed: ever fewer
+        capped = np.minimum(count, cap)
+        held = run_sums(capped, np.cumsum(rows) - rows)
+        lower = held < totals
+        of_lower = np.repeat(lower, rows)
+        same, of_same = ~lower, ~of_lower
+        parts.append(_layer(2 * number, item[of_same], items, count[of_same], rows[same], totals[same], ladder))
+        count, item, rows, totals = count[of_lower], item[of_lower], rows[lower], totals[lower]
         if len(rows) == 0:
             break
-        layer[changed] += 2
-        place = home[rows] + (2 * number + 1) * ladder.steps
-        parts.append(_lines(place, capped[kept], shard.rows_per_user()[changed], held[lower], ladder))
-    parts.append(_lines(home + layer[user] * ladder.steps, shard.count, shard.rows_per_user(), totals, ladder))
-    key, level, slope = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = np.argsort(key)
-    key = key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    if len(starts) == 0:
-        return key, level, slope
-    return key[starts], np.add.reduceat(level[order], starts), np.add.reduceat(slope[order], starts)
+        parts.append(_layer(2 * number + 1, item, items, capped[of_lower], rows, held[lower], ladder))
+    else:
+        parts.append(_layer(2 * len(ladder.caps), item, items, count, rows, totals, ladder))
+    return _Entries(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _layer(
+    layer: int, item: np.ndarray, items: int, count: np.ndarray, rows: np.ndarray, totals: np.ndarray, ladder: Ladder
+) -> _Entries:
+    """The entries of one layer: of rows with these items (by place, of so many) and counts, user after user."""
+    step, level, slope = _lines(count, rows, totals, ladder)
+    lowest = int(step.min(initial=ladder.steps))
+    cell = (step - lowest) * items + item  # by step, so that the cells of one lie together
+    found = np.zeros((int(step.max(initial=lowest)) + 1 - lowest) * items, dtype=bool)
+    found[cell] = True
+    cells = np.flatnonzero(found)
+    number = np.empty(len(found), dtype=np.int32)
+    number[cells] = np.arange(len(cells), dtype=np.int32)
+    code = number[cell].astype(np.intp)
+    above, place = np.divmod(cells, items) if items else (cells, cells)
+    place, slot = place.astype(np.int32), (layer * ladder.steps + lowest + above).astype(np.int32)
+    return _Entries(place, slot, sum_by_code(code, level, len(cells)), sum_by_code(code, slope, len(cells)))
 
 
 def _lines(
-    place: np.ndarray, count: np.ndarray, rows_per_user: np.ndarray, totals: np.ndarray, ladder: Ladder
+    count: np.ndarray, rows: np.ndarray, totals: np.ndarray, ladder: Ladder
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(place + step, level, slope) of rows with these counts, user after user, of users with so many rows and these totals."""
-    total = np.repeat(totals, rows_per_user)
-    step = np.repeat(np.searchsorted(np.array(ladder.bounds), totals), rows_per_user)
+    """(step, level, slope) of rows with these counts, user after user, of users with so many rows and these totals."""
+    ends = np.searchsorted(np.array(ladder.bounds), totals)
+    step, total = np.repeat(ends, rows), np.repeat(totals, rows)
     level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
-    return place + step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `shards` cuts them
+    return step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `shards` cuts them
 
 
 def _most(
-    code: np.ndarray, slot: np.ndarray, level: np.ndarray, slope: np.ndarray, items: int, ladder: Ladder
+    code: np.ndarray,
+    layer: np.ndarray,
+    step: np.ndarray,
+    level: np.ndarray,
+    slope: np.ndarray,
+    items: int,
+    ladder: Ladder,
 ) -> np.ndarray:
     """The largest sum of each item over all bounds and caps, but for the rounding of floats.
 
     A higher bound raises the sums. A cap lowers those of items that it bites on, and raises others, whose events are no
     longer crowded out of the sample; so the last bound is looked at under every cap.
     """
-    beyond = slot % ladder.steps == ladder.steps - 1
+    beyond = step == ladder.steps - 1
     highest = np.where(beyond, slope * (ladder.bounds[-1] / 2.0**FRACTION_BITS), level)
-    layer = slot // ladder.steps
-    most = without = np.zeros(items)
-    for number in range(ladder.layers):
-        rows = np.flatnonzero(layer == number)
-        added = without + np.bincount(code[rows], weights=highest[rows], minlength=items)
-        most = np.maximum(most, added)
-        if number % 2 == 0:
-            without = added
-    return most
+    layers = int(layer.max(initial=0)) + 1
+    added = np.bincount(layer * items + code, weights=highest, minlength=layers * items).reshape(layers, items)
+    without = np.cumsum(added[::2], axis=0)
+    capped = without[: layers // 2] + added[1::2]
+    return np.maximum(without[-1], capped.max(axis=0, initial=0.0))
 
 
-def _dense(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    dense = np.zeros(shape, dtype=np.int64)
-    np.add.at(dense.reshape(-1), cell, values)
-    return dense
-
-
-def _at_bounds(most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, ladder: Ladder) -> Iterator[ItemSums]:
-    bounds = np.array(ladder.bounds)
-    without = np.cumsum(levels[:, ::2], axis=1), np.cumsum(slopes[:, ::2], axis=1)
-    for number, cap in enumerate((*ladder.caps, None)):
-        level, slope = (sums[:, number] for sums in without)
-        if cap is not None:
-            level, slope = level + levels[:, 2 * number + 1], slope + slopes[:, 2 * number + 1]
-        ended = np.cumsum(level, axis=1)[:, :-1]
-        running = slope.sum(axis=1, keepdims=True) - np.cumsum(slope, axis=1)[:, :-1]
-        rest = bounds * (running & _FRACTION)
-        whole = ended + bounds * (running >> FRACTION_BITS) + (rest >> FRACTION_BITS)
-        yield ItemSums(cap, most, whole, rest & _FRACTION)
+def _at_bounds(
+    most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, ladder: Ladder, columns: Mapping[int | None, int]
+) -> Iterator[ItemSums]:
+    """The sums under each cap, from levels and slopes by layer, step and item; of each cap so many bounds as `columns` has."""
+    bounds = np.array(ladder.bounds)[:, None]
+    without = [np.cumsum(sums[::2], axis=0) for sums in (levels, slopes)]
+    bitten = (
+        len(levels) // 2
+    )  # so many caps change these items' users; without a cap the sums are the same as under others
+    for number, caps in enumerate([*((cap,) for cap in ladder.caps[:bitten]), (*ladder.caps[bitten:], None)]):
+        wide = max(columns[cap] for cap in caps)
+        if wide == 0:
+            continue
+        level, slope = (sums[number] for sums in without)
+        if number < bitten:
+            level, slope = level + levels[2 * number + 1], slope + slopes[2 * number + 1]
+        ended = np.cumsum(level[:wide], axis=0)
+        running = slope.sum(axis=0) - np.cumsum(slope[:wide], axis=0)
+        rest = bounds[:wide] * (running & _FRACTION)
+        whole = ended + bounds[:wide] * (running >> FRACTION_BITS) + (rest >> FRACTION_BITS)
+        fraction = rest & _FRACTION
+        for cap in caps:
+            yield ItemSums(cap, most, whole[: columns[cap]], fraction[: columns[cap]])

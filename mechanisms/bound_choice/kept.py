@@ -51,6 +51,10 @@ CAPS = (1, 3, 10, 100, 1000)
 NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
 MISPLACED = Fraction(1, 4)
 
+# Nor these: what the noise of a total counts beside that of all counts, which the calibration multiplies; and the most that
+# totals may get. On data of many kinds .3 and 1 do about as well.
+_OF_TOTALS, _MOST_OF_TOTALS = 0.3, 0.7
+
 # Nor this: how often a choice may miss what `gem_exponents` promises of it.
 _MISSED = 0.005
 
@@ -68,6 +72,8 @@ class KeptBound(NamedTuple):
     max_per_item: int
     noise: str
     totals_bound: int
+    items: int = 0  # that are counted, which was public before
+    users_bound: int = 0  # of the totals of users, where those of events have one of their own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +89,18 @@ class KeptCandidate:
     def most(self) -> int:
         """What one user keeps at most."""
         return self.bound if self.noise == "laplace" else MOST_KEPT * self.bound
+
+
+def totals_share(items: int, norm: float, totals_norm: float, least: float) -> float:
+    """The share of precision that totals of this norm get beside the counts of so many items, of another norm; no part of any
+    proof.
+
+    The noise of a total is in all of its items at once, and that of a count in one item alone. With a precision of p for the
+    totals and q for the counts, all estimates are off by about a * totals_norm / sqrt(p) + items * norm / sqrt(q). That is
+    least where p / q is the ratio of the two to the power 2/3. Both norms were chosen, and the items named: all is public.
+    """
+    ratio = (_OF_TOTALS * totals_norm / (max(1, items) * norm)) ** (2 / 3)
+    return max(least, min(_MOST_OF_TOTALS, round(ratio / (1 + ratio), 2)))
 
 
 NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))
@@ -135,7 +153,7 @@ class KeptChoice:
             found |= _worth(sorted(alike, key=lambda each: each.bound), totals, norms, totals / np.maximum(events, 1))
         table = [found[each] for each in self.candidates]
         if self.norms:
-            table += tails(in_bins(self.norms, np.searchsorted(self.norms, events)))
+            table += self.above(events)
         return [*table, 0]
 
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray | None:
@@ -166,9 +184,17 @@ class KeptChoice:
     def totals_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the norms B."""
         assert self.totals_budget is not None
-        above = table[len(self.candidates) : -1]
-        losses = em_exponents(above, 1, self.totals_budget.epsilon_fraction)
+        first = len(self.candidates)
+        return self.norm_exponents(table[first : first + len(self.norms)], self.totals_budget)
+
+    def norm_exponents(self, above: Sequence[int], budget: Budget) -> list[Fraction]:
+        """The exponents of the norms, by the users above each."""
+        losses = em_exponents(above, 1, budget.epsilon_fraction)
         return [loss + falling_weight(norm) for loss, norm in zip(losses, self.norms, strict=True)]
+
+    def above(self, totals: np.ndarray) -> list[int]:
+        """How many users with these totals are above each norm."""
+        return tails(in_bins(self.norms, np.searchsorted(self.norms, totals)))
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
         """The private choice."""
@@ -177,7 +203,7 @@ class KeptChoice:
             chosen = self.candidates[select(self.counts_exponents(table), lanes)]
         if self.norms:
             norm = self.norms[select(self.totals_exponents(table), lanes)]
-        return KeptBound(chosen.bound, chosen.max_per_item, chosen.noise, norm)
+        return KeptBound(chosen.bound, chosen.max_per_item, chosen.noise, norm, table[-1])
 
     def ends(self) -> tuple[KeptBound, KeptBound]:
         """The smallest and the largest that can be chosen."""

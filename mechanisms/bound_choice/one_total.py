@@ -19,7 +19,6 @@ squared noise of a choice among ever larger bounds stays finite.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -29,7 +28,7 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.choice.exponential import em_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, log_weight, select
 from headcount.mechanisms.choice.norm_bins import NormChoice, in_bins, tails
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -40,7 +39,7 @@ GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
 
 def falling_weight(bound: int) -> Fraction:
     """What the public weight C^-3 adds to the exponent of a bound."""
-    return Fraction(round(3 * math.log(bound) * 2**20), 2**20)
+    return log_weight(bound, 3)
 
 
 WEIGHTS = tuple(map(falling_weight, GRID))

@@ -110,6 +110,11 @@ def gem_exponents(
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
 
 
+def log_weight(weight: float, times: int = 1) -> Fraction:
+    """What to add to the exponent of a candidate of the public weight `weight ** -times`, on both neighbours."""
+    return Fraction(round(times * math.log(weight) * 2**20), 2**20)
+
+
 def default_tau(candidates: int, epsilon: Fraction) -> int:
     """The tau of `gem_exponents` for so many candidates, where none is given."""
     return math.ceil(2 / epsilon * Fraction(math.log(candidates / _MISSED)))

@@ -42,7 +42,8 @@ from headcount.mechanisms.count_release.frames import (
 from headcount.mechanisms.count_release.top_items import K_BAR, OnceByItem, TopItemsMechanism, draws_of_top, ranked
 from headcount.mechanisms.counting.noisy import bounded_users
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, PartitionChoice, auto_partitions
+from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, auto_partitions
+from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, named_in_rounds
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.subkeys import subkey
@@ -80,7 +81,7 @@ class NamedTopMechanism(OnceByItem):
         return self.selection.item_type
 
     @property
-    def choice(self) -> PartitionChoice:
+    def choice(self) -> LimitedChoice:
         """The choice of the law."""
         return self.selection.choice
 

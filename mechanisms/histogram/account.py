@@ -8,6 +8,10 @@ Guarantee: both ways together with all choices are (epsilon, delta)-differential
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
 Laplace noise alone delta is what the threshold takes, or 0. An account of `zcdp_account` is delta-approximate rho-zCDP: a draw
 of range c is c^2/8-zCDP, Gaussian noise mu^2/2-zCDP, also on a grid, and thresholds hide but for delta; these add up.
+
+Counts and totals share their precision by what was released before them (`split`): names, and bounds that were chosen. Given
+that, they are Gaussian noise of the same mu together, however it is split. So the composition, which holds for every such
+outcome, is as before.
 """
 
 from __future__ import annotations
@@ -78,6 +82,9 @@ class Account:
     ranges_choices: tuple[Budget, ...] = ()  # of the ranges of values, on the Gaussian way
     zcdp: Zcdp | None = None  # the promise, where it is one of zCDP: `budget` is what that implies
     law: LawCost | None = None  # of names by law, which have no mu
+    users_choice: Budget | None = (
+        None  # of the totals' bound for users, where events have one of their own; Gaussian alone
+    )
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
@@ -86,8 +93,8 @@ class Account:
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
             self._check_zcdp(self.zcdp)
-        elif self.ranges_choices and self.pure:
-            raise ParameterError("ranges are chosen on the Gaussian way alone: make the account with pure=False")
+        elif self.pure and (self.ranges_choices or self.users_choice is not None):
+            raise ParameterError("more is chosen on the Gaussian way alone: make the account with pure=False")
         elif not self.delta() <= self.budget.delta:
             raise ParameterError(f"the parts cost a delta of {self.delta()}, more than {self.budget!r} has")
 
@@ -97,6 +104,18 @@ class Account:
             raise ParameterError(
                 f"the account has {'no' if named else 'a'} domain to be for: make one with named={named}"
             )
+
+    @property
+    def totals_share(self) -> float:
+        """The share of totals in the precision of counts and totals, where nothing else is known."""
+        return self.totals_mu**2 / (self.counts_mu**2 + self.totals_mu**2)
+
+    def split(self, share: float) -> tuple[float, float]:
+        """The mu of counts and of totals, if the totals have this share of the precision of both."""
+        if not 0 <= share < 1:
+            raise ParameterError(f"the share of totals must be 0 or more and below 1, got {share!r}")
+        both = math.hypot(self.counts_mu, self.totals_mu) * (1 - 1e-12)
+        return both * math.sqrt(1 - share), both * math.sqrt(share)
 
     @property
     def gaussian(self) -> bool:
@@ -115,7 +134,7 @@ class Account:
             raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
 
     def _draws_rho(self) -> float:
-        choices = (self.names_choice, self.counts_choice, self.totals_choice, *self.ranges_choices)
+        choices = (self.names_choice, self.counts_choice, self.totals_choice, self.users_choice, *self.ranges_choices)
         return math.fsum(epsilon**2 / 8 for epsilon in _epsilons(*choices))
 
     def _law_delta(self, law: LawCost) -> float:
@@ -135,7 +154,8 @@ class Account:
         first = _epsilons(self.names_choice if self.names_choice is not None else self.counts_choice)
         last = _epsilons(self.totals_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
-        second = _epsilons(self.counts_choice if self.names_choice is not None else None, *self.ranges_choices)
+        counts = self.counts_choice if self.names_choice is not None else None
+        second = _epsilons(counts, self.users_choice, *self.ranges_choices)
         ways = []
         if self.gaussian:
             mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
@@ -157,17 +177,19 @@ def make_account(
     precision: tuple[float, float, float] = SHARES,
     ranges: int = 0,
     laws: bool = False,
+    users_too: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
     has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
-    `laws`, for names that are all that naming gives, these may be named by law."""
+    `laws`, for names that are all that naming gives, these may be named by law. With `users_too`, totals of users have a bound
+    of their own beside those of events."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
     gaussian = gaussian and budget.delta > 0
     epsilon = budget.epsilon
-    names, counts, totals, ends = _choices(epsilon, named, chosen, calibrated, ranges)
+    names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
     spent = sum(_epsilons(names, None if named else counts, totals))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
     pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
@@ -178,12 +200,12 @@ def make_account(
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures)
     hiding = _HIDING * budget.delta if named else 0.0
     first = _epsilons(names if named else counts)
-    after = Parts(_epsilons(counts if named else None, *ends, totals), hiding=hiding)
+    after = Parts(_epsilons(counts if named else None, users, *ends, totals), hiding=hiding)
     other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
-    made = Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends)
+    made = Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends, users_choice=users)
     return _by_law(made) if laws and named and not pure else made
 
 
@@ -211,27 +233,30 @@ def zcdp_account(
     calibrated: bool,
     precision: tuple[float, float, float] = SHARES,
     ranges: int = 0,
+    users_too: bool = False,
 ) -> Account:
     """The same for a promise of zCDP, on the Gaussian way. All of its delta is for names; where there are none, it is what
     epsilon is stated for."""
     if named:
         check_delta_for_names(zcdp.delta)
     budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
-    names, counts, totals, ends = _choices(_ZCDP_EPSILON * zcdp.rho**0.5, named, chosen, calibrated, ranges)
-    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(names, counts, totals, *ends))
+    unit = _ZCDP_EPSILON * zcdp.rho**0.5
+    names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
+    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(names, counts, totals, users, *ends))
     # Beyond the rounding of all sums of these parts.
     mus = _precision((2 * (zcdp.rho - spent)) ** 0.5 * (1 - 1e-9), precision, named, calibrated)
     hiding = zcdp.delta * (1 - 1e-9) if named else 0.0
-    return Account(budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp)
+    return Account(budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp, users_choice=users)
 
 
 def _choices(
-    epsilon: float, named: bool, chosen: bool, calibrated: bool, ranges: int
-) -> tuple[Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
-    """What choices of names, of the counts' bound, of the totals' and of ranges take."""
-    asked = ((_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen), (_TOTALS_CHOICE, calibrated))
-    names, counts, totals = (Budget(share * epsilon) if there else None for share, there in asked)
-    return names, counts, totals, tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
+    epsilon: float, named: bool, chosen: bool, calibrated: bool, ranges: int, users_too: bool
+) -> tuple[Budget | None, Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
+    """What choices of names, of the counts' bound, of the totals' one or two and of ranges take."""
+    of_totals = _TOTALS_CHOICE / 2**0.5 if users_too else _TOTALS_CHOICE
+    asked = ((_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen), (of_totals, calibrated), (of_totals, users_too))
+    names, counts, totals, users = (Budget(share * epsilon) if there else None for share, there in asked)
+    return names, counts, totals, users, tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
 
 
 def _precision(

@@ -6,7 +6,8 @@ A bound throws events away, so that counts of what is left lie below the truth. 
 2. **Counts**: each user's counts of named items, cut to c on one item and scaled down to a norm of R, are summed, and every
    named item gets noise. Nothing is hidden any more, so there is no threshold.
 3. **Totals**: items are cut into groups by their noisy counts (`groups`). Each user's totals of the groups, scaled down to a
-   norm of B, are summed and get noise. They say how much of each group the counts have left out.
+   norm of B, are summed and get noise. They say how much of each group the counts have left out. Where users are counted, the
+   largest items are groups of their own, and count several times in a user's vector before it is scaled down.
 
 How items are named, (R, c) and B are chosen privately (`stages`). Where users have an item or two, one step of Laplace noise
 may name and count at once: that is one of the ways that can be chosen.
@@ -43,7 +44,7 @@ from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
-from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
+from headcount.mechanisms.histogram.groups import calibrate, cut_groups, largest_apart
 from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
@@ -58,7 +59,10 @@ ASSUMPTION = (
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
-    """What was chosen, what the totals have told (the share of events that the bound left out of the counts), and the names."""
+    """What was chosen, what the totals have told (the share of events that the bound left out of the counts), and the names.
+
+    `groups` are those beside the items that stand apart.
+    """
 
     plan: StagePlan
     groups: int
@@ -90,18 +94,30 @@ class Estimated:
 
 @dataclasses.dataclass(frozen=True)
 class Grouped:
-    """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public."""
+    """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public.
+
+    The first groups are of one item each that stands `apart`, and their totals count so many `times` in a user's vector.
+    Where there are totals of several kinds, `kinds` has how often each of these counts in it.
+    """
 
     items: Names
     counts: np.ndarray
     noise: float
     group: np.ndarray
     ends: tuple[np.ndarray, np.ndarray] | None = None
+    apart: int = 0
+    times: int = 1
+    kinds: tuple[int, ...] = (1,)
 
     @property
     def number(self) -> int:
         """How many groups there are: one without items, too."""
         return int(self.group.max(initial=0)) + 1
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How often the total of each group counts in a user's vector."""
+        return np.where(np.arange(self.number) < self.apart, self.times, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,28 +170,31 @@ class EstimatesMechanism:
         assert counts is not None
         if plan.totals is None:
             return counts, Estimated(plan, 0, None, naming)
-        grouped = group_items(counts, plan)
+        grouped = group_items(counts, plan, stages.once)
         groups = pa.array(np.arange(grouped.number))
         summed = None if shard is None else group_rows(shard, grouped, stages.once)
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
         return estimate(grouped, totals, plan, naming)
 
 
-def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
-    """Noisy counts, sorted by item, with the groups that they fall into."""
+def group_items(counts: pa.RecordBatch, plan: StagePlan, once: bool) -> Grouped:
+    """Noisy counts, sorted by item, with the groups that they fall into; `once` says that users are counted."""
+    assert plan.totals is not None
     noisy, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
-    noise = float(stddev[0]) if len(stddev) else 0.0
-    group = np.zeros(len(noisy), dtype=np.int64)
-    if len(noisy):
-        assert plan.totals is not None
-        shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
-        group = cut_groups(noisy, noise, plan.totals.stddev, shared)
+    noise, total_noise = float(stddev[0]) if len(stddev) else 0.0, plan.totals.stddev
+    apart, times = 0, 1
+    if once:
+        order = 2 if plan.totals.kind == "gaussian" else 1
+        apart, times = largest_apart(noisy, noise, total_noise, plan.kept.totals_bound, order)
+    shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
+    group = cut_groups(noisy, noise, total_noise, shared, apart)
     low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
-    return Grouped(counts.column("item"), noisy, noise, group, (low, high))
+    return Grouped(counts.column("item"), noisy, noise, group, (low, high), apart, times)
 
 
 def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
-    """The totals of each user by group, of the rows of grouped items; `once` counts each item of a user once.
+    """The totals of each user by group, of the rows of grouped items, times their weights; `once` counts each item of a user
+    once.
 
     A total stops at MOST_COUNT, as a count on one item does: above any bound, so that it makes no difference.
     """
@@ -194,7 +213,7 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
         pa.array(np.arange(grouped.number)),
         np.append(0, np.cumsum(np.bincount(user, minlength=len(shard.users)))),
         group,
-        np.minimum(run_sums(shard.count[order], starts), MOST_COUNT),
+        np.minimum(run_sums(shard.count[order], starts) * grouped.weights[group], MOST_COUNT),
     )
 
 
@@ -206,27 +225,24 @@ def estimate(
     made = calibrate(
         grouped.counts,
         grouped.group,
-        np.asarray(totals.column("bounded_count")),
+        np.asarray(totals.column("bounded_count")) / grouped.weights,
         grouped.noise,
-        plan.totals.stddev,
+        plan.totals.stddev / grouped.weights,
         sampled=plan.counts is None,
+        apart=grouped.apart,
     )
-    reach = None if plan.counts is not None else _reach(grouped, made)
+    reach = made.reach(*_own_reach(grouped, plan))
     rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
-    return rows, Estimated(plan, grouped.number, made.left_out, naming)
+    return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out, naming)
 
 
-def _reach(grouped: Grouped, made: Calibrated) -> tuple[np.ndarray, np.ndarray]:
-    """How far the intervals of estimates go whose counts had to reach a threshold: those of the counts, multiplied as these
-    were, and what the totals and the sample add to the noise."""
+def _own_reach(grouped: Grouped, plan: StagePlan) -> tuple[np.ndarray | float, np.ndarray | float]:
+    """How far the intervals of noisy counts go; of those that had to reach a threshold, which were made for that."""
+    if plan.counts is not None:
+        return DEVIATIONS * grouped.noise, DEVIATIONS * grouped.noise
     assert grouped.ends is not None
-    more = np.maximum(made.noise_stddev**2 - (made.slope * grouped.noise) ** 2, 0.0)
     low, high = grouped.ends
-    below, above = (
-        np.sqrt((made.slope * part) ** 2 + DEVIATIONS**2 * more)
-        for part in (grouped.counts - low, high - grouped.counts)
-    )
-    return below, above
+    return grouped.counts - low, high - grouped.counts
 
 
 def _noisy(

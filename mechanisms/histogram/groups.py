@@ -5,27 +5,59 @@ how much the counts of its items are too low. All of this is post-processing of 
 function would do.
 
 What it assumes: events that the bound has left out spread over items of similar size like those that it has kept.
+
+Where users are counted, the largest items need no such assumption. A user adds at most 1 to each, and so has a norm of at most
+the root of their number on them: far less than all of its items may have together. So they are groups of their own, whose
+totals count several times in a user's vector, and have so many times less noise than the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
+
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
 
 # Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves.
 _TOTAL_NOISE, _OWN_NOISE = 16.0, 8.0
 MOST_GROUPS = 64
 
 
-def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: float = 0.0) -> np.ndarray:
+def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: int, order: int) -> tuple[int, int]:
+    """How many of the largest items are to be groups of their own where users are counted, and how often their totals count
+    in a user's vector of norm `bound`: l2 for `order` 2, or l1.
+
+    All that a user may have on these items takes half of the bound to the power of the order, so that the other half is left
+    for the other groups. As many are taken as stand out of their noise, and of that which their totals then have.
+    """
+    largest = -np.sort(-counts)[:MOST_GROUPS]
+    largest = largest[largest >= _OWN_NOISE * noise]
+    for number in range(len(largest), 0, -1):
+        times = math.isqrt(bound**2 // (2 * number)) if order == 2 else bound // (2 * number)
+        if times > 1 and largest[number - 1] >= _TOTAL_NOISE * total_noise / times:
+            return number, times
+    return 0, 1
+
+
+def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: float = 0.0, apart: int = 0) -> np.ndarray:
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
     `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
-    total.
+    total. So many of the largest items stand `apart`, each as a group.
     """
     order = np.argsort(-counts, kind="stable")
-    ends = np.cumsum(counts[order])
+    group = np.zeros(len(counts), dtype=np.int64)
+    group[order[:apart]] = np.arange(apart)
+    others = order[apart:]
+    group[others] = apart + _runs(counts[others], noise, total_noise, shared)
+    return group
+
+
+def _runs(counts: np.ndarray, noise: float, total_noise: float, shared: float) -> np.ndarray:
+    """Falling counts, cut into runs that stand out of the noise."""
+    ends = np.cumsum(counts)
     least = max(_TOTAL_NOISE * total_noise, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
     starts, before = [0], 0.0
     size = np.arange(1, len(counts) + 1)
@@ -39,31 +71,49 @@ def cut_groups(counts: np.ndarray, noise: float, total_noise: float, shared: flo
         starts.append(start + int(np.argmax(enough)) + 1)
         before = float(ends[starts[-1] - 1])
     cuts = starts[1:-1]  # what is left over belongs to the last group
-    group = np.zeros(len(counts), dtype=np.int64)
-    group[order] = np.searchsorted(cuts, np.arange(len(counts)), side="right")
-    return group
+    return np.searchsorted(cuts, np.arange(len(counts)), side="right")
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """Estimates and the standard deviations of their noise, by how much each has multiplied the noise of its count, and the
-    share of the events that the bound had left out."""
+    share of the events that the bound had left out.
+
+    `below` and `above` are how far an interval of 95 % goes for the totals and the sample, without the noise of the counts.
+    They differ where a total tells little: it may be far above what the counts say, and not below.
+    """
 
     estimate: np.ndarray
     noise_stddev: np.ndarray
     slope: np.ndarray
     left_out: float
+    below: np.ndarray
+    above: np.ndarray
+
+    def reach(self, below: np.ndarray | float, above: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """How far below and above an estimate its interval goes, with that of its own noisy count, before it was scaled."""
+        return np.hypot(self.slope * below, self.below), np.hypot(self.slope * above, self.above)
 
 
 def calibrate(
-    counts: np.ndarray, group: np.ndarray, totals: np.ndarray, noise: float, total_noise: float, sampled: bool = False
+    counts: np.ndarray,
+    group: np.ndarray,
+    totals: np.ndarray,
+    noise: float,
+    total_noise: float | np.ndarray,
+    sampled: bool = False,
+    apart: int = 0,
 ) -> Calibrated:
-    """The estimates of items with these noisy counts, groups and noisy totals of the groups.
+    """The estimates of items with these noisy counts, groups and noisy totals of the groups, with the noise of each or of all.
 
     A group has the sum of its counts, and beyond that what its total tells (`_beyond`). Its scale, which is never below 1, is
-    interpolated between the means of the groups on a logarithmic scale. Then what the scales of its items have beyond 1 is
-    fitted to the goal of the group. Where counts below 0 are cut, which raises the sum, the others are lowered to the goal
-    again, but none by more than what may be its own noise: a large item among many that nobody has keeps its count.
+    interpolated between the means of the groups on a logarithmic scale, where the items that stand `apart` are one group
+    together, as the total of one is noisy. Then what the scales of its items have beyond 1 is fitted to the goal of the group.
+    Where counts below 0 are cut, which raises the sum, the others are lowered to the goal again, but none by more than what may
+    be its own noise: a large item among many that nobody has keeps its count.
+
+    An interval holds what the noisy total of a group was made of. It goes up to that total and 1.96 standard deviations, also
+    where the estimate has made nothing of it; and down to 1.96 standard deviations below, or to the counts if it had no news.
 
     `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
     of a variance of at most their size.
@@ -71,9 +121,11 @@ def calibrate(
     size = np.bincount(group, minlength=len(totals))
     sums = np.maximum(np.bincount(group, counts, minlength=len(totals)), 0.0)
     goal = sums + _beyond(totals - sums, total_noise)
-    positive = np.where(sums > 0, sums, 1.0)
-    scale = np.where(sums > 0, goal / positive, 1.0)
-    mean = positive / np.maximum(size, 1)
+    together = np.maximum(np.arange(len(totals)) - max(apart - 1, 0), 0)  # those apart are one place, the first
+    placed = [np.bincount(together, part) for part in (sums, goal, size)]
+    positive = np.where(placed[0] > 0, placed[0], 1.0)
+    scale = np.where(placed[0] > 0, placed[1] / positive, 1.0)
+    mean = positive / np.maximum(placed[2], 1)
     rank = np.argsort(mean, kind="stable")
     local = np.exp(np.interp(np.log(np.maximum(counts, 1e-9)), np.log(mean[rank]), np.log(scale[rank])))
     shown = np.maximum(counts, 0.0)
@@ -88,14 +140,19 @@ def calibrate(
     told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
     share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
     steepest = np.maximum(slope, 1.0)
-    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2
+    of_sample = np.zeros(len(counts))
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
-        variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+        of_sample = slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2 + of_sample
+    most = DEVIATIONS * total_noise
+    ends = np.where(goal > sums, goal - totals + most, 0.0), np.maximum(totals + most - goal, 0.0)
+    below, above = (np.sqrt((share * end[group]) ** 2 + DEVIATIONS**2 * of_sample) for end in ends)
     kept, all_ = float(sums.sum()), float(goal.sum())
-    return Calibrated(estimate, np.sqrt(variance), steepest, 1 - kept / all_ if all_ > 0 else 0.0)
+    left_out = 1 - kept / all_ if all_ > 0 else 0.0
+    return Calibrated(estimate, np.sqrt(variance), steepest, left_out, below, above)
 
 
-def _beyond(difference: np.ndarray, noise: float) -> np.ndarray:
+def _beyond(difference: np.ndarray, noise: float | np.ndarray) -> np.ndarray:
     """What a number has beyond 0, shrunk where it may be noise (James and Stein's rule for one number), and never below 0: a
     total without news must not raise the counts by the upper half of its noise."""
     sure = difference > noise

@@ -19,15 +19,24 @@ from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bound_choice.kept import BOUNDS, CAPS, NORMS, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.kept import (
+    BOUNDS,
+    CAPS,
+    NORMS,
+    KeptBound,
+    KeptCandidate,
+    KeptChoice,
+    totals_share,
+)
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, PartitionChoice, make_candidates
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, make_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law_budget import LawPart, renyi_left
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, law_rounds, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 
 #: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
@@ -36,6 +45,9 @@ NAMING_ROUNDS = 2
 # What names are worth in a choice, no part of any proof, that come with the counts of one event of each user. These tell little
 # where users have more, so that others are taken if they name three quarters as many.
 _ONE_EVENT = Fraction(3, 4)
+
+#: More items than there are.
+MANY = 10**9
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
@@ -89,7 +101,8 @@ class StagePlan:
     def sections(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         named = {} if self.names is None else self.names.named.sections()["chosen"]
-        return {"chosen": named | {name: value for name, value in self.kept._asdict().items() if value}}
+        bounds = self.kept._replace(items=0)._asdict()  # whose number the rows tell
+        return {"chosen": named | {name: value for name, value in bounds.items() if value}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,8 +185,9 @@ class Stages:
         """All numbers, for what was chosen: `chosen` has what is not given."""
         kept = self.given()
         if chosen is not None:
-            kept = chosen if self.bound is None else kept._replace(totals_bound=chosen.totals_bound)
+            kept = chosen if self.bound is None else kept._replace(totals_bound=chosen.totals_bound, items=chosen.items)
         account = self.account
+        counts_mu, totals_mu = self.split(kept, kept.bound)
         steps: list[MechanismStep] = []
         counts_steps: tuple[Step, ...] = ()
         totals_steps: tuple[Step, ...] = ()
@@ -186,7 +200,7 @@ class Stages:
         counts = None
         if names is None or not pure:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
-            counts = self.noise(counts_steps, account.counts_mu, account.pure_counts, pure, self.items)
+            counts = self.noise(counts_steps, counts_mu, account.pure_counts, pure, self.items)
             steps += [
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
                 MechanismStep.of_plan("noise of the counts", counts),
@@ -194,12 +208,19 @@ class Stages:
         totals = None
         if account.totals_choice is not None:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
-            totals = self.noise(totals_steps, account.totals_mu, account.pure_totals, pure)
+            totals = self.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
         counted = counts is not None
         spent = (self._first() + self._way(pure)).zcdp() if account.pure and account.gaussian else None
         guarantee = self.guarantee(*steps, counted=counted, spent=spent)
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
+
+    def split(self, kept: KeptBound, norm: float) -> tuple[float, float]:
+        """The mu of counts of this norm and of totals, for what was chosen: on the Gaussian way alone."""
+        account = self.account
+        if not (account.counts_mu and account.totals_mu and norm and kept.items):
+            return account.counts_mu, account.totals_mu
+        return account.split(totals_share(kept.items, norm, kept.totals_bound, account.totals_share))
 
     def given(self) -> KeptBound:
         """What is given in place of a choice; a bound of 0 where one step names and counts."""
@@ -215,7 +236,13 @@ class Stages:
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
             names = [self.names_plan(end) for end in self.names_choice.ends()]
-        return [(each, kept._replace(totals_bound=max(norms, default=0))) for each in names for kept in bounds]
+        # Of one item or of many: the former leaves the counts the least precision, the latter the totals.
+        return [
+            (each, kept._replace(totals_bound=max(norms, default=0), items=items))
+            for each in names
+            for kept in bounds
+            for items in (1, MANY)
+        ]
 
     def guarantee(self, *steps: MechanismStep, counted: bool = True, spent: Zcdp | None = None) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
@@ -266,6 +293,7 @@ class Stages:
         draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
         if not pure:
             draws += [Draw(choice.epsilon) for choice in account.ranges_choices]
+            draws += [] if account.users_choice is None else [Draw(account.users_choice.epsilon)]
             mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
             return Losses.of(*draws, mu=mu, hiding=account.hiding)
         parts, steps = (0.0 if named else account.pure_counts, account.pure_totals), self.relation.users * LEAST_STEPS

@@ -10,21 +10,22 @@ Let U be 1, or 2 where a user is replaced. In the words of `law`:
     one round    W = (R(A) - D) / U,     H = A (1 - e^(-(a-1) W))
     rounds       W = (R(A/2) - D) / U,   H = A / 2, of both of which each round has a share
 
-Guarantee: a choice of range c, and whichever of these it leads to, are together (epsilon, delta)-differentially private; for
-c = D = 0 each of them is, alone.
+Guarantee: choices of ranges c_1, c_2, ..., each of which knows those before, and whichever of these they lead to, are together
+(epsilon, delta)-differentially private; without a choice, for c = D = 0, each of them is, alone. c and D are sums over choices.
 
 Proof. (1 - H) M* <= M but for own names, which have probability H at most. So M has at every e a divergence of at most H and
-that of M* at e + ln(1 - H). Let the choice be made with a loss L, and g = e^((a-1)(L - D)). What is left is epsilon - L, at
-least epsilon - c. Then the divergence of what follows is at most max(A, A g):
+that of M* at e + ln(1 - H). Let the choices be made with losses of L together, and g = e^((a-1)(L - D)). What is left is
+epsilon - L, at least epsilon - c. Then the divergence of what follows is at most max(A, A g):
 
     one item     max(A, A g), as its law is made
     rounds       A/2 + A/2 g
     one round    u H + A g e^(-(a-1) u W) for a user of a share u of own items: they are named by u H at most, and the others
                  differ by U W - u W. This is convex in u, A g for u = 0, and a mean of A and A g for u = 1.
 
-The whole is at most the mean of max(A, A g) over the losses of the choice. These lie in an interval [t - c, t], the mean of
-e^-L is 1, and max(A, A g) is convex in e^-L: so its mean is largest where L is at the ends. The worst t gives A E, with the E
-below, and A = delta / E.
+The whole is at most the mean of max(A, A g) over the losses of the choices. Those of one lie in an interval [t - c, t], the
+mean of e^-L is 1, and max(A, A g) is convex in e^-L: so its mean is largest where L is at the ends. The worst t gives A E, with
+the E below, and A = delta / E. Of several, max(1, g) is at most the product of theirs. Given those before, the mean of the last
+is at most its E, and so on: E is the product of all.
 
 D = a c^2 / 8 is what a choice costs in divergence: psi(t), the logarithm of the mean of e^(tL) over the second law, is 0 at 0
 and at 1, and psi'' is the variance of what lies within an interval of c, at most c^2 / 4. So psi(a) <= a (a-1) c^2 / 8. (The
@@ -44,7 +45,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_item_law
@@ -63,11 +64,11 @@ _SLACK = 1 - 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class LawBudget:
-    """The parts of a budget for laws, beside a choice of range `choice` and zCDP of `rho` that follows (0: there is none)."""
+    """The parts of a budget for laws, beside choices of ranges `choices` and zCDP of `rho` that follows (0: there is none)."""
 
     budget: Budget
     relation: Relation
-    choice: float = 0.0
+    choices: tuple[float, ...] = ()
     rho: float = 0.0
 
     @functools.cached_property
@@ -94,8 +95,8 @@ class LawBudget:
     @property
     def alone(self) -> Budget:
         """What naming costs without all beside: in the proof, at L = D, where g is 1."""
-        left = self.order * (self.choice**2 / 8 + self.rho)
-        return Budget(self.budget.epsilon - left, self.share if self.choice else self.budget.delta)
+        left = self._beside(self.order)
+        return Budget(self.budget.epsilon - left, self.share if self.choices else self.budget.delta)
 
     def law(self, items: int, in_rounds: bool, part: float) -> Law:
         """The law of a round that has this part of all; for one item, of which nothing follows, the exact one."""
@@ -118,12 +119,13 @@ class LawBudget:
         Losses L are looked at in steps: of each, the epsilon at its end with the delta at its beginning bound all of it.
         """
         whole, users = self.budget.epsilon_fraction, self.relation.users
-        if not self.choice:
+        if not self.choices:
             return ((whole / users, Fraction(repr(self.budget.delta)) / users),)
-        if whole <= Fraction(self.choice):
+        most = sum_up(self.choices)
+        if whole <= Fraction(most):
             raise ParameterError(f"{self.budget!r} is too small for a choice beside a law: raise epsilon")
-        first = min(self.choice, self.order * self.choice**2 / 8)
-        ends = [first + (self.choice - first) * number / _STEPS for number in range(_STEPS)] + [self.choice]
+        first = min(most, self._beside(self.order))
+        ends = [first + (most - first) * number / _STEPS for number in range(_STEPS)] + [most]
         share = self.share * _SLACK
         return tuple(
             (
@@ -134,15 +136,19 @@ class LawBudget:
         )
 
     def _share(self, order: float) -> float:
-        by_divergence = self.choice == 0 or self.rho > 0
-        return self.budget.delta if by_divergence else self.budget.delta / _mean_of_larger(self.choice, order)
+        if self.rho > 0:  # all goes by divergences
+            return self.budget.delta
+        return self.budget.delta / math.prod(_mean_of_larger(choice, order) for choice in self.choices)
+
+    def _beside(self, order: float) -> float:
+        """D, and what follows, in divergence."""
+        return order * (math.fsum(choice**2 for choice in self.choices) / 8 + self.rho)
 
     def _divergence(self, order: float, part: float) -> float:
         """R(A part) - D."""
         share = self._share(order)
         left = renyi_left(order, share * part)
-        beside = order * (self.choice**2 / 8 + self.rho)
-        return self.budget.epsilon + math.log1p(-share) + left - beside
+        return self.budget.epsilon + math.log1p(-share) + left - self._beside(order)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -237,8 +237,8 @@ class DistinctAnswer:
         limits = f"at least {row['low']:,}" if row["high"] is None else f"{row['low']:,} to {row['high']:,}"
         return (
             f"distinct items: about {row['count']:,}, {limits} (95 %)\n"
-            f"what only users with more than {row['max_items']:,} items have may be missing, and how much that is cannot be "
-            "told privately"
+            f"items that only users with more than {row['max_items']:,} items have may be missing; how many cannot be told "
+            "privately"
         )
 
     def sections(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and gives what "
         "is left (default: %(default)s)",
     )
-    options.add_domain(group, "the items, if they are public, all of which are released")
+    options.add_domain(group, "the items, if they are public; all of them are released")
     options.add_output(parser)
     options.add_release(parser)
 

@@ -19,8 +19,8 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--objective",
         choices=OBJECTIVES,
-        help="what the bound is chosen for: error, counts close to the truth in total, or items, as many of them as can "
-        "be (default: error; not for estimates)",
+        help="what the bound is chosen for: error, counts close to the truth in total, or items, as many of them "
+        "as possible (default: error; not for estimates)",
     )
     group.add_argument(
         "--bound-method",
@@ -41,7 +41,7 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help="auto takes the better one (default: %(default)s)",
     )
-    options.add_domain(group, "the items to count, if they are public, all of which are released")
+    options.add_domain(group, "the items to count, if they are public; all of them are released")
 
 
 def check_choice(args: argparse.Namespace) -> None:

@@ -71,7 +71,7 @@ def check(args: argparse.Namespace) -> None:
             raise ParameterError(f"{flag} {number} is of no use here (see --help): leave it out")
     if args.domain is None and not 0 < args.for_delta < 0.5:
         raise ParameterError(
-            "--for-delta must be positive, and below 1/2, if the items are not known beforehand, got "
+            "--for-delta must be positive, and below 1/2, if the items are not given, got "
             f"{args.for_delta}: give, for instance, --for-delta 1e-8, or --domain"
         )
 

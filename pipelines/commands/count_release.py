@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-per-item",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="C",
-        help="count events, at most so many of one user on an item (default: count users)",
+        help="count events, at most this many of one user on an item (default: count users)",
     )
     group.add_argument(
         "--noise-reduction",
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--strict-target",
         action="store_true",
-        help="keep to a small --relative-error also where a count then costs more than finding it",
+        help="keep to a small --relative-error even where measuring a count costs more than finding its item",
     )
     group.add_argument(
         "--start-epsilon",

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_input(parser)
     group = options.add_budget(parser)
     group.add_argument(
-        "--phi", type=numbers.number, metavar="S", help="the share of all users from which on an item is reported"
+        "--phi", type=numbers.number, metavar="S", help="report the items that at least this share of all users have"
     )
     group.add_argument(
         "--users",

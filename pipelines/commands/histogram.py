@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=bound_or_auto,
         default="auto",
         metavar="auto|C",
-        help="the norm that the counts of a user are scaled down to (up to 1000000000); with --method one-stage and without "
-        "--domain, the events of a user that count at most; auto chooses it privately (default: %(default)s)",
+        help="how much of one user counts at most (up to 1000000000): with --method one-stage and without --domain, events; "
+        "otherwise the norm that its counts are scaled down to; auto chooses it privately (default: %(default)s)",
     )
     group.add_argument(
         "--bound-share",

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=bound_or_auto,
         default="auto",
         metavar="auto|M",
-        help="items of one user that have a part in naming at most; auto chooses it privately (default: %(default)s)",
+        help="items of one user that take part in naming, at most; auto chooses it privately (default: %(default)s)",
     )
     group.add_argument(
         "--max-counted-items",
@@ -95,7 +95,7 @@ def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
         from headcount.pipelines.studies import likely
 
         lines += ["", *likely.words(plan, "users")]
-    lines += ["", "a user's items beyond these bounds do not count, which lowers the counts besides"]
+    lines += ["", "a user's items beyond these bounds do not count, which also lowers the counts"]
     return "\n".join(lines)
 
 

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=value_range,
         action="append",
         metavar="A:B",
-        help="in place of quantiles: the number of users with a value from A up to, but not with, B; may be repeated. What is "
+        help="in place of quantiles: the number of users with a value from A to below B; may be repeated. What is "
         "at --hi or above counts as just below it",
     )
     group.add_argument(
@@ -205,7 +205,7 @@ def explain(args: argparse.Namespace, made: SearchOverValues | TreeOverValues) -
     if isinstance(made, SearchOverValues):
         lines = [
             f"halved {made.search.rounds} times, down to one of {leaves.count:,} equal parts",
-            f"sampled anew with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
+            f"sampled again with a rate of {float(plan.rate):.4g} in every round, shown from {plan.threshold} sampled users on:"
             f" a half of {found}",
             f"the share of 1,000,000 users that is taken to be below a middle has a standard deviation of {of_a_million:.2g}"
             " at most in each round",

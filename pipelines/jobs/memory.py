@@ -7,11 +7,17 @@ large blocks, those page faults cost more than the work itself, and a heap for e
 from __future__ import annotations
 
 import ctypes
+import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from headcount.mechanisms.errors import ParameterError
+
 _FIXED = 300 << 20  # of Python with Beam
-_PER_BYTE = 4  # of input without compression: 1.9 to 3.4 were measured
+_STEPS = 500 << 20  # of what steps hold at once
+_PER_BYTE = 4  # of input without compression: 1.9 to 3.4 were measured where chunks travel
+_WAITING = 1.5  # the same where they wait here: 0.5 to 1.3 were measured
 _MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # the options of mallopt(3)
@@ -26,24 +32,67 @@ def keep_freed() -> None:
         mallopt(_ARENA_MAX, 1)
 
 
-def too_little(size: int) -> str | None:
-    """What to say before a job on this machine starts, of so many bytes without compression; None if they have room."""
-    needed, free = _FIXED + _PER_BYTE * size, _available()
-    if free is None or needed <= free:
+def limit_for(asked: int | None, here: bool) -> int | None:
+    """The bytes of memory that waiting rows may take: those asked for, or half of this machine's, or of its container's.
+
+    None is no limit, where the machine does not tell, or rows wait not here, where they are not kept.
+    """
+    if not here:
+        if asked is not None:
+            raise ParameterError(
+                "--memory-limit is for jobs in this process: leave it out, since workers elsewhere and in processes of their "
+                "own have memory of their own (docs/limits.md)"
+            )
         return None
-    return (
-        f"this job may need up to {needed / 2**30:.1f} GB of memory, and {free / 2**30:.1f} GB are free here; if it ends for "
-        "that, run it on Flink, whose workers hold a part each (--runner=FlinkRunner, docs/flink.md): the result is the same"
-    )
+    whole = _least(_machine("MemTotal"), _group("memory.max"))
+    return asked if asked is not None or whole is None else whole // 2
+
+
+def too_little(size: int, limit: int | None, here: bool) -> str | None:
+    """What to say before a job on this machine starts, of so many bytes without compression; None if they have room.
+
+    Rows wait in this process (`here`), up to the limit in memory and beyond it on disk; or are copied from worker to worker.
+    """
+    waiting = round(_WAITING * size)
+    in_memory = waiting if limit is None else min(waiting, limit)
+    needed = _FIXED + (min(_STEPS, _PER_BYTE * size) + in_memory if here else _PER_BYTE * size)
+    free = _available()
+    if free is not None and needed > free:
+        smaller = "give a smaller --memory-limit, beyond which rows wait on disk, or " if here else ""
+        return (
+            f"this job may need up to {needed / 2**30:.1f} GB of memory, and {free / 2**30:.1f} GB are free here; if it ends "
+            f"for that, {smaller}run it on Flink, whose workers hold a part each (--runner=FlinkRunner, docs/flink.md): the "
+            "result is the same"
+        )
+    folder = tempfile.gettempdir()
+    on_disk, room = waiting - in_memory, shutil.disk_usage(folder).free
+    if here and on_disk > room:
+        return (
+            f"this job may need up to {on_disk / 2**30:.1f} GB of disk beyond its --memory-limit, and {room / 2**30:.1f} GB "
+            f"are free in {folder!r}; if it ends for that, set TMPDIR to a larger disk, or run it on Flink (docs/flink.md)"
+        )
+    return None
 
 
 def _available() -> int | None:
     """The bytes that this process may still get, of the machine and of its container; None where that is not told."""
-    known = []
+    limit, used = _group("memory.max"), _group("memory.current")
+    left = None if limit is None or used is None else max(0, limit - used)
+    return _least(_machine("MemAvailable"), left)
+
+
+def _machine(name: str) -> int | None:
     with suppress(OSError, ValueError, StopIteration):
-        line = next(line for line in _MEMORY.read_text().splitlines() if line.startswith("MemAvailable:"))
-        known.append(int(line.split()[1]) << 10)
+        line = next(line for line in _MEMORY.read_text().splitlines() if line.startswith(f"{name}:"))
+        return int(line.split()[1]) << 10
+    return None
+
+
+def _group(name: str) -> int | None:
     with suppress(OSError, ValueError):  # "max" is no limit
-        limit, used = (int((_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-        known.append(max(0, limit - used))
-    return min(known, default=None)
+        return int((_GROUP / name).read_text())
+    return None
+
+
+def _least(*known: int | None) -> int | None:
+    return min((each for each in known if each is not None), default=None)

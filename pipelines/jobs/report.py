@@ -23,7 +23,7 @@ from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
 
 #: What a reader of bounded counts must know of them.
-BOUNDED = "bounding users lowers the counts besides: what they did beyond the bound does not count"
+BOUNDED = "bounding users also lowers the counts: what they did beyond the bound does not count"
 
 _PACKAGES = ("apache-beam", "cryptography", "dp-accounting", "fastavro", "numpy", "pyarrow", "scipy")
 

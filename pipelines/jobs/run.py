@@ -22,7 +22,7 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress, releases
 from headcount.pipelines.jobs import failures, memory, remote, report
-from headcount.pipelines.jobs.local import local_runner
+from headcount.pipelines.jobs.local import keeps_chunks, local_runner
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
@@ -131,11 +131,13 @@ def run_job(
     account_flags.check(args)
     with Signals() as signals:
         beam_options, runner = pipeline_options(beam_flags)
+        here = runner is None and keeps_chunks(beam_options)
+        memory_limit = memory.limit_for(args.memory_limit, here)
         if runner is None:
             memory.keep_freed()
         release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
-        words = memory.too_little(source_.size) if runner is None else None
+        words = memory.too_little(source_.size, memory_limit, here) if runner is None else None
         if words is not None:
             _tell(words)
         shards = args.shards or shards_for(source_.size, shared=runner is not None)
@@ -158,7 +160,9 @@ def run_job(
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             # Workers elsewhere count for themselves: of those, states are told.
             with progress.Progress(sys.stderr, source_.expected_rows) if runner is None else nullcontext():
-                pipeline = beam.Pipeline(local_runner(beam_options) if runner is None else None, beam_options)
+                pipeline = beam.Pipeline(
+                    local_runner(beam_options, memory_limit) if runner is None else None, beam_options
+                )
                 if not kind.keyed:
                     account.started()
                 result = source_.read(pipeline) | label_of(command) >> transform

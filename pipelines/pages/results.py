@@ -184,7 +184,7 @@ def _named(report: Report, rows: Rows) -> Part:
     heading = f"{texts.several(number, 'item')}, by the number of their users" if "rank" in report["columns"] else ""
     if not heading:
         heading = texts.several(number, "item")
-        heading += f", of which these are the first {len(shown):,}" if number > len(shown) else ""
+        heading += f"; these are the first {len(shown):,}" if number > len(shown) else ""
     return Part(heading, names=names)
 
 

@@ -39,7 +39,7 @@ _ANY = {
 _BESIDE = {
     "items": {
         "count": "a number of users (or of events, where those are counted)",
-        "error": "by how much the counts of these items are off in sum, about",
+        "error": "about how far the counts of these items are from the truth, added up",
     },
     "property": {
         "value": "the value of the property",

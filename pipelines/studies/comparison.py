@@ -184,7 +184,7 @@ class Comparison:
             notes.append("missing mass: of all pairs of a user and an item, the share whose item is not shown")
         notes += [
             "events shown: the share of all events that are of items shown; the rest is missing",
-            f"large missed: of the items of {self.large_from:,} users or more, the share that is not shown",
+            f"large missed: the share of items of {self.large_from:,} users or more that is not shown",
             self._spurious(),
         ]
         notes += [

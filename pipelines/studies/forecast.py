@@ -32,7 +32,7 @@ MEANINGS = {
     "median_error": "half of the items shown have a count that is this close to the true one, as a share of it, or closer",
     "error_90": "the same for nine tenths of them",
     "covered": "the share of all events that are of items shown",
-    "users_needed": "about how many users an item has, at least, that is shown",
+    "users_needed": "about how many users an item needs to be shown",
 }
 
 _SEED = 2

@@ -131,7 +131,7 @@ class Forecast:
             "each number with a range: most releases of such made-up users lie in it, and yours may lie outside",
             "half within, 90 % within: how far counts of shown items are from the true ones, as a share of these",
             "events shown: the share of all events that are of items shown",
-            "users needed: about how many users an item has, at least, that is shown",
+            "users needed: about how many users an item needs to be shown",
         ]
         refused = dict.fromkeys(f"{each.method.name} refused: {each.refused}" for each in self.outlooks if each.refused)
         return [*notes, *self.notes, *UNKNOWN, *refused]

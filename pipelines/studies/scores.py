@@ -24,7 +24,7 @@ MEANINGS = {
     "covered": "the share of all events that are of items shown",
     "missing": "the share of all events that are of items not shown",
     "missing_mass": "the share of all pairs of a user and an item whose item is not shown",
-    "drop_rate": "the share of the large items, of so many users or more, that are not shown",
+    "drop_rate": "the share of the large items that are not shown",
     "spurious_rate": "the share of the items shown that nobody has",
     "total_error": "the sum of the counts shown against the true sum over all items: -0.1 is a tenth too low",
     "l1": "the errors of all items together as a share of the true sum, where an item not shown counts as 0",

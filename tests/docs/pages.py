@@ -21,6 +21,8 @@ TOP = Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w])")
+_COMMAND = re.compile(r"^headcount ", re.MULTILINE)
+_BAR = re.compile(r"#+")
 _NEAR, _SMALL = 0.35, 12  # how far a number may be from the one on the page: noise, and changes of mechanisms
 
 
@@ -67,7 +69,7 @@ def _all_blocks(lines: list[str]) -> Iterator[Block]:
 def _kind(language: str, text: str) -> str:
     if language in ("python", "yaml", "text"):
         return language
-    return "shell" if text.startswith("headcount ") and language in ("", "shell", "console") else ""
+    return "shell" if _COMMAND.search(text) and language in ("", "shell", "console") else ""
 
 
 def commands(text: str) -> list[str]:
@@ -126,6 +128,7 @@ def _alike(shown: str, printed: str) -> bool:
 
 
 def _close(one: str, other: str) -> bool:
+    one, other = (_BAR.sub(lambda bar: str(len(bar[0])), word) for word in (one, other))  # a bar is its length
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)

@@ -1,6 +1,7 @@
 """The entry of the command line: what it lists, exit statuses, and one line for what is refused."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -91,6 +92,15 @@ def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
     named = [name for names in GROUPS.values() for name in names.split()]
     assert sorted(named) == sorted(COMMANDS)
     assert {question.command.split()[0] for question in QUESTIONS} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "command", [each.command for each in QUESTIONS if not re.search(r"\.\.\.|FILE|NAME|OUT", each.command)]
+)
+def test_the_command_of_a_question_needs_no_more_than_the_page_says(run, command):
+    """That is input, user, a promise and output: the plan is made without the data."""
+    status, _, err = run(*command.split(), "--epsilon", "1", "--delta", "1e-8", "--explain")
+    assert (status, err) == (0, [])
 
 
 def test_help_has_own_flags_first_and_rare_ones_only_with_help_all(run):

@@ -36,7 +36,19 @@ def test_every_flag():
         *("--input", "a*.parquet", "--input=b.csv", "--user", "u", "--item", "i", "--item=t:day", "--count", "n"),
         *("--epsilon", "1", "--delta", "1e-8", "--relation", "replace", "--noise", "gaussian"),
         *("--bound", "10", "--max-per-item", "2", "--domain", "d.txt", "--output", "out", "--format", "avro"),
-        *("--overwrite", "--output-files", "3", "--key-env", "KEY", "--release-id", "r", "--shards", "7"),
+        *(
+            "--overwrite",
+            "--output-files",
+            "3",
+            "--key-env",
+            "KEY",
+            "--release-id",
+            "r",
+            "--shards",
+            "7",
+            "--memory-limit",
+            "2G",
+        ),
         *("--objective", "items", "--bound-method", "em", "--bound-share", "0.2"),
         *(
             "--time-zone",
@@ -64,7 +76,14 @@ def test_every_flag():
         **{"key_secret": None, "objective": "items", "bound_method": "em", "bound_share": 0.2},
         **{"bound_from": None},  # a file, which is read
         **{"of": "users", "method": "one-stage", "calibrate": "none"},
-        **{"shards": 7, "max_item_bytes": 99, "drop_null": True, "explain": True, "verbose": True},
+        **{
+            "shards": 7,
+            "memory_limit": 2 << 30,
+            "max_item_bytes": 99,
+            "drop_null": True,
+            "explain": True,
+            "verbose": True,
+        },
         **{"input_format": "csv", "delimiter": ";"},
         **{"label": "shops", "period": "May", "max_relative_error": 0.2, "suppress_below": 9},
         **{"ledger": "sqlite:///ledger.db", "dataset": "visits"},
@@ -193,7 +212,10 @@ def test_parameters_are_told_as_flags_of_the_command(command, raised, said):
 
 
 def test_missing_flags_are_named():
-    assert refused("--bound", "10") == "missing --epsilon (the privacy loss of one user at most, for instance 1)"
+    assert (
+        refused("--bound", "10")
+        == "missing --epsilon (how much one user can change the result at most, for instance 1)"
+    )
     assert refused("--delta", "1e-8").startswith("missing --epsilon")
 
 

@@ -272,7 +272,7 @@ def _all_sums(_: AggregatePlan, sums: NamedBatches) -> pa.RecordBatch:
 
 def _grouped(sums: pa.RecordBatch, plan: AggregatePlan, metrics: Metrics) -> Grouped:
     assert plan.totals is not None
-    return group_keys(NoisySums.of(sums, plan.measures), metrics, plan.totals.stddev)
+    return group_keys(NoisySums.of(sums, plan.measures), metrics, plan.kept, plan.totals.stddev)
 
 
 def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch]:

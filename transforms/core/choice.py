@@ -47,7 +47,7 @@ def choose(
     """Wires a choice to grouped shards of users (as many as `number`); `label` names it in its randomness, and `result` is the
     type of what it gives. `public` is the one table with the public entries, if there are any.
     Shards may be packed already: `unpack` makes of them what the choice looks at."""
-    tabulate = _Tabulate(choice, item_shards(number), keeper_of(shards) if keep else None, unpack)
+    tabulate = _Tabulate(choice, item_shards(number), keeper_of(shards), keep, unpack)
     tabled = shards | "Tabulate" >> beam.ParDo(tabulate).with_output_types(tuple[int, bytes]).with_outputs(
         "tables", "items", "users", main="shards"
     )
@@ -111,9 +111,10 @@ class _Tabulate(Ahead):
     """(shard, chunks or packed) -> tables, what items need by item shard, the users' type, and if kept the packed shard."""
 
     def __init__(
-        self, choice: Choice[Any], item_shards: int, keep: Keeper | None, unpack: Callable[[bytes], Any]
+        self, choice: Choice[Any], item_shards: int, keep: Keeper, shards: bool, unpack: Callable[[bytes], Any]
     ) -> None:
-        self._choice, self._item_shards, self._keep, self._unpack = choice, item_shards, keep, unpack
+        self._choice, self._item_shards, self._unpack = choice, item_shards, unpack
+        self._keep, self._with_shards = keep, shards
 
     def process(
         self, group: tuple[int, Iterable[bytes] | bytes]
@@ -128,18 +129,23 @@ class _Tabulate(Ahead):
         if len(shard.users):
             yield beam.pvalue.TaggedOutput("users", str(shard.users.type))
         yield beam.pvalue.TaggedOutput("tables", encode_table(self._choice.user_table(shard)))
-        for chunk in self._choice.item_chunks(shard, self._item_shards):
-            yield beam.pvalue.TaggedOutput("items", chunk)
-        if self._keep is not None:
+        for home, chunk in self._choice.item_chunks(shard, self._item_shards):
+            yield beam.pvalue.TaggedOutput("items", (home, self._keep(chunk)))
+        if self._with_shards:
             yield number, self._keep(pack_shard(shard))
 
 
-class _TabulateItems(beam.DoFn):
+class _TabulateItems(Ahead):
+    """(item shard, chunks) -> its table."""
+
     def __init__(self, choice: Choice[Any]) -> None:
         self._choice = choice
 
     def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[bytes]:
-        yield encode_table(self._choice.item_table(group[1]))
+        yield from self.ahead(list(group[1]))
+
+    def compute(self, chunks: list[bytes]) -> Iterator[bytes]:
+        yield encode_table(self._choice.item_table(chunks))
 
 
 class _Decide(beam.DoFn):

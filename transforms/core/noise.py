@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
+from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.counting.evidence import Evidence, Origin
@@ -25,7 +26,7 @@ from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
-from headcount.transforms.core.user_shards import item_shards
+from headcount.transforms.core.user_shards import item_shards, keeper_of
 
 Summing = Callable[[pa.RecordBatch, int], Iterable[tuple[int, bytes]]]
 NamedBatches = list[tuple[int, pa.RecordBatch]]
@@ -35,13 +36,13 @@ class SumByItem(beam.DoFn):
     """Bounded batches -> (item shard, packed sums), and where each batch comes from beside; a batch of nobody comes from
     nowhere. With `every_shard` each batch has something for each item shard, if only an empty chunk."""
 
-    def __init__(self, shards: int, summing: Summing = sum_items, every_shard: bool = False) -> None:
-        self._shards, self._summing, self._every_shard = shards, summing, every_shard
+    def __init__(self, shards: int, summing: Summing, every_shard: bool, keep: Keeper) -> None:
+        self._shards, self._summing, self._every_shard, self._keep = shards, summing, every_shard, keep
 
     def process(self, batch: pa.RecordBatch) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
         if batch.num_rows:
             yield beam.pvalue.TaggedOutput("origins", Origin.of(batch))
-            yield from self._summing(batch, self._shards)
+            yield from ((shard, self._keep(chunk)) for shard, chunk in self._summing(batch, self._shards))
         if self._every_shard:
             yield from ((shard, b"") for shard in range(self._shards))
 
@@ -54,9 +55,10 @@ def sum_by_item(
     every_shard: bool = False,
 ) -> beam.pvalue.DoOutputsTuple:
     """`sums`, (item shard, packed sums) of bounded batches, and `origins`, where the batches come from."""
-    summed = bounded | label >> beam.ParDo(SumByItem(shards, summing, every_shard)).with_output_types(
-        tuple[int, bytes]
-    ).with_outputs("origins", main="sums")
+    summing_up = SumByItem(shards, summing, every_shard, keeper_of(bounded))
+    summed = bounded | label >> beam.ParDo(summing_up).with_output_types(tuple[int, bytes]).with_outputs(
+        "origins", main="sums"
+    )
     return typed(summed, origins=Origin)
 
 

@@ -28,7 +28,7 @@ from headcount.pipelines.storage import stores
 # What the flags of a job say that its report does not: where things lie, and how it is run.
 NOT_STATED = {
     *("input", "input_format", "delimiter", "domain", "output", "overwrite", *KEY_SOURCES),
-    *("release_id", "label", "period", "ledger", "dataset", "shards", "explain", "verbose", "help"),
+    *("release_id", "label", "period", "ledger", "dataset", "shards", "memory_limit", "explain", "verbose", "help"),
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what

@@ -71,7 +71,7 @@ def add_may_be_seen(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--may-be-seen",
         choices=("both", "either"),
-        help="of pan-private counters: their file may be seen once and the result besides, or one of the two (default: both)",
+        help="of pan-private counters: their file may be seen once, and the result too; or only one of the two (default: both)",
     )
 
 

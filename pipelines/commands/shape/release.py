@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--buckets",
         type=numbers.whole_number(),
         metavar="B",
-        help="in place of --domain-size: hash items into so many buckets, about four for each user; public, never counted",
+        help="in place of --domain-size: hash items into this many buckets, about four for each user; public, never counted",
     )
     group.add_argument(
         "--mode",
@@ -292,7 +292,7 @@ def plot(details: Mapping[str, Any]) -> str:
         bar = "#" * max(1, round(_BAR * math.log1p(bin["items"]) / most))
         lines.append(f"{span:>19}  {bin['items']:>14,}  {bin['error']:>12,.0f}  {bar}")
     lines.append(
-        f"items by the number of their {unit} (logarithmic bars); error: by how much their counts are off in sum"
+        f"items by the number of their {unit} (logarithmic bars); error: about how far their counts are off, added up"
     )
     return "\n".join(lines)
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--public-data",
         action="append",
         metavar="GLOB",
-        help="files of events of which nobody needs protection, or a folder of them: public, or made up (see: headcount "
+        help="files of events that nobody needs to protect, or a folder of them: public, or made up (see: headcount "
         "generate); may be repeated",
     )
     group.add_argument("--input", action="append", help=argparse.SUPPRESS)  # refused in words
@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-items",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="K",
-        help="for the strategies that name items and choose nothing: items of one user that count at most (default: so many "
-        "as nine tenths of the users have)",
+        help="for the strategies that name items and choose nothing: items of one user that count at most (default: the "
+        "number that nine tenths of the users stay within)",
     )
     group.add_argument(
         "--large-from",

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def make_key(args: argparse.Namespace) -> None:
     """Make the file."""
     write_key_file(args.file)
-    print(f"wrote {args.file}: who has it and an output can take the noise off, so guard it like the data")
+    print(f"wrote {args.file}: with it and an output anybody can take the noise off, so guard it like the data")
 
 
 COMMAND = Tool(

@@ -80,7 +80,7 @@ class Earlier:
         made = self.method.mechanism(self.promised, str)
         if not isinstance(made, EstimatesMechanism) or self.counts is None:
             return self._bounded_only(random), [ASSUMED]
-        plan = _plan(made.stages, self.report["details"]["chosen"])
+        plan = _plan(made.stages, self.report["details"]["chosen"], len(self.bounded))
         noise = plan.counts
         if noise is None:
             assert plan.names is not None
@@ -169,11 +169,15 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
     return found
 
 
-def _plan(stages: Stages, chosen: Mapping[str, Any]) -> StagePlan:
-    """All numbers of the release, from what its report says was chosen."""
+def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
+    """All numbers of a release of so many items, from what its report says was chosen."""
     named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"]))
     bounds = KeptBound(
-        chosen.get("bound", 0), chosen.get("max_per_item", 0), chosen.get("noise", ""), chosen["totals_bound"]
+        chosen.get("bound", 0),
+        chosen.get("max_per_item", 0),
+        chosen.get("noise", ""),
+        chosen["totals_bound"],
+        items,
     )
     return stages.plan(named, bounds)
 

@@ -157,7 +157,7 @@ def test_a_repeated_run_gives_the_same_rows_however_they_are_cut(options, make_r
     changed = [(*row[:2], row[2] + (row[0] == "u7")) for row in rows]
     other = made.run(batches_of(changed), make_release())
     if other.num_rows == first.num_rows:
-        for name in first.schema.names[1::4]:
+        for name in first.schema.names[9::4]:  # but for users and events, which are whole
             same = column(other, name) == column(first, name)
             assert same.mean() <= 0.5, (name, "the prices of one user change all noise, but for numbers cut or rounded")
 

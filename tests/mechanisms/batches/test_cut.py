@@ -45,7 +45,21 @@ def test_rows_of_some_items(items, shards):
 
 
 @pytest.mark.parametrize("items", ITEMS, ids=["text", "numbers"])
+@pytest.mark.parametrize("shards", [1, 3, 200])
+def test_rows_in_any_order(items, shards):
+    item = np.random.default_rng(1).permutation(np.repeat(np.arange(0, 50, 2), np.arange(25) % 3 + 1))
+    cut, found = cut_by_item(items, shards), []
+    for shard, chunk in cut.scattered(cut.places()[item], {"row": np.arange(len(item))}):
+        columns, _ = unpack(chunk)
+        assert (shard_of(hash64(columns["item"].dictionary), shards) == shard).all()
+        found += zip(columns["item"].to_pylist(), columns["row"].to_pylist(), strict=True)
+    given = items.take(pa.array(item)).to_pylist()
+    assert sorted(found, key=lambda row: row[1]) == list(zip(given, range(len(item)), strict=True))
+
+
+@pytest.mark.parametrize("items", ITEMS, ids=["text", "numbers"])
 def test_no_rows(items):
     none = np.zeros(0, dtype=np.int64)
+    assert not list(cut_by_item(items, 3).scattered(none, {"row": none}))
     assert not list(cut_by_item(items, 3).rows(none, {"row": none}))
     assert not list(cut_by_item(items[:0], 3).one_row_each({"sum": none}))

@@ -1,10 +1,16 @@
 """References to chunks: they stand for the bytes in their run and process, and nowhere else."""
 
+import errno
+import os
+import tempfile
+
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.batches.kept import Keeper, found, keeping
+from headcount.mechanisms.batches import kept
+from headcount.mechanisms.batches.kept import Keeper, forget, found, keeping
 from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.errors import InputError
 
 LARGE = bytes(range(256)) * 64
 
@@ -46,3 +52,71 @@ def test_no_packed_chunk_begins_like_a_reference():
         packed = pack({"item": pa.array(["headcount.kept/run/0"] * 1000)})
         assert found(packed) is packed
         assert unpack(Keeper("run")(packed))[0]["item"].to_pylist() == unpack(packed)[0]["item"].to_pylist()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("limit", [0, 3 * len(LARGE), None])
+@pytest.mark.parametrize("file", [1, 5 * len(LARGE), 1 << 28])
+def test_beyond_the_limit_chunks_lie_on_disk_and_are_the_same(folder, monkeypatch, limit, file):
+    monkeypatch.setattr(kept, "_FILE", file)
+    chunks = [bytes([number]) * (len(LARGE) + number) for number in range(20)]
+    with keeping("run", limit):
+        references = [Keeper("run")(chunk) for chunk in chunks]
+        for _ in range(2):
+            assert [found(reference) for reference in reversed(references)] == chunks[::-1]
+        held = sum(isinstance(place, bytes) for place in kept._stores["run"]._chunks.values())
+        assert held == {0: 0, None: 20}.get(limit, 2)
+        references += [Keeper("run")(chunk) for chunk in chunks]  # written behind what was read
+        assert [found(reference) for reference in references] == chunks * 2
+        assert not list(folder.iterdir()), "files have no names"
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux to count open files")
+def test_what_nobody_waits_for_is_dropped_from_memory_and_disk(folder, monkeypatch):
+    monkeypatch.setattr(kept, "_FILE", 4 * len(LARGE))
+    before = open_files()
+    with keeping("run", 2 * len(LARGE)):
+        references = [Keeper("run")(LARGE) for _ in range(12)]
+        assert open_files() > before + 1
+        # As a coder writes them: with whatever byte behind them, also a digit.
+        forget("run", [b"0".join([b"\x00", references[0], references[11], b"9"]), b"headcount.kept/run/"])
+        assert found(references[0]) == found(references[11]) == LARGE
+        assert open_files() == before + 1
+        for gone in references[1:11]:
+            with pytest.raises(KeyError):
+                found(gone)
+        again = Keeper("run")(LARGE)
+        assert isinstance(kept._stores["run"]._chunks[again], bytes), "there is room in memory again"
+    assert open_files() == before
+    forget("run", [])  # a run that has ended has nothing to forget
+
+
+@pytest.mark.parametrize("step", ["open", "write"])
+def test_a_full_disk_is_told_in_one_line(folder, monkeypatch, step):
+    made = tempfile.TemporaryFile
+
+    class Full:
+        def __init__(self, **how):
+            if step == "open":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self.seek = self.close = lambda *_: None
+
+        def write(self, _):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    with keeping("run", 0):
+        with pytest.raises(
+            InputError, match=r"cannot be written to .*No space left on device; .*TMPDIR.*--memory-limit"
+        ):
+            Keeper("run")(LARGE)
+        monkeypatch.setattr(tempfile, "TemporaryFile", made)

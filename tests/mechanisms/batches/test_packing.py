@@ -38,3 +38,11 @@ def test_a_slice_travels_without_its_parent():
     batch = pa.RecordBatch.from_pydict({"name": names})
     assert len(to_ipc(batch[500:510])) < 2000 and from_ipc(to_ipc(batch[500:510])).num_rows == 10
     assert len(pack({"name": names[500:510]})) < 2000
+
+
+def test_rows_that_come_name_by_name_take_a_byte_for_each_name():
+    names = pa.array([f"user{k:05d}" for k in range(1000)])
+    rows = pa.array([k for k in range(1000) for _ in range(50)])
+    packed = pack({"name": pa.DictionaryArray.from_arrays(rows, names)})
+    assert len(packed) < 1000 * (9 + 1 + 1) + 2000
+    assert unpack(packed)[0]["name"].indices.to_pylist() == rows.to_pylist()

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.mechanisms.batches import shards as batches
 from headcount.mechanisms.batches.run_sums import run_sums, sum_by_code
 from headcount.mechanisms.batches.shards import Shard, gather, repack, split_by_user
 from headcount.mechanisms.errors import InputError
@@ -71,15 +70,6 @@ def test_all_rows_of_a_user_meet_in_one_shard_and_add_up(rows, shards, batch, us
     assert found == expected
     homes = [set(shard.users.to_pylist()) for shard in gathered]
     assert sum(map(len, homes)) == len(set().union(*homes)), "no user is in two shards"
-
-
-def test_users_who_share_a_hash_stay_two_users(monkeypatch):
-    monkeypatch.setattr(batches, "hash64", lambda names: np.zeros(len(names), dtype=np.uint64))
-    table = _batch([(1, 1, 2), (2, 1, 3), (1, 2, 1)], "plain", "plain", True)
-    (chunk,) = split_by_user(table, 4)
-    shard = gather([chunk[1]])
-    assert shard.users.to_pylist() == ["name1", "name2"]
-    assert contents(shard) == {("name1", "name1"): 2, ("name1", "name2"): 1, ("name2", "name1"): 3}
 
 
 def test_a_slice_travels_without_its_parent():

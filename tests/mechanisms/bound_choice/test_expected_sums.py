@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.shards import gather, split_by_user
+from headcount.mechanisms.batches.shards import gather, no_users, split_by_user
 from headcount.mechanisms.bound_choice import expected_sums
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums, total_sums
 
@@ -50,10 +50,10 @@ def sums_by_code(shard, ladder, shards=3, least=0):
         chunks.setdefault(home, []).append(chunk)
     found = []
     for held in chunks.values():
-        for sums in merged_sums(held, ladder, least):
+        for sums in merged_sums(held, ladder, ladder.least(least)):
             exact = sums.whole.astype(object) + sums.fraction.astype(object) * Fraction(1, 2**FRACTION_BITS)
             assert (np.diff(sums.most) <= 0).all()
-            for most, line in zip(sums.most, exact.tolist(), strict=True):
+            for most, line in zip(sums.most, exact.T.tolist(), strict=True):
                 assert max(line) <= most + 1
                 found.append((str(sums.cap), line))
     return sorted(found)
@@ -120,16 +120,16 @@ def test_no_user_adds_more_than_the_bound(counts):
 SIX = {f"i{n}": 7 for n in range(6)}  # under a cap of one, slopes of 1/6: in units of 2**-30, 2/3 beyond a whole number
 
 
-def rounded(lines, place, count, rows, totals, ladder):
+def rounded(lines, count, rows, totals, ladder):
     """Slopes that are rounded to nearest."""
-    key, level, slope = lines(place, count, rows, totals, ladder)
+    step, level, slope = lines(count, rows, totals, ladder)
     total = np.repeat(totals, rows)
-    return key, level, slope + (2 * ((count << FRACTION_BITS) % total) >= total)
+    return step, level, slope + (2 * ((count << FRACTION_BITS) % total) >= total)
 
 
-def uncapped(lines, place, count, rows, totals, ladder):
+def uncapped(lines, count, rows, totals, ladder):
     """Slopes of all events of an item, also those beyond the cap."""
-    return lines(place, np.full(6, 7), rows, totals, ladder)
+    return lines(np.full(len(count), 7), rows, totals, ladder)
 
 
 @pytest.mark.parametrize("mutation", [rounded, uncapped])
@@ -163,9 +163,7 @@ def test_all_events_in_place_of_those_under_the_cap_are_caught(monkeypatch):
     ladder, counts = Ladder((2,), (1,)), {"x": 97, "y": 1, "z": 1, "w": 1}
     assert sums_of_user(counts, ladder)["1"] == (4, [2])
     lines = expected_sums._lines
-    monkeypatch.setattr(
-        expected_sums, "_lines", lambda place, n, rows, m, ladder: lines(place, n, rows, m * 0 + 100, ladder)
-    )
+    monkeypatch.setattr(expected_sums, "_lines", lambda n, rows, m, ladder: lines(n, rows, m * 0 + 100, ladder))
     assert sums_of_user(counts, ladder)["1"][1][0] < Fraction(1, 12)
 
 
@@ -188,6 +186,35 @@ def test_items_below_the_least_are_left_out_and_no_others():
     assert [line for line in kept if max(line[1]) >= 50] == [line for line in everything if max(line[1]) >= 50]
 
 
+def test_only_bounds_at_which_no_sum_matters_are_left_out(monkeypatch):
+    """A least that ascends with the bound, as thresholds do, and differs by cap: what reaches it is there, block by block."""
+    rng = np.random.default_rng(6)
+    rows = [(f"u{u}", f"i{i}", int(n)) for u, i, n in zip(*rng.zipf(1.2, (3, 9000)) % 200 + 1, strict=True)]
+    chunks = [chunk for _, chunk in split_sums(shard_of(rows), LADDER, 1)]
+    least = {cap: [(cap or 6) * bound for bound in LADDER.bounds] for cap in (*LADDER.caps, None)}
+
+    def reached(least_asked, block):
+        monkeypatch.setattr(expected_sums, "_BLOCK", block)
+        return sorted(
+            (str(sums.cap), place, whole, fraction)
+            for sums in merged_sums(chunks, LADDER, least_asked)
+            for place in range(len(sums.whole))
+            for whole, fraction in zip(sums.whole[place].tolist(), sums.fraction[place].tolist(), strict=True)
+            if whole >= least[sums.cap][place]
+        )
+
+    everything = reached(LADDER.least(0), 1 << 20)
+    assert len(everything) > 50
+    assert all(reached(least, block) == everything for block in (1 << 20, 64, 3))
+    shapes = {sums.whole.shape for sums in merged_sums(chunks, LADDER, least)}
+    assert min(shapes)[0] < len(LADDER.bounds), "something was left out"
+
+
+def test_without_users_there_is_nothing():
+    assert not list(split_sums(no_users(pa.string()), LADDER, 3))
+    assert total_sums(no_users(pa.string()), LADDER) == [0] * len(LADDER.bounds)
+
+
 @pytest.mark.parametrize("shards", [1, 2, 9])
 def test_sharding_changes_nothing(shards):
     rng = np.random.default_rng(5)
@@ -206,8 +233,8 @@ def test_items_that_a_cap_frees_are_not_left_out():
     for name in ("level", "slope"):
         columns[name] = pa.array(np.asarray(columns[name]) * 1_000_000)
     for least in (400_000, 1_000_000):
-        found = {sums.cap: sums for sums in merged_sums([pack(columns)], ladder, least)}
-        assert sorted(found[1].whole[:, 1]) == [1_000_000, 1_000_000]
-        assert sorted(found[5].whole[:, 1]) == [1_000_000, 5_000_000]
-        assert min(found[None].whole[:, 1]) < 333_334
-        assert all((sums.whole[:, 1] <= sums.most + 1).all() for sums in found.values())
+        found = {sums.cap: sums for sums in merged_sums([pack(columns)], ladder, ladder.least(least))}
+        assert sorted(found[1].whole[1]) == [1_000_000, 1_000_000]
+        assert sorted(found[5].whole[1]) == [1_000_000, 5_000_000]
+        assert min(found[None].whole[1]) < 333_334
+        assert all((sums.whole[1] <= sums.most + 1).all() for sums in found.values())

@@ -31,6 +31,7 @@ from headcount.mechanisms.bound_choice.kept import (
     PARTS,
     KeptCandidate,
     KeptChoice,
+    totals_share,
 )
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, bound_shard
 from headcount.mechanisms.choice.exponential import gem_exponents, probabilities
@@ -308,3 +309,18 @@ def test_what_it_costs_and_says():
     assert choice.details() == {"candidates for the counts": len(BOUNDS) * len(CAPS) * 2, "for the totals": len(NORMS)}
     assert [end.totals_bound for end in choice.ends()] == [1, 10**7]
     assert choice.parameters() != dataclasses.replace(choice, once=True).parameters()
+
+
+def test_totals_get_more_precision_the_larger_their_norm_is_beside_all_counts():
+    assert totals_share(1000, 10, 100, 0.2) == 0.2  # never less than they have
+    shares = [totals_share(100, 4, norm, 0.2) for norm in (10, 100, 1000, 10_000, 10**7)]
+    assert shares == sorted(shares) and shares[-1] == 0.7
+    assert totals_share(112, 4, 1585, 0.2) == pytest.approx(0.51, abs=0.02)
+    # Where it is not cut it is the least of both errors together.
+    items, norm, totals = 112, 4.0, 1585.0
+
+    def error(share: float) -> float:
+        return 0.3 * totals / math.sqrt(share) + items * norm / math.sqrt(1 - share)
+
+    best = totals_share(items, norm, totals, 0.0)
+    assert error(best) < min(error(best - 0.02), error(best + 0.02))

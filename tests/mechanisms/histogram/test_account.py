@@ -17,7 +17,7 @@ from headcount.mechanisms.accounting.composition import Parts, composed_delta
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.kept import KeptBound, totals_share
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account, make_account, zcdp_account
 from headcount.mechanisms.histogram.stages import Stages
@@ -98,6 +98,32 @@ def test_an_account_of_parts_that_cost_more_is_refused(field):
         dataclasses.replace(made, **{field: value})
 
 
+def test_users_beside_events_have_a_choice_of_their_own_that_is_paid_for():
+    kinds = dict(named=True, chosen=True, calibrated=True, pure=False)
+    one, two = (make_account(Budget(1, 1e-8), **kinds, users_too=both) for both in (False, True))
+    assert one.users_choice is None and two.users_choice == two.totals_choice == Budget(0.1 / 2**0.5)
+    assert two.counts_mu == pytest.approx(one.counts_mu, rel=5e-3)  # two draws at a root of two cost what one did
+    assert two.delta() <= 1e-8
+    for forgotten in ({"users_choice": one.totals_choice}, {"totals_choice": Budget(0.11)}):
+        with pytest.raises(ParameterError, match="more than"):
+            dataclasses.replace(two, **forgotten)
+    with pytest.raises(ParameterError, match="Gaussian way alone"):
+        make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, users_too=True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.7, 0.99])
+def test_counts_and_totals_have_the_same_mu_together_however_it_is_split(share):
+    made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    counts, totals = made.split(share)
+    both = math.hypot(made.counts_mu, made.totals_mu)
+    assert (1 - 1e-11) * both < math.hypot(counts, totals) <= both
+    assert totals**2 / both**2 == pytest.approx(share)
+    assert made.totals_share == pytest.approx(0.2)
+    for wrong in (-0.1, 1.0, math.nan):
+        with pytest.raises(ParameterError, match="share of totals"):
+            made.split(wrong)
+
+
 @pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf])
 def test_parts_that_are_no_size_are_refused_by_name(value):
     """A negative delta of the thresholds would pay for more of the rest, and a cost that is no number is not above any."""
@@ -161,6 +187,14 @@ def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, s
         found += [precision(plan.counts, root * kept.bound), precision(plan.totals, root * kept.totals_bound)]
         for spent, mu in zip(found, (account.names_mu, account.counts_mu, account.totals_mu), strict=True):
             assert 0.995 * mu**2 < spent <= mu**2
+        # With the number of items known, totals have more of it or as much, and counts what is left.
+        split = stages.plan(names, kept._replace(items=3))
+        counts, totals = precision(split.counts, root * kept.bound), precision(split.totals, root * kept.totals_bound)
+        assert 0.99 * (account.counts_mu**2 + account.totals_mu**2) < counts + totals
+        assert counts + totals <= account.counts_mu**2 + account.totals_mu**2
+        assert totals / (counts + totals) == pytest.approx(
+            totals_share(3, kept.bound, kept.totals_bound, 0.2), abs=0.01
+        )
         # And own items of any user show with a probability of `hiding` at most, in all rounds together.
         rate = 0.0
         for each in rounds:

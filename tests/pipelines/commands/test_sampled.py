@@ -220,7 +220,10 @@ QUANTILES = ["quantiles", *PROMISE, "--lo", "0", "--hi", "1"]
             "--users-share must be a share between 0 and 1, got 1.0",
         ),
         (["heavy-hitters", *PROMISE, "--phi", "2", "--users", "9"], "--phi must be a share between 0 and 1, got 2.0"),
-        (["quantiles", *PROMISE, "--quantile", "0.5"], "missing --lo, --hi"),
+        (
+            ["quantiles", *PROMISE, "--quantile", "0.5"],
+            "missing --lo (the least value that counts, known without a look at the data), --hi",
+        ),
         (QUANTILES, "missing --quantile or --range"),
         ([*QUANTILES, "--quantile", "0.5", "--range", "0:1"], "at no further cost"),
         ([*QUANTILES, "--quantile", "1.5"], "--quantile must be a number between 0 and 1, got 1.5"),

@@ -1,5 +1,8 @@
 """Chunks that stay in the process: the same bytes as where they travel, however often and wherever steps run."""
 
+import errno
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,6 +55,44 @@ def test_the_same_bytes_whether_chunks_stay_or_travel(run, words, tmp_path, monk
         assert released("processes", *PROCESSES)[0] == expected
     monkeypatch.setattr(kept.Keeper, "__call__", lambda self, chunk: chunk)
     assert released("travels") == (expected, 0)
+
+
+@pytest.mark.parametrize("method", ["one-stage", "estimates"])
+def test_the_same_bytes_where_rows_wait_on_disk(run, words, tmp_path, monkeypatch, method):
+    """With a limit of nothing all of them do; also where bundles are repeated."""
+    forget, kinds, left = kept._Store.forget, [], []
+
+    def watched(self, all_but):
+        kinds.extend(type(place) for place in self._chunks.values())
+        left.append(len(self._chunks))
+        forget(self, all_but)
+
+    monkeypatch.setattr(kept._Store, "forget", watched)
+
+    def released(name, *flags):
+        kinds.clear()
+        status, *_ = run(*words, "--method", method, "--output", tmp_path / name, *flags)
+        assert status == 0
+        return (tmp_path / name / "counts-00000-of-00001.csv").read_bytes()
+
+    expected = released("memory")
+    assert set(kinds) == {bytes}
+    for name, flags in (("disk", ()), ("repeated", REPEATED)):
+        assert released(name, "--memory-limit", "0M", *flags) == expected
+        assert set(kinds) == {kept._OnDisk}
+        assert left[-1] == 0, "all have been dropped on the way"
+
+
+def test_a_full_disk_ends_the_job_without_output(run, words, tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    status, _, said = run(*words, "--method", "one-stage", "--output", tmp_path / "out", "--memory-limit", "0M")
+    assert status != 0
+    assert "No space left on device" in said[-1] and "--memory-limit" in said[-1]
+    assert not (tmp_path / "out").exists()
+    assert not kept._stores
 
 
 def test_nothing_is_left_of_a_job_that_fails(run, words, tmp_path, monkeypatch):

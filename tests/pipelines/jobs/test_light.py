@@ -30,6 +30,7 @@ def test_a_job_on_files_of_this_machine_imports_no_library_of_a_service(tmp_path
     assert status == "0"
     assert "apache_beam" in modules
     assert not {*light._UNUSED} & {*modules}
+    assert not {"beartype._decor", "httplib2.auth", "pyparsing", "requests", "urllib3", "yaml.loader"} & {*modules}
     assert (tmp_path / "out" / "report.json").exists()
 
 
@@ -43,6 +44,7 @@ def test_a_job_on_files_of_this_machine_imports_no_library_of_a_service(tmp_path
         (["histogram", "--input", "e.parquet", "--runner", "DataflowRunner"], False),
         (["histogram", "--input", "e.parquet", "--runn=FlinkRunner"], False),
         (["histogram", "--input", "e.parquet", "--verbose"], False),
+        (["explain-yaml", "pipeline.yaml"], False),
         (["histogram", "--input", "e.parquet", "--key-secret", "projects/p/secrets/s/versions/1"], False),
     ],
 )
@@ -54,3 +56,20 @@ def test_whoever_names_a_service_gets_its_library(monkeypatch, words, left_out):
         monkeypatch.delitem(sys.modules, "pymongo", raising=False)
         with pytest.raises(ImportError, match="no word of the command names a service"):
             __import__("pymongo")
+
+
+READ = """
+import sys
+from headcount.pipelines.jobs.light import leave_out_services
+leave_out_services(["histogram"])
+import yaml, yaml as again
+from beartype.door import is_subhint
+assert not {"yaml.loader", "beartype.typing"} & {*sys.modules}
+assert yaml.safe_load("a: 1") == {"a": 1} and yaml.__spec__.loader is yaml.__loader__
+assert is_subhint(bool, int) and not is_subhint(str, int)
+assert {"yaml.loader", "beartype.typing"} <= {*sys.modules}
+"""
+
+
+def test_what_was_left_for_later_is_there_when_it_is_used():
+    subprocess.run([sys.executable, "-c", READ], check=True)

@@ -1,5 +1,7 @@
 """A job that may not fit into memory says so before it starts, and how it would."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from headcount.pipelines.jobs import memory
@@ -11,11 +13,11 @@ GB = 2**30
 def machine(tmp_path, monkeypatch):
     """machine(free, limit, used): what the system tells; None is nothing."""
 
-    def tells(free=None, limit=None, used=0):
+    def tells(free=None, limit=None, used=0, whole=0):
         monkeypatch.setattr(memory, "_MEMORY", tmp_path / "meminfo")
         monkeypatch.setattr(memory, "_GROUP", tmp_path)
         if free is not None:
-            (tmp_path / "meminfo").write_text(f"MemTotal: 1 kB\nMemAvailable:   {free >> 10} kB\n")
+            (tmp_path / "meminfo").write_text(f"MemTotal: {whole >> 10} kB\nMemAvailable:   {free >> 10} kB\n")
         if limit is not None:
             (tmp_path / "memory.max").write_text(f"{limit}\n")
             (tmp_path / "memory.current").write_text(f"{used}\n")
@@ -25,26 +27,61 @@ def machine(tmp_path, monkeypatch):
 
 def test_what_fits_is_not_spoken_of(machine):
     machine(free=8 * GB)
-    assert memory.too_little(GB) is None
+    assert memory.too_little(GB, None, here=False) is None
+    assert memory.too_little(4 * GB, None, here=True) is None
 
 
 def test_what_may_not_fit_is_told_with_the_way_out(machine):
     machine(free=8 * GB)
-    words = memory.too_little(3 * GB)
+    words = memory.too_little(3 * GB, None, here=False)
     assert "up to 12.3 GB of memory, and 8.0 GB are free" in words
-    assert "--runner=FlinkRunner" in words
+    assert "--runner=FlinkRunner" in words and "--memory-limit" not in words
+    words = memory.too_little(6 * GB, None, here=True)
+    assert "up to 9.8 GB of memory, and 8.0 GB are free" in words
+    assert "--runner=FlinkRunner" in words and "a smaller --memory-limit" in words
+
+
+def test_what_waits_on_disk_takes_no_memory(machine, monkeypatch):
+    machine(free=8 * GB)
+    assert memory.too_little(6 * GB, 4 * GB, here=True) is None
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 * GB))
+    assert memory.too_little(4 * GB, 4 * GB, here=True) is None
+    words = memory.too_little(6 * GB, 4 * GB, here=True)
+    assert "up to 5.0 GB of disk beyond its --memory-limit, and 3.0 GB are free in" in words
+    assert "TMPDIR" in words and "docs/flink.md" in words
 
 
 def test_a_container_counts(machine):
     machine(free=8 * GB, limit=4 * GB, used=GB)
-    assert "3.0 GB are free" in memory.too_little(GB)
+    assert "3.0 GB are free" in memory.too_little(GB, None, here=False)
     machine(free=8 * GB, limit="max")
-    assert memory.too_little(GB) is None
+    assert memory.too_little(GB, None, here=False) is None
 
 
 def test_a_system_that_tells_nothing_is_not_judged(machine):
     machine()
-    assert memory.too_little(10**15) is None
+    assert memory.too_little(10**15, None, here=False) is None
+    assert memory.limit_for(None, here=True) is None
+
+
+def test_by_default_half_of_the_memory_is_for_rows_that_wait(machine):
+    machine(free=GB, whole=8 * GB)
+    assert memory.limit_for(None, here=True) == 4 * GB
+    assert memory.limit_for(0, here=True) == 0
+    machine(free=GB, whole=8 * GB, limit=2 * GB)
+    assert memory.limit_for(None, here=True) == GB
+    assert memory.limit_for(None, here=False) is None
+
+
+@pytest.mark.parametrize(
+    "flags", [["--runner", "FlinkRunner"], ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]]
+)
+def test_elsewhere_a_limit_is_refused(run, tmp_path, flags):
+    (tmp_path / "e.csv").write_text("user,item\na,x\nb,x\n")
+    words = f"--input {tmp_path}/e.csv --user user --item item --epsilon 1 --delta 1e-6 --output {tmp_path}/out"
+    status, _, said = run("histogram", *words.split(), "--memory-limit", "1G", *flags)
+    assert status == 2 and len(said) == 1
+    assert "--memory-limit is for jobs in this process" in said[0]
 
 
 def test_a_job_says_it_before_it_starts(run, tmp_path, machine):

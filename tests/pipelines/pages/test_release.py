@@ -155,7 +155,7 @@ def test_each_command_says_what_its_reader_wants(saved):
     first = {job: (headings(saved(job))[0], len(page_of(saved(job)).widths[0])) for job in OF_EVENTS}
     assert re.fullmatch(r"All \d+ items", first["estimates"][0]) and first["estimates"][1] == 20
     assert first["protected by day"][0].endswith("items, in order of time")
-    assert re.fullmatch(r"\d+ items|\d+ items, of which these are the first 200", first["names of items, chosen"][0])
+    assert re.fullmatch(r"\d+ items|\d+ items; these are the first 200", first["names of items, chosen"][0])
     assert first["the top"][0] == "5 items, by the number of their users"
     assert first["users in all"][0] == first["users and events of given items"][0] == "In all"
     assert first["quantiles"][0] == "Quantiles" and first["ranges"] == ("Users by ranges of values", 2)

@@ -69,7 +69,7 @@ def test_the_account_costs_its_budget_and_sums_have_the_noise_that_they_have_bes
     assert (made.counts_mu, made.totals_mu) == (noisy.counts_mu, noisy.totals_mu)
     # By an independent sum: divergences of one order, and what that is at epsilon (Canonne, Kamath, Steinke 2020).
     a = made.law.order
-    choices = [made.names_choice, made.counts_choice, made.totals_choice, *made.ranges_choices]
+    choices = [made.names_choice, made.counts_choice, made.totals_choice, made.users_choice, *made.ranges_choices]
     rho = sum(each.epsilon**2 / 8 for each in choices if each) + (made.counts_mu**2 + made.totals_mu**2) / 2
     e = budget.epsilon + math.log1p(-made.hiding)
     shared = math.exp((a - 1) * (made.law.cost + a * rho - e)) / (a - 1) * (1 - 1 / a) ** a
@@ -87,6 +87,7 @@ def test_an_account_of_parts_that_cost_more_is_refused():
         "counts_choice": Budget(0.051),
         "totals_choice": Budget(0.101),
         "ranges_choices": (Budget(0.101),),
+        "users_choice": Budget(0.01),
     }
     for name, value in more.items():
         with pytest.raises(ParameterError, match="more than"):

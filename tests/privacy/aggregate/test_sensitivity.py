@@ -8,6 +8,7 @@ within a hundredth of it. Each of the known bugs breaks it:
     a measure whose noise is left out of the joint distance      sums are further apart
     shares that are not squared weights                          the same
     values that are not cut, or counted from the wrong middle    a user adds more than c half ranges
+    waves beside a gap, or longer than what x leaves             the same
     more than c rows, or more than m keys                        a user adds more
     replace as twice add-remove                                  sums of opposite signs are further apart
     a level of a tree, or trees of replaced users, left out      parts are further apart
@@ -15,6 +16,7 @@ within a hundredth of it. Each of the known bugs breaks it:
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import defaultdict
@@ -28,7 +30,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import bounding, measures
-from headcount.mechanisms.aggregate.measures import MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
@@ -124,7 +126,8 @@ def test_the_loss_is_exact_and_close_to_mu(asked):
         assert 0.995 * MU**2 < plan.loss() <= Fraction(MU) ** 2
 
 
-def test_random_users_are_within():
+@pytest.mark.parametrize("asked", ["all", "mean"])
+def test_random_users_are_within(asked):
     """Any numbers of rows, any values: 400 users and all pairs of them."""
     rng = np.random.default_rng(3)
     users = [
@@ -134,13 +137,34 @@ def test_random_users_are_within():
         }
         for _ in range(400)
     ]
-    metrics = Metrics.of(ASKED["all"])
+    metrics = Metrics.of(ASKED[asked])
     for relation in Relation:
         found = vectors(users, metrics, make_plan(metrics, 3, 2, MU, relation))
         assert np.square(found).sum(axis=1).max() <= MU**2
         if relation is Relation.REPLACE:
             squares = np.square(found).sum(axis=1)
             assert (squares[:, None] + squares[None, :] - 2 * found @ found.T).max() <= MU**2
+
+
+def test_no_row_is_longer_than_one_half_range():
+    """Whole numbers, all of 2^12 + 1 values and those next to the ends: what stands beside x leaves it within the circle."""
+    x = np.unique(
+        np.concatenate([np.arange(-(2**20), 2**20 + 1, 2**9), *(np.arange(10) + end for end in (-(2**20), 2**20 - 9))])
+    )
+    squares = {kind: make(x).astype(object) ** 2 for kind, make in bounding._OF_ROW.items()}
+    for beside in (GAP, WAVES):
+        assert max(squares["sum"] + sum(squares[kind] for kind in beside)) <= 2**40
+    assert min(squares["sum"] + squares["cosine"] + squares["sine"]) > 2**40 - 2**22, "they leave nothing unused"
+
+
+def test_what_stands_beside_a_sum_has_no_less_noise_and_is_of_one_kind():
+    plan = make_plan(Metrics.of(ASKED["mean"]), 2, 2, MU, Relation.ADD_REMOVE)
+    sums = {measure.kind: measure for measure in plan.measures}
+    louder = dataclasses.replace(sums["sine"], sigma=sums["sine"].sigma - 1)
+    for wrong, words in ((louder, "less noise"), (dataclasses.replace(sums["sine"], kind="gap"), "beside waves")):
+        broken = dataclasses.replace(plan, measures=(*plan.measures[:-1], wrong))
+        with pytest.raises(RuntimeError, match=words):
+            broken.loss()
 
 
 # Mutations: each of them alone, and the audit must see it. What the mechanism's own checks refuse is let through first.
@@ -170,6 +194,7 @@ def test_weights_that_are_not_squared_are_caught(unchecked):
     assert audit("all", 2, 2, Relation.ADD_REMOVE) > 1.5
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_values_that_are_not_cut_are_caught(unchecked):
     def uncut(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
         return pa.array(np.rint((np.asarray(column) - self.middle) / self.half * 2**20).astype(np.int64))
@@ -186,6 +211,18 @@ def test_values_from_the_wrong_middle_are_caught(unchecked):
 
     unchecked.setattr(ValueRange, "fixed_point", from_the_low_end)
     assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 1.5
+
+
+def test_waves_beside_a_gap_are_caught(unchecked):
+    unchecked.setattr(measures, "GAP", GAP + WAVES)
+    assert audit("all", 1, 1, Relation.ADD_REMOVE) > 1.1
+
+
+@pytest.mark.parametrize("kind", WAVES)
+def test_waves_that_x_leaves_no_room_for_are_caught(kind, unchecked):
+    real = bounding._OF_ROW[kind]
+    unchecked.setitem(bounding._OF_ROW, kind, lambda x: 3 * real(x) // 2)
+    assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 1.05
 
 
 def test_rows_beyond_the_bound_are_caught(unchecked):

@@ -192,16 +192,16 @@ def add_remove_capped(objective):
     return choice, table(choice, *data), table(choice, *data, (1, items("x", 6, 7)))
 
 
-def rounded_up(place, count, rows, totals, ladder, lines=expected_sums._lines):
+def rounded_up(count, rows, totals, ladder, lines=expected_sums._lines):
     """Slopes rounded to nearest: 2**30/6 is 2/3 beyond a whole number."""
-    key, level, slope = lines(place, count, rows, totals, ladder)
+    step, level, slope = lines(count, rows, totals, ladder)
     total = np.repeat(totals, rows)
-    return key, level, slope + (2 * ((count << 30) % total) >= total)
+    return step, level, slope + (2 * ((count << 30) % total) >= total)
 
 
-def all_events(place, count, rows, totals, ladder, lines=expected_sums._lines):
+def all_events(count, rows, totals, ladder, lines=expected_sums._lines):
     """Slopes of all seven events in place of the one under the cap."""
-    return lines(place, count * np.where(len(count) == 6, 7, 1), rows, totals, ladder)
+    return lines(count * np.where(len(count) == 6, 7, 1), rows, totals, ladder)
 
 
 @pytest.mark.parametrize("objective", ["error", "items"])

@@ -30,8 +30,9 @@ from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import auto as auto_histogram
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.partitions import auto as partition_choice
-from headcount.mechanisms.partitions.auto import StrategyCandidate, auto_partitions
+from headcount.mechanisms.partitions import scored
+from headcount.mechanisms.partitions.auto import AutoSelection, auto_partitions
+from headcount.mechanisms.partitions.candidates import StrategyCandidate
 
 BUDGET = Budget(1, 1e-8)
 DOMAIN = ["a", "b", "c"]
@@ -72,7 +73,7 @@ def plans_of(release: Any) -> list[Any]:
         return [
             noise for end in ends for noise in (release.plan(end).plan, *(r.plan for r in release.plan(end).rounds))
         ]
-    if isinstance(release, partition_choice.AutoSelection):
+    if isinstance(release, AutoSelection):
         return [each.plan for end in ends for each in release.decided(end).rounds]
     return [plan for end in ends for plan in release.plans(end)]
 
@@ -131,7 +132,7 @@ def test_parts_that_cost_more_than_the_whole_are_refused():
         dataclasses.replace(descent, release_budget=Budget(descent.release_budget.epsilon, 1e-8))
     named = AUTOMATIC["partitions"](Relation.REPLACE)
     with pytest.raises(ParameterError, match="does not go with"):
-        dataclasses.replace(named, choice=dataclasses.replace(named.choice, budget=Budget(0.06)))
+        dataclasses.replace(named, choice=dataclasses.replace(named.choice, limit=Budget(0.06)))
     counted = AUTOMATIC["plume"](Relation.REPLACE)
     with pytest.raises(ParameterError, match="does not promise"):
         dataclasses.replace(counted, promise=Budget(0.99, 1e-8))
@@ -282,21 +283,16 @@ def named_table(choice: Any, last: list[str]) -> list[int]:
 def test_the_choice_of_partitions_keeps_epsilon_where_a_user_is_replaced(monkeypatch):
     """A user of the first two candidates becomes one of the third, whose sensitivities are 1 : 10 : 1: 0.99 of epsilon, and
     1.54 times epsilon with the form for added users, which a choice for them would take; the release refuses that one."""
-    monkeypatch.setattr(partition_choice, "gem_exponents", sharp)
+    monkeypatch.setattr(scored, "gem_exponents", sharp)
     release = AUTOMATIC["partitions"](Relation.REPLACE)
     made = [StrategyCandidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
-    choice = dataclasses.replace(release.choice, candidates=(*made[:-1], *[made[-1]] * COPIES))
+    choice = dataclasses.replace(release.choice.scored, candidates=(*made[:-1], *[made[-1]] * COPIES))
     before, after = named_table(choice, names("x", 1000)), named_table(choice, names("y", 10))
-    print(
-        "SP",
-        spent(choice, before, after),
-        spent(dataclasses.replace(choice, relation=Relation.ADD_REMOVE), before, after),
-    )
     assert 0.97 < spent(choice, before, after) <= 1 + 1e-9
     wrong = dataclasses.replace(choice, relation=Relation.ADD_REMOVE)
     assert spent(wrong, before, after) > 1.4
     with pytest.raises(ParameterError, match="does not go with"):
-        dataclasses.replace(release, choice=wrong)
+        dataclasses.replace(release, choice=dataclasses.replace(release.choice, scored=wrong))
 
 
 def test_the_choice_of_samples_keeps_epsilon_where_a_user_is_replaced(monkeypatch):

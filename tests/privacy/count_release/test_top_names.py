@@ -97,7 +97,7 @@ def test_mistakes_of_the_budget_are_caught():
     """Names and draws with all of the budget each; a draw with twice epsilon; numbers for added users where one is replaced."""
     made, replaced = (named_top(Budget(EPSILON, DELTA), 1, relation=relation) for relation in Relation)
     laws = made.selection.laws
-    spent = dataclasses.replace(laws, choice=0.0, rho=0.0)
+    spent = dataclasses.replace(laws, choices=(), rho=0.0)
     assert worst(law_of(spent), 1, math.sqrt(2) * float(made.epsilon), Relation.ADD_REMOVE) > 2 * DELTA
     assert worst(law_of(laws), 1, 2 * EPSILON, Relation.ADD_REMOVE) > 10 * DELTA
     assert worst(law_of(replaced.selection.laws), 1, 2 * EPSILON, Relation.REPLACE) > 2 * DELTA
@@ -113,7 +113,7 @@ def test_divergences_add_up_to_the_promise(budget, relation):
     order, users = laws.order, relation.users
 
     def delta(rho, cost, shown):
-        together = order * (laws.choice**2 / 8 + rho) + users * cost
+        together = order * (sum(c**2 for c in laws.choices) / 8 + rho) + users * cost
         epsilon = budget.epsilon + math.log1p(-shown)
         log = (order - 1) * (together - epsilon) - math.log(order) + (order - 1) * math.log1p(-1 / order)
         return shown + math.exp(log)

@@ -15,6 +15,7 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan, law_chance
 from headcount.mechanisms.accounting.thresholds import gaussian_rate
+from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
@@ -200,6 +201,8 @@ def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
         parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
         if choice.counts_budget is not None and one[-1] > 0:
             parts["counts"] = (choice.counts_exponents, choice.counts_budget)
+        if isinstance(choice, KeysChoice) and choice.users_budget is not None:
+            parts["users"] = (choice.users_exponents, choice.users_budget)
     elif isinstance(choice, RangeChoice):
         parts = {
             f"{number}": (lambda table, number=number: choice.exponents(table)[number], part)
@@ -217,13 +220,14 @@ def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
 def fits(spent: Spent, mechanism: Any) -> bool:
     """Whether all of it is within the account, whose composition is the promise."""
     account = mechanism.stages.account
-    squares = {"NamedItems": account.names_mu, "Counts": account.counts_mu, "Totals": account.totals_mu}
-    squares["Sums"] = account.counts_mu
+    # Counts, or sums, and totals share one precision, by what was released before.
+    both = sum(spent.gaussian[kind] for kind in ("Counts", "Sums", "Totals"))
     pures = {"NamedItems": account.pure_counts, "Counts": account.pure_counts, "Totals": account.pure_totals}
     hiding = account.pure_hiding if spent.laplace else account.hiding
     return (
         not spent.apart
-        and all(size <= squares[kind] ** 2 * (1 + 1e-9) for kind, size in spent.gaussian.items())
+        and spent.gaussian["NamedItems"] <= account.names_mu**2 * (1 + 1e-9)
+        and both <= (account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-9)
         and all(size <= pures[kind] * (1 + 1e-9) for kind, size in spent.laplace.items())
         and not (spent.gaussian and spent.laplace)  # the account has one way or the other
         and (not spent.coins or coins_cost(spent.coins, account.law.order) <= account.law.cost * (1 + 1e-9))

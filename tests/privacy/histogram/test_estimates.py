@@ -8,6 +8,7 @@ items are grouped. So everything that the account counts on is measured, stage b
     groups cut by true sums                            neighbours are grouped otherwise
     a norm taken from the data                         neighbours have noise of another scale
     counts only for items with a positive sum          neighbours have noise on other items
+    items apart that count often after the norm        a user is above the norm that the noise is for
     stages that share lanes                            a word is read twice
 """
 
@@ -29,6 +30,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.counting import sums as counting_sums
+from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped, group_rows
 from headcount.mechanisms.histogram.factory import estimates
@@ -200,12 +202,12 @@ def test_groups_by_true_sums_are_caught(make_release, monkeypatch):
     current: list[Shard] = []
     real = module.group_items
 
-    def by_true_sums(counts: pa.RecordBatch, plan: Any) -> Grouped:
+    def by_true_sums(counts: pa.RecordBatch, plan: Any, once: bool) -> Grouped:
         shard = current[-1]
         sums = np.bincount(shard.item, shard.count, minlength=len(shard.items))
         true = dict(zip(shard.items.to_pylist(), sums.tolist(), strict=True))
         column = pa.array([float(true[item]) for item in counts.column("item").to_pylist()])
-        return real(counts.set_column(1, "bounded_count", column), plan)
+        return real(counts.set_column(1, "bounded_count", column), plan, once)
 
     monkeypatch.setattr(module, "one_shard", recording(current))
     monkeypatch.setattr(module, "group_items", by_true_sums)
@@ -240,6 +242,47 @@ def test_counts_only_for_items_with_a_positive_sum_are_caught(make_release, monk
     monkeypatch.setattr(module, "_noisy", only_positive)
     with pytest.raises(RuntimeError, match="not named"):
         audited(mechanism, *neighbours, make_release(), monkeypatch)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caught(noise, make_release, monkeypatch):
+    """Counted several times before it, a user who has everything uses up the totals' part and no more; after it, what no norm
+    was for is refused where sums meet."""
+    popular, others = [f"popular{n}" for n in range(3)], [f"other{n}" for n in range(60)]
+    everything, many = dict.fromkeys(popular + others, 1), [dict.fromkeys(popular, 1)] * 400
+    mechanism, seen = estimates(BUDGET, domain=sorted(everything), of="users", noise=noise), []
+    neighbours = ([*many, *[everything] * 6], [*many, *[everything] * 7])
+
+    def totals(spent: Spent) -> float:
+        account = mechanism.stages.account
+        if noise == "gaussian":
+            return spent.gaussian["Totals"] / account.totals_mu**2
+        return spent.laplace["Totals"] / account.pure_totals
+
+    real_rows, real_bounded = module.group_rows, module.bounded_users
+    release = make_release(noise)
+    # Without a split by what was chosen, the totals have the part that the account says.
+    monkeypatch.setattr(Stages, "split", lambda self, kept, norm: (self.account.counts_mu, self.account.totals_mu))
+    assert fits(spent := audited(mechanism, *neighbours, release, monkeypatch), mechanism)
+    assert 0.9 < totals(spent) <= 1 + 1e-9
+
+    def once(shard: Shard, grouped: Grouped, users: bool) -> Shard:
+        seen.append(grouped)
+        return real_rows(shard, dataclasses.replace(grouped, times=1), users)
+
+    def times(shard: Shard, steps: Any, release: Any, label: str) -> list[pa.RecordBatch]:
+        batches = real_bounded(shard, steps, release, label)
+        if "/Totals" not in label:
+            return batches
+        place = batches[0].schema.get_field_index("count")
+        count = np.asarray(batches[0].column("count")) * seen[-1].weights[np.asarray(batches[0].column("item"))]
+        return [batches[0].set_column(place, batches[0].schema.field("count"), pa.array(count))]
+
+    monkeypatch.setattr(module, "group_rows", once)
+    monkeypatch.setattr(module, "bounded_users", times)
+    with pytest.raises(InputError, match="not bounded"):
+        audited(mechanism, *neighbours, release, monkeypatch)
+    assert seen[-1].apart == 3
 
 
 # Lanes.

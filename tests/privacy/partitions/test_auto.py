@@ -20,8 +20,10 @@ from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions import auto, candidates
-from headcount.mechanisms.partitions.auto import PartitionChoice, StrategyCandidate, auto_partitions
+from headcount.mechanisms.partitions import candidates, scored
+from headcount.mechanisms.partitions.auto import auto_partitions
+from headcount.mechanisms.partitions.candidates import StrategyCandidate
+from headcount.mechanisms.partitions.scored import PartitionChoice
 
 EPSILON = Fraction(1, 10)
 COPIES = 400
@@ -30,13 +32,13 @@ COPIES = 400
 @pytest.fixture(autouse=True)
 def sharp(monkeypatch):
     """Without tau, which only blunts the worst cases."""
-    monkeypatch.setattr(auto, "gem_exponents", lambda *args: gem_exponents(*args[:4], tau=0))
+    monkeypatch.setattr(scored, "gem_exponents", lambda *args: gem_exponents(*args[:4], tau=0))
 
 
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
     """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
     copies."""
-    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice  # by a 20th of epsilon
+    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice.scored  # by a 20th of epsilon
     made = [
         StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
     ]
@@ -157,8 +159,8 @@ def test_sensitivities_without_the_root_of_the_items_are_caught(monkeypatch):
 
 
 def test_a_ramp_of_half_the_width_is_caught(monkeypatch):
-    worth = auto._worth
-    monkeypatch.setattr(auto, "_worth", lambda *args: 2 * worth(*args))
+    worth = scored._worth
+    monkeypatch.setattr(scored, "_worth", lambda *args: 2 * worth(*args))
     choice, before, after = add_remove()
     assert max(moves(choice, before, after)) > 1
 
@@ -216,13 +218,13 @@ def test_giving_back_more_than_a_user_spends_is_caught(monkeypatch):
 
 def test_others_that_are_taken_off_in_place_of_left_out_are_caught(monkeypatch):
     """Less what users of one item add: losses would move both ways, which the one-sided form does not allow."""
-    worth = auto._worth
+    worth = scored._worth
 
     def less(candidate, sums, rung):
         alone = int((sums.roots[:, rung] - sums.others[:, rung]).sum()) << 10
         return worth(candidate, sums, rung) - (3 * alone if candidate.in_rounds else 0)
 
-    monkeypatch.setattr(auto, "_worth", less)
+    monkeypatch.setattr(scored, "_worth", less)
     assert min(min(each) for each in small_moves()) < 0
 
 
@@ -307,10 +309,10 @@ def test_the_worth_of_a_candidate_scales_its_score_and_its_sensitivity():
 def test_candidates_are_public_and_have_the_thresholds_of_their_last_rounds(relation):
     made = auto_partitions(Budget(1, 1e-8), relation=relation)
     choice = made.choice
-    assert (choice.budget.epsilon, choice.budget.delta) == (0.05, 0)
+    assert choice.ranges == (0.015, 0.05) and (choice.budget.epsilon, choice.budget.delta) == (0.065, 0)
     # Where a user is replaced, three rounds of 10,000 items would have too many states.
     assert len(choice.candidates) == (21 if relation is Relation.ADD_REMOVE else 20)
-    assert choice.ladder[0] == 1 and choice.ladder[-1] == 10_000
+    assert choice.limits[0] == 1 and choice.limits[-1] == 10_000
     assert {(c.strategy, c.rounds) for c in choice.candidates} == {("law", 1), ("law", 3)}
     for candidate in choice.candidates[:9]:
         decided = made.decided(candidate.chosen)

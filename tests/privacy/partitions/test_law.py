@@ -301,7 +301,7 @@ def one_item_delta(law: bytes, epsilon: float) -> float:
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_a_choice_and_any_law_behind_it_keep_delta_together(epsilon, delta):
     c = epsilon / 20
-    budget = LawBudget(Budget(epsilon, delta), ONE, c)
+    budget = LawBudget(Budget(epsilon, delta), ONE, (c,))
     items = 8
     many = coin_law(items, budget.order, *budget.cost(False), 2)
     one = budget.law(1, False, 1.0)

@@ -1,0 +1,142 @@
+"""How many items of a user count, and by which law, as two private draws: first a limit, by how many items users have.
+
+What one user can do to the score of a law of K items (`scored`) grows like K^(3/4), and so does what hides it. Where nobody has
+many items, laws of many would be drawn by chance; where users have a thousand each, the right one would not be found. But how
+many users have more than K items is a number that one user moves by 1. So it is asked first, by a small part of epsilon:
+
+    the limit:    P(K) is proportional to K^-3 exp(-e1 #{users with more than K items}),     K of the candidates
+    the law:      P(c) is proportional to K(c)^(1/3) exp(-e2 loss(c) / S),                   c with K(c) <= the limit
+
+where S is the largest sensitivity among those c, and twice that where a user is replaced. With the limit known the plain
+exponential mechanism does, which has twice the power of the generalised one. The power of K is for users who have much more
+than what small laws look at; it is no part of any proof, as are the two exponents.
+
+Guarantee: each of the draws is epsilon-differentially private, delta 0, with a range of e1 and e2 (`em_exponents`). One user
+more raises the number above K by 1 for every K below its own items, and one who is replaced moves it by at most 1, up for all K
+or down for all K. Losses of laws fall by at most their sensitivities and rise never, or move by at most those where a user is
+replaced. The second draw knows the first: they compose adaptively, as `law_budget` has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget, sum_up
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.choice.exponential import em_exponents, log_weight, probabilities, select
+from headcount.mechanisms.choice.norm_bins import in_bins, tails
+from headcount.mechanisms.partitions.candidates import StrategyCandidate
+from headcount.mechanisms.partitions.scored import PartitionChoice
+from headcount.mechanisms.partitions.select import ChosenStrategy
+from headcount.mechanisms.randomness.lanes import Lanes
+
+
+@dataclasses.dataclass(frozen=True)
+class LimitedChoice:
+    """Both draws: the limit has a budget of its own, and `scored` has that of the other."""
+
+    limit: Budget
+    scored: PartitionChoice
+
+    name = "limited partitions"
+    by_item = True
+    bounded_range = False  # the second draw depends on the first
+    draws = 1  # one lane, with words for both
+
+    @property
+    def budget(self) -> Budget:
+        """What both cost, added up."""
+        return Budget(sum_up(self.ranges))
+
+    @property
+    def ranges(self) -> tuple[float, float]:
+        """The range of each draw."""
+        return self.limit.epsilon, self.scored.budget.epsilon
+
+    @property
+    def release_budget(self) -> Budget:
+        """The budget of the release that it is made for."""
+        return self.scored.release_budget
+
+    @property
+    def relation(self) -> Relation:
+        """What a neighbouring input is."""
+        return self.scored.relation
+
+    @property
+    def candidates(self) -> tuple[StrategyCandidate, ...]:
+        """The public candidates."""
+        return self.scored.candidates
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """The limits that can be drawn, ascending."""
+        return self.scored.ladder
+
+    @property
+    def entries(self) -> int:
+        """The length of the table: the scores of all candidates, and the users above each limit."""
+        return self.scored.entries + len(self.limits)
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """The shard's users above each limit."""
+        items = shard.rows_per_user()
+        above = tails(in_bins(self.limits, np.searchsorted(self.limits, items)))
+        return [*self.scored.user_table(shard), *above]
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """What the users of a shard add to their items, by item shard."""
+        return self.scored.item_chunks(shard, shards)
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """The scores over the items of one shard."""
+        return [*self.scored.item_table(chunks), *[0] * len(self.limits)]
+
+    def limit_exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the limits."""
+        losses = em_exponents(table[self.scored.entries :], 1, self.limit.epsilon_fraction)
+        return [loss + log_weight(limit, 3) for loss, limit in zip(losses, self.limits, strict=True)]
+
+    def within(self, limit: int) -> list[int]:
+        """The places of the candidates of no more items than the limit."""
+        return [place for place, candidate in enumerate(self.candidates) if candidate.items <= limit]
+
+    def exponents(self, table: Sequence[int], limit: int) -> list[Fraction]:
+        """The exponents of these candidates."""
+        scored, places = self.scored, self.within(limit)
+        losses = scored.losses(table[: scored.entries])
+        spread = self.relation.users * max(scored.sensitivity(self.candidates[place]) for place in places)
+        exponents = em_exponents([losses[place] for place in places], spread, scored.budget.epsilon_fraction)
+        weights = [log_weight(limit / self.candidates[place].items) / 3 for place in places]
+        return [exponent + weight for exponent, weight in zip(exponents, weights, strict=True)]
+
+    def chances(self, table: Sequence[int]) -> np.ndarray:
+        """What `choose` gives to each candidate, in floats: for audits and reports."""
+        found = np.zeros(len(self.candidates))
+        for limit, chance in zip(self.limits, probabilities(self.limit_exponents(table)).tolist(), strict=True):
+            found[self.within(limit)] += chance * probabilities(self.exponents(table, limit))
+        return found
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
+        """The private choice."""
+        limit = self.limits[select(self.limit_exponents(table), lanes)]
+        place = select(self.exponents(table, limit), lanes)
+        return self.candidates[self.within(limit)[place]].chosen
+
+    def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
+        """The choices with the fewest and the most items per user."""
+        return self.scored.ends()
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        return {**self.scored.parameters(), "parts": [repr(epsilon) for epsilon in self.ranges]}
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        return {**self.scored.details(), "epsilon of the limit on items per user": self.limit.epsilon}

@@ -1,0 +1,188 @@
+"""One of several ways to name items, as a private choice by what their weights are worth.
+
+For a candidate with K items per user and median t, let H be the sum that an item is expected to have in one round. A user of d
+distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
+
+    f = min(1, K/d) / min(d, K)^(1/4)       for laws:                                    together at most K^(3/4)
+    f = min(1, K/d) / sqrt(min(d, K))       where noise is for weights, of threshold t:  together at most sqrt(K)
+    f = min(1, K/d)                         where noise is for counts of one:            together min(d, K)
+
+The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half, up to 7/4:
+
+    V = clip(H/t - 1/2, 0, 5/4)             (for noise, H/t less the first quarter, up to 2)
+
+That is about the number of names: a law names what is far above its median once, however far. What lies beyond is lost in one
+round. Rounds give a part of it back: an item that is named early leaves the lists of its users, who then spend on others what
+they spent on it. Who has more than K items samples others in its place, all of it. Who has fewer gains less: with h of d named,
+(d - h)^(3/4) for the others in place of (d - h) / d^(1/4); and a user of one item has no others. So let O be the sum like H in
+which each user counts whole if d > K, and else for half of its part (d - 1)/d of other items. Much of what comes back goes to
+items that are never named. A candidate in rounds has, for the t of its last round,
+
+    V + 3/8 max(O/t - 7/4, 0)               (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
+
+Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
+within an interval of length epsilon. A user moves O by no more than H, and where O is beyond the end of V, H is too. So the
+loss falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
+raises none: the one-sided form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the
+work of `expected_weights`, which rounds down. Candidates have public weights besides: 1 up to K = 100 (300 for noise), and
+100/K beyond. They add the same to an exponent on both neighbours.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.choice.exponential import gem_exponents, log_weight, select
+from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
+from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
+from headcount.mechanisms.partitions.select import ChosenStrategy
+from headcount.mechanisms.randomness.lanes import Lanes
+
+_NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
+
+
+@dataclasses.dataclass(frozen=True)
+class PartitionChoice:
+    """The choice among public candidates, for a release of which it is a part; that has `release_budget` as a whole."""
+
+    budget: Budget
+    release_budget: Budget
+    relation: Relation
+    candidates: tuple[StrategyCandidate, ...]
+
+    name = "partitions"
+    by_item = True
+    bounded_range = True
+    draws = 1
+
+    def __post_init__(self) -> None:
+        if len({candidate.strategy == "law" for candidate in self.candidates}) > 1:
+            raise ParameterError("laws and noise weigh items differently: a choice is among laws alone, or without any")
+
+    @property
+    def by_law(self) -> bool:
+        """Whether the candidates are laws."""
+        return self.candidates[0].strategy == "law"
+
+    @property
+    def ladder(self) -> tuple[int, ...]:
+        """The numbers of items per user among the candidates, ascending."""
+        return tuple(sorted({candidate.items for candidate in self.candidates}))
+
+    @property
+    def entries(self) -> int:
+        """The length of the table: one for each candidate."""
+        return len(self.candidates)
+
+    def user_table(self, shard: Shard) -> list[int]:
+        """Zeros: users add to the table by their items alone."""
+        return [0] * self.entries
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """What the users of a shard add to their items, by item shard."""
+        return split_weights(shard, self.ladder, shards, self.by_law)
+
+    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
+        """Minus the loss of each candidate over the items of one shard, in `unit`s."""
+        rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
+        # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
+        least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
+        table = [0] * self.entries
+        for sums in merged_weights(chunks, self.ladder, least):
+            for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
+                table[number] += _worth(candidate, sums, rung)
+        return table
+
+    def unit(self, candidate: StrategyCandidate) -> Fraction:
+        """What one stands for in the table."""
+        return candidate.worth / (8 * candidate.threshold << FRACTION_BITS)
+
+    def sensitivity(self, candidate: StrategyCandidate) -> Fraction:
+        """By how much one user can change the loss."""
+        return candidate.worth * candidate.weight_of_all(THRESHOLD_BITS)[1] / candidate.threshold
+
+    def losses(self, table: Sequence[int]) -> list[Fraction]:
+        """The loss of each candidate."""
+        return [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
+
+    def exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
+
+        One of many items moves by much, and would often be chosen by chance among several such. The default of tau keeps them
+        out where they are best as well; a lower one, and the public weight beyond some items, leave more to the data.
+        """
+        losses = self.losses(table)
+        sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
+        one_sided = self.relation is Relation.ADD_REMOVE
+        epsilon = self.budget.epsilon_fraction
+        exponents = gem_exponents(losses, sensitivities, epsilon, one_sided, math.ceil(2 / epsilon))
+        return [each + _falling_weight(way) for each, way in zip(exponents, self.candidates, strict=True)]
+
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
+        """The private choice."""
+        return self.candidates[select(self.exponents(table), lanes)].chosen
+
+    def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
+        """The choices with the fewest and the most items per user."""
+        ranked = sorted(self.candidates, key=lambda candidate: (candidate.items, candidate.weighed))
+        return ranked[0].chosen, ranked[-1].chosen
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What defines the choice, in canonical form."""
+        told = [[c.strategy, c.items, c.threshold, str(c.worth)] for c in self.candidates]
+        return {
+            "candidates": [
+                [*each, c.rounds] if c.rounds else each for each, c in zip(told, self.candidates, strict=True)
+            ]
+        }
+
+    def details(self) -> Mapping[str, str | int | float]:
+        """What a reader of the guarantee should know of it."""
+        return {
+            "strategies": ", ".join(sorted({candidate.strategy for candidate in self.candidates})),
+            "items per user": f"{self.ladder[0]} to {self.ladder[-1]}",
+            "candidates": self.entries,
+        }
+
+
+def _falling_weight(candidate: StrategyCandidate) -> Fraction:
+    """What the public weight of a candidate of many items adds to its exponent."""
+    return log_weight(max(1, candidate.items / candidate.shape.freely))
+
+
+def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
+    """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
+    or for laws of clip(8H - 4t, 0, 10t), and 3.
+
+    H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
+    with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
+    """
+    beyond = sums.shares[:, -1] - sums.shares[:, rung]
+    below = sums.roots[:, rung] if candidate.weighed else sums.users[:, rung] << FRACTION_BITS
+    slope = candidate.weight_of_all(THRESHOLD_BITS)[0]
+    t = candidate.threshold << FRACTION_BITS
+    # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
+    about = below * 2.0**THRESHOLD_BITS + beyond * float(slope)
+    shape = candidate.shape
+    near = about > (shape.start - 0.1) / 8 * t
+    narrow = (about < _NARROW) & (t < _NARROW)
+    whole = 0
+    for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
+        low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
+        held = (low << THRESHOLD_BITS) + high * slope
+        worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
+        if candidate.in_rounds:
+            worth += shape.back * np.maximum((others << THRESHOLD_BITS) + high * slope - shape.end * t // 8, 0)
+        # In two halves, since a sum over items does not fit 64 bits.
+        whole += (int((worth >> 32).sum()) << 32) + int((worth & 0xFFFFFFFF).sum())
+    return whole
