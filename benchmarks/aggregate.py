@@ -101,11 +101,10 @@ def errors(truth: pa.Table, found: pa.Table) -> Errors:
 
 
 def on_both(error: np.ndarray, own: np.ndarray) -> tuple[float, float]:
-    """The median error of a peer and of Headcount on the keys that both release; NaN if there are none."""
-    both = ~np.isnan(error + own)
-    if not both.any():
-        return np.nan, np.nan
-    return float(np.median(np.broadcast_to(error, own.shape)[both])), float(np.median(own[both]))
+    """The median error of a peer and of Headcount on the keys that both release, over every two releases; NaN without any."""
+    peer, mine = np.broadcast_arrays(error[:, None, :], own[None, :, :])
+    both = ~np.isnan(peer + mine)
+    return (float(np.median(peer[both])), float(np.median(mine[both]))) if both.any() else (np.nan, np.nan)
 
 
 def over_all(error: np.ndarray) -> float:
@@ -144,6 +143,7 @@ def settings(beam: bool) -> dict[str, dict[str, object]]:
 
 def theirs(log: Path, folder: Path, args: argparse.Namespace) -> dict[str, tuple[float, float]]:
     """Wall and processor seconds of all settings, which leave their results in the folder."""
+    folder.mkdir()
     given = settings(args.beam)
     texts = [f"{name}={json.dumps(setting)}" for name, setting in enumerate(given.values())]
     numbers = [f"{each:g}" for each in (args.low, args.high, args.epsilon, args.delta)]
@@ -166,16 +166,20 @@ def compare(name: str, log: Path, args: argparse.Namespace) -> list[dict[str, st
     print(f"{name}: {truth.num_rows:,} keys, epsilon {args.epsilon:g}, delta {args.delta:g}", flush=True)
     lines = [line_of(name, "Headcount", keys, wall, cpu, own, own)]
     ratios: dict[str, float] = {}
-    for number, (setting, (peer_wall, peer_cpu)) in enumerate(theirs(log, folder, args).items()):
-        found = pq.read_table(folder / f"{number}.parquet")
-        error = errors(truth, found)
-        lines.append(line_of(name, setting, found.num_rows, peer_wall, peer_cpu, error, own))
+    runs = [theirs(log, folder / f"theirs{number}", args) for number in range(args.peer_repeats)]
+    for number, setting in enumerate(runs[0]):
+        found = [pq.read_table(each / f"{number}.parquet") for each in sorted(folder.glob("theirs*"))]
+        released = [errors(truth, table) for table in found]
+        error = {metric: np.stack([each[metric] for each in released]) for metric in METRICS}
+        peer_keys = float(np.mean([table.num_rows for table in found]))
+        peer_wall, peer_cpu = (min(run[setting][place] for run in runs) for place in (0, 1))
+        lines.append(line_of(name, setting, peer_keys, peer_wall, peer_cpu, error, own))
         pairs = {
-            "times as many keys": keys / max(1, found.num_rows),
+            "times as many keys": keys / max(1.0, peer_keys),
             "times as fast": peer_wall / wall,
             "times less CPU": peer_cpu / cpu,
         }
-        for metric in METRICS if found.num_rows else ():
+        for metric in METRICS if peer_keys else ():
             peer_error, own_error = on_both(error[metric], own[metric])
             pairs[f"error of {metric}"] = peer_error / own_error
             pairs[f"error of {metric}, all keys"] = over_all(error[metric]) / over_all(own[metric])
@@ -218,6 +222,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-8)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer-repeats", type=int, default=1)
     parser.add_argument("--beam", action="store_true")
     parser.add_argument("--only", metavar="NAME")
     parser.add_argument("--out", type=Path, default=OUT)

@@ -87,10 +87,17 @@ class NoisySums:
         )
 
 
-def total_answer(metric: Metric, value: np.ndarray, noise_stddev: np.ndarray | float) -> Answer:
-    """A total with its interval; none that cannot be negative has an end below 0, and ends of counts are whole numbers."""
+def total_answer(
+    metric: Metric,
+    value: np.ndarray,
+    noise_stddev: np.ndarray | float,
+    reach: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Answer:
+    """A total with its interval, which goes so far below and above it as `reach` says, or as its noise does. None that cannot
+    be negative has an end below 0, and ends of counts are whole numbers."""
     stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
-    low, high = value - DEVIATIONS * stddev, value + DEVIATIONS * stddev
+    below, above = (DEVIATIONS * stddev,) * 2 if reach is None else reach
+    low, high = value - below, value + above
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:

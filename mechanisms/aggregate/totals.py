@@ -19,6 +19,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
 from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
@@ -78,8 +79,8 @@ def calibrated(
         if not metric.is_total:
             continue
         if metric.of is None:
-            own = made[metric.kind]
-            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev)
+            own, noise = made[metric.kind], DEVIATIONS * noisy.counts(metric.kind)[1]
+            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev, own.reach(noise, noise))
         else:
             found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
     return found, made[metrics.totals[-1]].left_out
@@ -91,9 +92,11 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     value, noise = noisy.total(metric, metrics.values)
     rows, own = noisy.counts("events")
     scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
-    of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / np.maximum(events.estimate, own)
-    estimate = scale * value
-    answer = total_answer(metric, np.maximum(estimate, 0.0), np.hypot(scale * noise, of_scale * estimate))
+    estimate, size = scale * value, np.maximum(events.estimate, own)
+    of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / size
+    below, above = (np.hypot(DEVIATIONS * scale * noise, end / size * estimate) for end in (events.below, events.above))
+    stddev = np.hypot(scale * noise, of_scale * estimate)
+    answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (below, above))
     assert metric.of is not None
     ratio, _, _ = mean_ratio(noisy, metrics.values.index(metric.of))
     told = events.estimate * (metric.of.middle + metric.of.half * ratio)

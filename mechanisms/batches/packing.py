@@ -76,7 +76,7 @@ def _unpacked(parts: Mapping[str, pa.Array], name: str) -> pa.Array:
     if f"{name}/rows" in parts:
         rows = np.asarray(parts[f"{name}/rows"])
         codes = np.repeat(np.arange(len(rows), dtype=np.int32), rows)
-        return pa.DictionaryArray.from_arrays(pa.array(codes), _unpacked(parts, f"{name}/names"))
+        return pa.DictionaryArray.from_arrays(pa.array(codes), _unpacked(parts, f"{name}/names"), safe=False)
     if name in parts:
         return parts[name].cast(pa.int64())
     sizes, text = parts[f"{name}/sizes"], parts[f"{name}/text"]

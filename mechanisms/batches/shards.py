@@ -105,8 +105,8 @@ class Shard:
         """The rows as a contribution batch that carries its bound, and its number among the parts of the collection."""
         user = np.repeat(np.arange(len(self.users), dtype=np.int32), self.rows_per_user())
         columns = {
-            "user": pa.DictionaryArray.from_arrays(pa.array(user), self.users),
-            "item": pa.DictionaryArray.from_arrays(pa.array(self.item.astype(np.int32)), self.items),
+            "user": _coded(user, self.users),
+            "item": _coded(self.item.astype(np.int32), self.items),
             "count": pa.array(self.count),
         }
         marks = {CONTRIBUTIONS: b"1", BOUND: self.bound.to_json().encode(), PART: str(part).encode()}
@@ -139,11 +139,11 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
-    home = shard_of(hashes, shards)
+    home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
     # Where a name is told once, all its rows must be neighbours; else they need only be in one shard.
     together = grouped(user, hashes) if encode_user and not isinstance(user, pa.DictionaryArray) else None
-    order = _by_shard(home, shards) if together is None else together.order
-    cuts = np.searchsorted(home[order], np.arange(shards + 1))
+    order = np.argsort(home, kind="stable") if together is None else together.order
+    cuts = np.append(0, np.cumsum(np.bincount(home, minlength=shards)))
 
     def chunk(shard: int) -> tuple[int, bytes]:
         rows = order[cuts[shard] : cuts[shard + 1]]
@@ -152,18 +152,14 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
             users = _take(user, rows, encode_user or crowded)
         else:
             first, last = np.searchsorted(together.starts, cuts[shard : shard + 2])
-            codes = pa.array(together.codes(first, last))
-            users = pa.DictionaryArray.from_arrays(codes, together.names[first:last])
+            users = _coded(together.codes(first, last), together.names[first:last])
         columns = {"user": users, "item": _take(item, rows, encode_item or crowded)}
         count = None if counts is None else counts[rows]
         held = tuple(column[rows] for column in values.values())
         if crowded or (encode_user and encode_item and not values):
             user_code, item_code = (np.asarray(column.indices) for column in columns.values())
             *codes, count, held = consolidate(user_code, item_code, count, held)
-            columns = {
-                name: pa.DictionaryArray.from_arrays(pa.array(code), columns[name].dictionary)
-                for name, code in zip(columns, codes, strict=True)
-            }
+            columns = {name: _coded(code, columns[name].dictionary) for name, code in zip(columns, codes, strict=True)}
         if count is not None:
             columns["count"] = pa.array(count)
         columns |= {name: pa.array(column) for name, column in zip(values, held, strict=True)}
@@ -223,9 +219,9 @@ def repack(chunks: Iterable[bytes]) -> bytes:
     """
     rows = united(chunks)
     user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
-    columns = {"user": pa.DictionaryArray.from_arrays(pa.array(user), rows.users)}
+    columns = {"user": _coded(user, rows.users)}
     if 2 * len(rows.items) <= len(item):
-        columns["item"] = pa.DictionaryArray.from_arrays(pa.array(item), rows.items)
+        columns["item"] = _coded(item, rows.items)
     else:
         columns["item"] = rows.items.take(pa.array(item))
     if count is not None:
@@ -309,13 +305,6 @@ def _row_hashes(user: pa.Array) -> np.ndarray:
     return np.concatenate(in_threads(hash64, parts))
 
 
-def _by_shard(home: np.ndarray, shards: int) -> np.ndarray:
-    """The rows, those of each shard in their order."""
-    return np.argsort(
-        home.astype(np.uint16 if shards <= 1 << 16 else np.uint32), kind="stable"
-    )  # 16 bits sort by radix
-
-
 def _users_repeat(hashes: np.ndarray) -> bool:
     """Whether users have four rows or more, on average: told from a sixteenth of all users."""
     sample = np.sort(hashes[hashes < np.uint64(1 << 60)])
@@ -359,13 +348,18 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
         if not encode:
             return plain
         names, codes = distinct(plain)
-        return pa.DictionaryArray.from_arrays(pa.array(codes), names)
+        return _coded(codes, names)
     codes = np.asarray(column.indices)[rows]  # cut before it is widened: there are as many cuts as shards
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
     names = column.dictionary.take(pa.array(np.flatnonzero(used)))
     codes = (np.cumsum(used, dtype=np.int32) - np.int32(1))[codes]
-    return pa.DictionaryArray.from_arrays(pa.array(codes), names) if encode else names.take(pa.array(codes))
+    return _coded(codes, names) if encode else names.take(pa.array(codes))
+
+
+def _coded(codes: np.ndarray, names: Names) -> pa.DictionaryArray:
+    """A column of codes that were made here, and so need not be checked."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), names, safe=False)
 
 
 def no_users(item_type: pa.DataType) -> Shard:

@@ -117,16 +117,15 @@ def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: Least) -> Iterat
     kept = np.flatnonzero(most >= min(map(min, least.values())) - 1)
     kept = kept[np.argsort(-most[kept])]
     most = most[kept]
-    place = np.full(len(items), len(kept), dtype=np.int64)
+    blocks = -(-len(kept) // _BLOCK)
+    place = np.full(len(items), blocks * _BLOCK, dtype=np.int64)  # those that are left out are in a block of their own
     place[kept] = np.arange(len(kept))
     place = place[code]
-    blocks = -(-len(kept) // _BLOCK)
-    block = np.minimum(place // _BLOCK, blocks).astype(np.uint16 if blocks < 1 << 16 else np.int64)
+    block = (place // _BLOCK).astype(np.uint16 if blocks < 1 << 16 else np.int64)
     order = np.argsort(block, kind="stable")  # 16 bits sort by radix
     starts = np.searchsorted(block[order], np.arange(blocks + 1))
     for number in range(blocks):
         rows = order[starts[number] : starts[number + 1]]
-        rows = rows[place[rows] < len(kept)]
         first = number * _BLOCK
         mine = most[first : first + _BLOCK]
         columns = {cap: _reached(each, mine[0]) for cap, each in least.items()}

@@ -44,7 +44,7 @@ from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
-from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups, join_alike, largest_apart
+from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart
 from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
@@ -225,22 +225,18 @@ def estimate(
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
     made = calibrate(grouped.counts, group, told, grouped.noise, noise, plan.counts is None, grouped.apart)
-    reach = None if plan.counts is not None else _reach(grouped, made)
+    reach = made.reach(*_own_reach(grouped, plan))
     rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
     return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out, naming)
 
 
-def _reach(grouped: Grouped, made: Calibrated) -> tuple[np.ndarray, np.ndarray]:
-    """How far the intervals of estimates go whose counts had to reach a threshold: those of the counts, multiplied as these
-    were, and what the totals and the sample add to the noise."""
+def _own_reach(grouped: Grouped, plan: StagePlan) -> tuple[np.ndarray | float, np.ndarray | float]:
+    """How far the intervals of noisy counts go; of those that had to reach a threshold, which were made for that."""
+    if plan.counts is not None:
+        return DEVIATIONS * grouped.noise, DEVIATIONS * grouped.noise
     assert grouped.ends is not None
-    more = np.maximum(made.noise_stddev**2 - (made.slope * grouped.noise) ** 2, 0.0)
     low, high = grouped.ends
-    below, above = (
-        np.sqrt((made.slope * part) ** 2 + DEVIATIONS**2 * more)
-        for part in (grouped.counts - low, high - grouped.counts)
-    )
-    return below, above
+    return grouped.counts - low, high - grouped.counts
 
 
 def _noisy(

@@ -18,6 +18,8 @@ import math
 
 import numpy as np
 
+from headcount.mechanisms.accounting.intervals import DEVIATIONS
+
 # Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves;
 # to half of the first where groups are joined afterwards, if their scales differ by less than so many standard deviations.
 _TOTAL_NOISE, _OWN_NOISE, _ALIKE = 16.0, 8.0, 3.0
@@ -115,12 +117,22 @@ def join_alike(
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """Estimates and the standard deviations of their noise, by how much each has multiplied the noise of its count, and the
-    share of the events that the bound had left out."""
+    share of the events that the bound had left out.
+
+    `below` and `above` are how far an interval of 95 % goes for the totals and the sample, without the noise of the counts.
+    They differ where a total tells little: it may be far above what the counts say, and not below.
+    """
 
     estimate: np.ndarray
     noise_stddev: np.ndarray
     slope: np.ndarray
     left_out: float
+    below: np.ndarray
+    above: np.ndarray
+
+    def reach(self, below: np.ndarray | float, above: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """How far below and above an estimate its interval goes, with that of its own noisy count, before it was scaled."""
+        return np.hypot(self.slope * below, self.below), np.hypot(self.slope * above, self.above)
 
 
 def calibrate(
@@ -139,6 +151,9 @@ def calibrate(
     together, as the total of one is noisy. Then what the scales of its items have beyond 1 is fitted to the goal of the group.
     Where counts below 0 are cut, which raises the sum, the others are lowered to the goal again, but none by more than what may
     be its own noise: a large item among many that nobody has keeps its count.
+
+    An interval holds what the noisy total of a group was made of. It goes up to that total and 1.96 standard deviations, also
+    where the estimate has made nothing of it; and down to 1.96 standard deviations below, or to the counts if it had no news.
 
     `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
     of a variance of at most their size.
@@ -165,11 +180,16 @@ def calibrate(
     told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
     share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
     steepest = np.maximum(slope, 1.0)
-    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2
+    of_sample = np.zeros(len(counts))
     if sampled:  # a part 1 - 1 / slope of the events is not in the sample
-        variance += slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+        of_sample = slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
+    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2 + of_sample
+    most = DEVIATIONS * total_noise
+    ends = np.where(goal > sums, goal - totals + most, 0.0), np.maximum(totals + most - goal, 0.0)
+    below, above = (np.sqrt((share * end[group]) ** 2 + DEVIATIONS**2 * of_sample) for end in ends)
     kept, all_ = float(sums.sum()), float(goal.sum())
-    return Calibrated(estimate, np.sqrt(variance), steepest, 1 - kept / all_ if all_ > 0 else 0.0)
+    left_out = 1 - kept / all_ if all_ > 0 else 0.0
+    return Calibrated(estimate, np.sqrt(variance), steepest, left_out, below, above)
 
 
 def _beyond(difference: np.ndarray, noise: float | np.ndarray) -> np.ndarray:

@@ -167,7 +167,7 @@ def _rising(weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Fl
     while True:
         if x + heaviest >= len(pi):
             pi, most = np.append(pi, np.full(len(pi), np.nan)), np.append(most, np.full(len(most), np.inf))
-        here = most[x]
+        here = float(most[x])
         if here < before:
             # Lowered states allow as much as this one does, which is more than any state before has or will get.
             allowed = _between(nodes, table, here)
@@ -177,7 +177,8 @@ def _rising(weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Fl
             pi[x] = before = here
             if here >= _TOP:
                 return pi[: x + 1]
-            most[x + weights] = np.minimum(most[x + weights], _between(nodes, table, here))
+            places = x + weights
+            most[places] = np.minimum(most[places], _between(nodes, table, here))
         x += 1
 
 
@@ -195,8 +196,9 @@ def _largest(logits: Floats, order: float, costs: Floats) -> Floats:
     is so far above the second that it no longer matters, since it grows beyond all limits.
     """
     p, limit = np.repeat(logits[:, None], len(costs), axis=1), (order - 1) * costs
+    of_p = _logs(p)  # of all steps
     found = []
-    for power in (lambda q: _power(q, p, order), lambda q: _power(p, q, order)):
+    for power in (lambda q: _power(_logs(q), of_p, order), lambda q: _power(of_p, _logs(q), order)):
         low, high = p, p + 80.0
         for _ in range(40):
             q = (low + high) / 2
@@ -207,22 +209,28 @@ def _largest(logits: Floats, order: float, costs: Floats) -> Floats:
     return np.hstack([np.minimum(up, down + 1), down])
 
 
-def _power(q: Floats, p: Floats, order: float) -> Floats:
-    """(a-1) D_a(q||p) of coins whose logits are given."""
-    q1, q0, p1, p0 = (-np.logaddexp(0, x) for x in (-q, q, -p, p))
+def _logs(logits: Floats) -> tuple[Floats, Floats]:
+    """The logarithms of both sides of coins whose logits are given."""
+    return -np.logaddexp(0, -logits), -np.logaddexp(0, logits)
+
+
+def _power(q: tuple[Floats, Floats], p: tuple[Floats, Floats], order: float) -> Floats:
+    """(a-1) D_a(q||p) of coins, by the logarithms of their sides."""
+    (q1, q0), (p1, p0) = q, p
     return np.logaddexp(order * q1 + (1 - order) * p1, order * q0 + (1 - order) * p0)
 
 
 def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     """What a state of this logit allows the state that is higher by each weight: the cubic through the four nodes around it."""
-    place = (logit - nodes[0]) / _STEP
+    place = (logit - float(nodes[0])) / _STEP
     node = int(place)
     t = place - node
     u, v, w = t - 1, t - 2, t + 1
     # Term by term: a product of matrices would be rounded by the kind of processor, and laws must be the same on all.
-    first, second, third, fourth = table[node - 1 : node + 3]
-    both = -t * u * v / 6 * first + w * u * v / 2 * second - w * t * v / 2 * third + w * t * u / 6 * fourth
-    return both.reshape(2, -1).min(axis=0)
+    factors = np.array([[-t * u * v / 6], [w * u * v / 2], [-w * t * v / 2], [w * t * u / 6]])
+    both = np.add.reduce(factors * table[node - 1 : node + 3], axis=0)
+    half = len(both) // 2
+    return np.minimum(both[:half], both[half:])
 
 
 def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> bool:
@@ -230,10 +238,11 @@ def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, c
     states = np.flatnonzero(np.isfinite(logits))
     if not (np.diff(logits[states]) >= 0).all():
         return False
-    last, filled, here = len(logits) - 1, _filled(logits), logits[states]
+    last, filled, now = len(logits) - 1, _filled(logits), _logs(logits[states])
     for weight, cost in zip(weights.tolist(), costs.tolist(), strict=True):
         after, limit = filled[np.minimum(states + weight, last)], (order - 1) * cost
-        if not max(_power(after, here, order).max(), _power(here, after, order).max()) <= limit:
+        then = _logs(after)
+        if not max(_power(then, now, order).max(), _power(now, then, order).max()) <= limit:
             return False
     return True
 

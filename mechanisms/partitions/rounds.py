@@ -8,6 +8,7 @@ notation and formula (1) of `thresholds`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from fractions import Fraction
 
@@ -303,6 +304,7 @@ def _law_round(budget: LawBudget | LawPart, items: int, law: Law) -> Round:
     return Round(items, weights, law_plan(law.chances, law.grid, budget.budget, budget.relation, bound))
 
 
+@functools.lru_cache(maxsize=1024)  # a job plans once to tell what it will do, and once to do it
 def _gaussian_round(
     items: int, weights: Weights, grid: int, scale: Fraction, rate: float, budget: Budget, relation: Relation
 ) -> Round:

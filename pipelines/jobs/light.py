@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any
 
 _UNUSED = (
-    *("IPython", "apache_beam.io.gcp.bigquery"),  # Beam goes without this part of itself where clients are missing
+    # Beam goes without these parts of itself where clients are missing.
+    *("IPython", "apache_beam.io.gcp.bigquery", "apache_beam.io.gcp.gcsfilesystem"),
     *("apitools", "boto3", "bson", "google.cloud.bigquery", "google.cloud.bigquery_storage"),
     *("google.cloud.bigquery_storage_v1", "google.cloud.dataflow", "google.cloud.pubsub", "google.cloud.storage"),
     *("google_auth_httplib2", "hdfs", "pandas", "pymongo"),
@@ -27,7 +28,7 @@ _LATER: dict[str, tuple[str, ...]] = {
     "beartype.door": ("is_subhint",),
     "dateutil.parser": (),
     "httplib2": (),
-    "proto": (),
+    "pydoc": (),
     "yaml": (),
 }
 # As short as flags may be; their words need not look like an address, nor need those of a YAML file, for which Beam needs all.

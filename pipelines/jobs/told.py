@@ -15,6 +15,7 @@ _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
 _BESIDE = {"noise_stddev": "+-", "error": "+-"}
 _NAME = 40  # letters of an item in a table
+_WIDE = 120  # letters of a table with the intervals of all metrics, beyond which they are left out
 BAR = 24  # letters of the longest bar
 
 
@@ -90,11 +91,12 @@ def table(
     metrics = [name for name in columns if keys and is_metric(name, columns)]
     if bars and metrics:
         return [line for name in metrics for line in ("", *_one_metric(name, rows, keys))][1:]
+    if metrics:
+        return _metrics(metrics, rows, keys)
     if keys:
         names = [name for name in ("rank", *keys, *SIZES) if name in columns]
         names = [name for name in names if name != "bounded_count" or "count" not in columns]
         names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
-        names += metrics
     else:
         names = list(columns)
     cells = [
@@ -106,6 +108,31 @@ def table(
     if size is None:
         return lines
     return _with_bars(lines, [row[size] for row in rows])
+
+
+def _metrics(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """The keys with all metrics, each with its interval if there is room for all of them; else it says where these are."""
+
+    def lines(*parts: str) -> list[str]:
+        heading = [*keys, *(part or name for name in metrics for part in parts)]
+        texts = [isinstance(rows[0][key], str) for key in keys]
+        cells = [[_cell(row[key], True) for key in keys] + _numbers(row, metrics, len(parts) > 1) for row in rows]
+        return aligned([heading, *cells], [*texts, *[False] * (len(heading) - len(keys))])
+
+    whole = lines("", "low to high")
+    if max(map(len, whole)) <= _WIDE:
+        return whole
+    return [*lines(""), "", "every number has an interval, low to high, in its row: headcount show prints them"]
+
+
+def _numbers(row: Mapping[str, Any], metrics: Sequence[str], ends: bool) -> list[str]:
+    """The metrics of a row, with their intervals if asked for."""
+    found = []
+    for name in metrics:
+        found.append(_cell(row[name], False))
+        if ends:
+            found.append(" to ".join(_cell(row[f"{name}_{end}"], False) for end in ("low", "high")))
+    return found
 
 
 def _one_metric(name: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:

@@ -1,13 +1,16 @@
 """A page from a template: one HTML file that needs nothing beside it.
 
 Its style is in it, for light and dark screens and for paper; it has no script, and a policy forbids it any request. The same
-values give the same bytes. Jinja2, the extra `headcount[report]`, is imported with the first page; text is escaped by it.
+values give the same bytes. Jinja2, the extra `headcount[report]`, is imported with the first page; text is escaped by it. What
+it makes of a template is kept where Python keeps what it makes of this module, since that takes longer than to fill it in.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _TEMPLATES = Path(__file__).with_name("templates")
+_KEPT = (
+    "page-1-%s.cache"  # it knows the template that it was made of; other options of `_environment` need another number
+)
 
 
 def is_installed() -> bool:
@@ -43,10 +49,20 @@ def render(template: str, **values: Any) -> bytes:
 
 @functools.cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
+    from jinja2.bccache import Bucket
+
+    class Kept(FileSystemBytecodeCache):
+        """Goes without where nothing can be kept, or shall be."""
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            if not sys.dont_write_bytecode:
+                with suppress(OSError):
+                    super().dump_bytecode(bucket)
 
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
+        bytecode_cache=Kept(str(Path(__file__).with_name("__pycache__")), _KEPT),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -160,7 +160,7 @@ def decode_parquet(content: bytes) -> pa.Table:
     """The rows of one file of Parquet, with texts for dates and times."""
     import pyarrow.parquet as pq
 
-    return times_as_text(_seconds(pq.read_table(pa.BufferReader(content))))
+    return times_as_text(_seconds(pq.ParquetFile(pa.BufferReader(content)).read()))
 
 
 def _seconds(table: pa.Table) -> pa.Table:

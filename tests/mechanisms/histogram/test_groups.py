@@ -181,3 +181,21 @@ def test_a_total_without_news_hardly_raises_the_counts():
     assert _beyond(np.array([100.0]), 1.0) == pytest.approx([99.99])
     assert (_beyond(np.linspace(-50, 1, 99), 1.0) == 0).all()
     assert (np.diff(_beyond(np.linspace(-5, 50, 999), 1.0)) >= 0).all()
+
+
+@pytest.mark.parametrize("more", [0.0, 0.5, 1.0, 1.5, 2.5, 4.0, 20.0])
+def test_intervals_hold_what_a_total_was_made_of_also_where_it_tells_little(more):
+    """Ten items whose total is above their counts by so many standard deviations of its noise. 4,000 draws: an interval that
+    holds it in 95 % does so in 93.2 % to 96.8 % of them, but for a chance below 1e-6; more where the counts alone bound it."""
+    random, truth, total_noise, noise = np.random.default_rng(3), np.full(10, 100.0), 400.0, 1.0
+    whole = truth.sum() + more * total_noise
+    held, of_noise = [], []
+    for z in random.standard_normal((4000, 11)):
+        made = calibrate(truth + noise * z[1:], np.zeros(10, int), whole + total_noise * z[:1], noise, total_noise)
+        below, above = made.reach(1.96 * noise, 1.96 * noise)
+        off = truth[0] * whole / truth.sum() - made.estimate[0]
+        held.append(-below[0] <= off <= above[0])
+        of_noise.append(abs(off) <= 1.96 * made.noise_stddev[0])
+    assert 0.932 < np.mean(held) and (more < 4 or np.mean(held) < 0.968)
+    # As if the estimate had the noise of a count where a total has no news: what intervals were once.
+    assert more not in (0.5, 1.0) or np.mean(of_noise) < 0.7

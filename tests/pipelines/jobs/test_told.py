@@ -43,6 +43,26 @@ def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
     assert lines[-2:] == ["the bound left out about 41 % of the events of the items shown", "count assumes this"]
 
 
+def metrics(*names):
+    """A report of two keys with these metrics."""
+    parts = ("", "_noise_stddev", "_low", "_high")
+    numbers = {
+        f"{name}{part}": value for name in names for part, value in zip(parts, (1500.0, 9.0, 0.25, 2980.0), strict=True)
+    }
+    rows = [{"country": country} | numbers for country in ("de", "fr")]
+    return {"columns": dict.fromkeys(rows[0], ""), "keys": ["country"], "rows": 2, "shown": rows, "details": {}}
+
+
+def test_every_metric_has_its_interval_beside_it_where_there_is_room():
+    assert told(metrics("users", "mean_age")).splitlines()[2:4] == [
+        "  country  users    low to high  mean_age    low to high",
+        "  de       1,500  0.25 to 2,980     1,500  0.25 to 2,980",
+    ]
+    lines = told(metrics("users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds")).splitlines()
+    assert lines[2].split() == ["country", "users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds"]
+    assert max(map(len, lines)) <= 120 and "headcount show prints them" in lines[-1]
+
+
 def test_that_errors_are_correlated_is_told_where_there_are_rows():
     words = "all 9 bounded counts share one draw of the noise"
     assert told(report([row("tea", 5.0)], correlated=words)).splitlines()[-1] == words
