@@ -20,7 +20,7 @@ from headcount.transforms.partitions import NamedItems, PackShards, SelectPartit
 
 BUDGET = Budget(1, 1e-5)
 # Budgets at which the choice falls on several rounds, and on one.
-AUTO = {"Many": (Budget(16, 1e-4), Relation.ADD_REMOVE), "One": (Budget(0.8, 1e-3), Relation.REPLACE)}
+AUTO = {"Many": (Budget(24, 1e-4), Relation.ADD_REMOVE), "One": (Budget(0.8, 1e-3), Relation.REPLACE)}
 
 
 def _rows(n: int = 8_000) -> list[tuple[str, str]]:
@@ -72,8 +72,8 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     several = decided[3]
     whole, choice, bounding, noise = several.guarantee.mechanisms
     assert several.chosen.rounds == 3 and "3 rounds" in bounding.words()
-    assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (16, 1e-4, 0.8, 0)
-    assert 15 < noise.epsilon < 16 and 0.7e-4 < noise.delta < 1e-4
+    assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (24, 1e-4, 1.56, 0)
+    assert 23 < noise.epsilon < 24 and 0.7e-4 < noise.delta < 1e-4
     assert several.words() == f"chosen: law in 3 rounds with at most {several.chosen.max_items} items of each user"
     assert several.sections() == {"chosen": several.chosen._asdict()}
 
