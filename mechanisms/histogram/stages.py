@@ -216,9 +216,11 @@ class Stages:
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
     def split(self, kept: KeptBound, norm: float) -> tuple[float, float]:
-        """The mu of counts of this norm and of totals, for what was chosen: on the Gaussian way alone."""
+        """The mu of counts of this norm and of totals, for what was chosen, on the Gaussian way alone. Where the bound of the
+        counts is given, their noise is known before anything runs, and stays that."""
         account = self.account
-        if not (account.counts_mu and account.totals_mu and norm and kept.items):
+        chosen = account.counts_choice is not None and norm > 0 and kept.items > 0
+        if not (chosen and account.counts_mu and account.totals_mu):
             return account.counts_mu, account.totals_mu
         return account.split(totals_share(kept.items, norm, kept.totals_bound, account.totals_share))
 

@@ -43,7 +43,7 @@ def test_what_is_printed_says_first_that_it_is_not_private(found):
     text = "\n".join(rest)
     blocks = ["how often each item occurs:", "how many users have each item:", "which items there are:"]
     assert [text.index(block) for block in blocks] == sorted(text.index(block) for block in blocks)
-    assert "of the items of 50 users or more" in text and "no item was shown that nobody has" in text
+    assert "the share of items of 50 users or more" in text and "no item was shown that nobody has" in text
     assert "laplace: headcount partitions --strategy laplace --max-items 4" in text
     assert max(map(len, text.splitlines())) <= 128
 

@@ -66,7 +66,7 @@ def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
     assert "chosen: law in " in said and f"with at most {chosen['max_items']} item" in said
     assert report["decision"] in said
     whole, choice, bounding, noise = report["details"]["guarantee"]["mechanisms"]
-    assert (whole["epsilon"], whole["delta"], choice["epsilon"]) == (1, 1e-6, 0.05)
+    assert (whole["epsilon"], whole["delta"], choice["epsilon"]) == (1, 1e-6, 0.065)
     assert 0.9 < noise["epsilon"] < 1 and noise["delta"] <= 1e-6
     assert noise["details"]["strategy"] == chosen["strategy"]
     rows = (tmp_path / "a" / "items-00000-of-00001.csv").read_text().splitlines()
@@ -83,7 +83,7 @@ def test_strategy_and_max_items_are_chosen_and_reported(run, place, tmp_path):
         (
             [],
             [
-                "choice of the strategy: epsilon = 0.05",
+                "choice of the strategy: epsilon = 0.065",
                 "- chosen: strategy ",
                 "is shown with a chance of 50 %",
             ],
