@@ -13,6 +13,7 @@ import shutil
 
 import pytest
 
+from headcount.mechanisms.randomness import keys
 from headcount.pipelines.command import COMMANDS
 from headcount.pipelines.main import load, main
 from tests.docs.pages import NOT_RUN, PAGES, TOP, Block, blocks, commands, differs, run, words
@@ -47,6 +48,7 @@ def reader(data, tmp_path, monkeypatch):
     monkeypatch.setattr(
         secrets, "token_hex", lambda size: hashlib.blake2b(b"%d" % next(number), digest_size=size).hexdigest()
     )
+    monkeypatch.setattr(keys, "_ephemeral", None)  # the key of a process, which another page may have made
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path

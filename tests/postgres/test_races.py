@@ -51,7 +51,7 @@ class Killed:
         self.ledger = open_ledger(url)
 
     def run(self, name, *words, change=None):
-        flags = ["--method", "one-stage", "--ledger", self._url, "--dataset", name, *words]
+        flags = ["--ledger", self._url, "--dataset", name, *words]
         return self._driver.run("id-" + name, *flags, change=change, database=True)
 
     def entries(self, name):

@@ -31,16 +31,8 @@ class Driver:
         self.around.mkdir()
         self.out = self.around / "out"
         self._words = ["histogram", "--input", directory / "events.csv", "--user", "user", "--item", "item"]
-        self._words += [
-            "--epsilon",
-            1,
-            "--delta",
-            1e-6,
-            "--method",
-            "one-stage",
-            "--bound",
-            5,
-        ]  # the job of the fewest steps
+        self._words += ["--epsilon", 1, "--delta", 1e-6]
+        self._words += ["--method", "one-stage", "--bound", 5]  # the job of the fewest steps
         self._words += ["--format", "csv", "--output-files", 2]
         self._words += ["--key-file", directory / "key", "--output", self.out]
         self._process = subprocess.Popen(
