@@ -153,9 +153,8 @@ class MeasuresPlan:
         for value in sums:
             beside = {each.kind: each.name for each in self.measures if each.value == value and each.kind in _BESIDE}
             if any(precision[name] > precision[f"sum{value}"] for name in beside.values()):
-                raise RuntimeError(
-                    "a gap, cosine or sine has less noise than its sum"
-                )  # a bug, and never to be released
+                # A bug, and never to be released.
+                raise RuntimeError("a gap, cosine or sine has less noise than its sum")
             if "gap" in beside and len(beside) > 1:
                 raise RuntimeError("a gap stands beside waves")  # a bug, and never to be released
         return sum((precision[f"sum{value}"] for value in sums), Fraction(0))

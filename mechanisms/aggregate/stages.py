@@ -22,7 +22,7 @@ from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_pl
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
-from headcount.mechanisms.bound_choice.kept import NORMS, KeptBound
+from headcount.mechanisms.bound_choice.kept import MOST_OF_TOTALS, NORMS, KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
@@ -253,6 +253,11 @@ class AggregateStages:
             )
             lines.append(
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
+            )
+        if self.calibrated and self.account.counts_choice is not None:
+            more = self.account.counts_mu / self.account.split(MOST_OF_TOTALS)[0]
+            lines.append(
+                f"noise is up to {more:.1f} times that where a few users have most events: totals then need more of the budget"
             )
         return lines
 

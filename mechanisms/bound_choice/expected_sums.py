@@ -221,9 +221,8 @@ def _at_bounds(
     """The sums under each cap, from levels and slopes by layer, step and item; of each cap so many bounds as `columns` has."""
     bounds = np.array(ladder.bounds)[:, None]
     without = [np.cumsum(sums[::2], axis=0) for sums in (levels, slopes)]
-    bitten = (
-        len(levels) // 2
-    )  # so many caps change these items' users; without a cap the sums are the same as under others
+    # So many caps change these items' users. Under the others the sums are the same as without a cap.
+    bitten = len(levels) // 2
     for number, caps in enumerate([*((cap,) for cap in ladder.caps[:bitten]), (*ladder.caps[bitten:], None)]):
         wide = max(columns[cap] for cap in caps)
         if wide == 0:

@@ -51,9 +51,12 @@ CAPS = (1, 3, 10, 100, 1000)
 NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
 MISPLACED = Fraction(1, 4)
 
-# Nor these: what the noise of a total counts beside that of all counts, which the calibration multiplies; and the most that
-# totals may get. On data of many kinds .3 and 1 do about as well.
-_OF_TOTALS, _MOST_OF_TOTALS = 0.3, 0.7
+# Nor this: what the noise of a total counts beside that of all counts, which the calibration multiplies. On data of many kinds
+# .3 and 1 do about as well.
+_OF_TOTALS = 0.3
+
+#: The largest share of precision that totals get beside counts.
+MOST_OF_TOTALS = 0.7
 
 # Nor this: how often a choice may miss what `gem_exponents` promises of it.
 _MISSED = 0.005
@@ -100,7 +103,7 @@ def totals_share(items: int, norm: float, totals_norm: float, least: float) -> f
     least where p / q is the ratio of the two to the power 2/3. Both norms were chosen, and the items named: all is public.
     """
     ratio = (_OF_TOTALS * totals_norm / (max(1, items) * norm)) ** (2 / 3)
-    return max(least, min(_MOST_OF_TOTALS, round(ratio / (1 + ratio), 2)))
+    return max(least, min(MOST_OF_TOTALS, round(ratio / (1 + ratio), 2)))
 
 
 NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))

@@ -7,12 +7,14 @@ reaches each draw is compared with what the account counts on. Each of the known
     totals over all keys                           the same
     noise only for keys that somebody has          it is refused where sums meet
     measures, or names and sums, that share lanes  a word is read twice
+    totals that get precision which sums keep      both together are above what the account has
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -25,11 +27,13 @@ from headcount.mechanisms.accounting.calibration import make_plan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import release as module
 from headcount.mechanisms.aggregate import sums, totals
+from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.keys.value_ranges import value_columns
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, Course, Spent, Stage, User, compared, crowd, fits
 from tests.privacy.independence import Words
@@ -160,6 +164,25 @@ def test_the_audit_is_sharp(make_release, monkeypatch):
     assert spent.gaussian["Totals"] > 0.98 * mechanism.stages.account.totals_mu**2
     swapped = ([*crowd(), TARGETS["all"]], [*crowd(), TARGETS["once"]])
     assert not fits(audited(mechanism, *swapped, make_release(), monkeypatch, ("low end", "high end")), mechanism)
+
+
+def test_precision_that_totals_get_and_sums_keep_is_caught(make_release, monkeypatch):
+    """Totals get more of it by what was chosen: what they get, the sums must give."""
+    neighbours, release = (crowd(), [*crowd(), TARGETS["all"]]), make_release("all-1")
+    assert fits(audited(mechanism_of("auto"), *neighbours, release, monkeypatch), mechanism_of("auto"))
+    monkeypatch.setattr(
+        Account, "split", lambda self, share: (self.counts_mu, math.hypot(self.counts_mu, self.totals_mu))
+    )
+    assert not fits(audited(mechanism_of("auto"), *neighbours, release, monkeypatch), mechanism_of("auto"))
+
+
+def test_a_bound_of_users_that_is_drawn_with_more_than_its_part_is_caught(make_release, monkeypatch):
+    mechanism, neighbours = mechanism_of("auto"), (crowd(), [*crowd(), TARGETS["all"]])
+    spent = audited(mechanism, *neighbours, make_release("all-1"), monkeypatch)
+    assert 0.9 < spent.choices["keys users"] <= 1 + 1e-9
+    real = KeysChoice.users_exponents
+    monkeypatch.setattr(KeysChoice, "users_exponents", lambda self, table: [2 * each for each in real(self, table)])
+    assert not fits(audited(mechanism, *neighbours, make_release("all-1"), monkeypatch), mechanism)
 
 
 def test_a_user_of_no_named_key_changes_nothing_behind_the_names(make_release, monkeypatch):
