@@ -35,10 +35,15 @@ def sharp(monkeypatch):
     monkeypatch.setattr(scored, "gem_exponents", lambda *args: gem_exponents(*args[:4], tau=0))
 
 
+@functools.cache
+def choice_of(relation):
+    return auto_partitions(Budget(2, 1e-8), relation=relation).choice.scored  # by a 20th of epsilon
+
+
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
     """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
     copies."""
-    choice = auto_partitions(Budget(2, 1e-8), relation=relation).choice.scored  # by a 20th of epsilon
+    choice = choice_of(relation)
     made = [
         StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
     ]
