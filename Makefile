@@ -16,6 +16,9 @@ PACKAGES := mechanisms transforms pipelines
 # Tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests run in two processes: products of matrices in threads would only wait for each other, and burn a core while they do.
+export OPENBLAS_NUM_THREADS := 1
+
 .PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam lint types unit clean
 
 demo: $(VENV)/runtime
