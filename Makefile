@@ -59,7 +59,7 @@ test-postgres: $(VENV)/development
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready
-	$(VENV)-oldest/bin/python -m pytest tests/golden/test_transforms.py tests/transforms/test_replay.py
+	$(VENV)-oldest/bin/python -m pytest -n 2 --dist worksteal tests/golden/test_transforms.py tests/transforms/test_replay.py
 
 $(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)-oldest
