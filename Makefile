@@ -40,7 +40,7 @@ docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 test-docs: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 tests/docs
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/docs
 
 # The tests of a file one after the other, those of two files at once. What is skipped (only Prism can be) is told with its reason.
 test-flink: $(VENV)/development
