@@ -91,7 +91,7 @@ def test_long_item_names_are_dropped_one_by_one():
         ), None, "no valid UTF-8"),
         *((pa.array(["a", "b"]), pa.Array.from_buffers(
             pa.string(), 2, [None, pa.py_buffer(np.array(ends, np.int32)), pa.py_buffer(b"xyz")]
-        ), None, "is damaged") for ends in ([0, 3, 2], [-1, 1, 2], [0, 1, 9], [0])),
+        ), None, "is damaged") for ends in ([0, 3, 2], [0, -1, 2])),
     ],
 )  # fmt: skip
 def test_what_cannot_be_counted_is_refused_without_its_value(user, item, count, words):
