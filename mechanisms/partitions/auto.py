@@ -1,9 +1,9 @@
 """Law and items per user of a selection as a private choice: the budget is all that has to be given.
 
-Candidates of `auto_partitions`: the exact law of one item, laws in one round at every K, and in rounds at every other. Where
-users are all alike, sums lie near the median, and a K that is half as large again as it need be takes a fifth of the names;
-what gains by rounds has sums of all sizes, and asks for less. On the synthetic data, at epsilon 1 and delta 1e-8, no noise
-named more. How they are scored stands in `scored`, and how one is drawn in `limited`.
+Candidates of `auto_partitions`: the exact law of one item, and laws in one round and in several at every other K. Where users
+are all alike, sums lie near the median, and a K that is half as large again as it need be takes a fifth of the names. On the
+synthetic data, at epsilon 1 and delta 1e-8, no noise named more. How they are scored stands in `scored`, and how one is drawn
+in `limited`.
 """
 
 from __future__ import annotations
@@ -47,17 +47,24 @@ from headcount.mechanisms.randomness.keys import Release
 # The shares of epsilon that both draws of the choice have.
 _LIMIT_SHARE, _CHOICE_SHARE = Fraction(3, 200), Fraction(1, 20)
 
-# No part of any proof: the numbers of items per user that are looked at, and those between for laws in one round; and the most
-# states of a law, which take a second.
+# No part of any proof: the numbers of items per user that are looked at, and those between; and the most states of a law, which
+# take a second.
 MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 _BETWEEN = (6, 17, 55, 170)
+_FINELY = tuple(sorted((*MAX_ITEMS, *_BETWEEN, 550)))
 _MOST_STATES = 1 << 15
 
 
-def make_candidates(laws: LawBudget | LawPart, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
-    """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
-    several = [(items, number) for items in MAX_ITEMS for number in sorted({1, rounds})]
-    several = sorted([*several, *((items, 1) for items in _BETWEEN)])
+def make_candidates(
+    laws: LawBudget | LawPart, rounds: int = SIPS_ROUNDS, finely: bool = False
+) -> tuple[StrategyCandidate, ...]:
+    """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget.
+
+    Those between are for laws in one round, and `finely` for all.
+    """
+    several = [(items, number) for items in (_FINELY if finely else MAX_ITEMS) for number in sorted({1, rounds})]
+    if not finely:
+        several = sorted([*several, *((items, 1) for items in _BETWEEN)])
     ways = [(1, 1), *(way for way in several if law_sizes(laws, *way) <= _MOST_STATES)]
     return tuple(
         dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
@@ -158,7 +165,7 @@ def auto_partitions(
     check_rounds(rounds)
     limit, costs = (split_budget(budget, share, "em")[0] for share in (_LIMIT_SHARE, _CHOICE_SHARE))
     laws = LawBudget(budget, relation, (limit.epsilon, costs.epsilon), rho)
-    scored = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds))
+    scored = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds, finely=True))
     return AutoSelection(laws, LimitedChoice(limit, scored), rounds, item_type)
 
 

@@ -1,39 +1,44 @@
 """What laws may cost a user, from epsilon and delta: the order, the divergence and what own items are named by.
 
-Let A be the share of delta below, e' = epsilon + ln(1 - A), and R(t) = e' + (ln t + ln a - (a-1) ln(1 - 1/a)) / (a-1). A Renyi
-divergence of order a of at most R(t) - s gives a divergence at e' of at most t e^(-(a-1) s), and of t e^((a-1)(L - s)) at
-e' - L (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020: that is the largest of 1 - e^(e'-l) over e^((a-1) l)).
+Let A be the share of delta below, e' = epsilon + ln(1 - delta), and R(t) = e' + (ln t + ln a - (a-1) ln(1 - 1/a)) / (a-1). A
+Renyi divergence of order a of at most R(t) - s gives a divergence at e' of at most t e^(-(a-1) s), and of t e^((a-1)(L - s))
+at e' - L (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020: that is the largest of 1 - e^(e'-l) over e^((a-1) l)).
 Let U be 1, or 2 where a user is replaced. In the words of `law`:
 
-    one item     the exact law at epsilon - L and A max(1, e^((a-1)(L - D))) for every L up to c; where a user is replaced, two
-                 coins move: at half of both
-    one round    W = (R(A) - D) / U,     H = A (1 - e^(-(a-1) W))
-    rounds       W = (R(A/2) - D) / U,   H = A / 2, of both of which each round has a share
+    one item     the exact law at epsilon - L and A F(e^((a-1)(L - D))) for every L up to c; where a user is replaced, two coins
+                 move: at half of both
+    one round    W = (R(A) - D) / U,         H = A (1 - e^(-(a-1) W))
+    rounds       W = (R(2B/3) - D) / U,      H = B / 3, of both of which each round has a share
+
+with F(g) = max(1, g, (B/A)(1/3 + 2/3 g)). B is 23/20 of A; without a choice it is A.
 
 Guarantee: choices of ranges c_1, c_2, ..., each of which knows those before, and whichever of these they lead to, are together
 (epsilon, delta)-differentially private; without a choice, for c = D = 0, each of them is, alone. c and D are sums over choices.
 
 Proof. (1 - H) M* <= M but for own names, which have probability H at most. So M has at every e a divergence of at most H and
 that of M* at e + ln(1 - H). Let the choices be made with losses of L together, and g = e^((a-1)(L - D)). What is left is
-epsilon - L, at least epsilon - c. Then the divergence of what follows is at most max(A, A g):
+epsilon - L, at least epsilon - c. Then the divergence of what follows is at most A F(g):
 
-    one item     max(A, A g), as its law is made
-    rounds       A/2 + A/2 g
+    one item     A F(g), as its law is made
+    rounds       B/3 + 2B/3 g
     one round    u H + A g e^(-(a-1) u W) for a user of a share u of own items: they are named by u H at most, and the others
                  differ by U W - u W. This is convex in u, A g for u = 0, and a mean of A and A g for u = 1.
 
-The whole is at most the mean of max(A, A g) over the losses of the choices. Those of one lie in an interval [t - c, t], the
-mean of e^-L is 1, and max(A, A g) is convex in e^-L: so its mean is largest where L is at the ends. The worst t gives A E, with
-the E below, and A = delta / E. Of several, max(1, g) is at most the product of theirs. Given those before, the mean of the last
-is at most its E, and so on: E is the product of all.
+The whole is at most the mean of A F(g) over the losses of the choices. F rises, and is convex in g, which is convex in e^-L.
+The losses of one choice lie in an interval [t - c, t], and the mean of e^-L is 1: so the mean of F is largest where L is at the
+ends. Of several choices the last comes first. Given what those before it have made of g, the mean of F is at most that of its
+worst t; and the largest of these means, over all t, rises again with that g, and is convex in it. So they are taken one by one,
+and the mean for the first of them is E: A = delta / E. (That the product of g over the choices may be as large as those of each
+would not do: the worst cases of two choices do not happen together.)
 
 D = a c^2 / 8 is what a choice costs in divergence: psi(t), the logarithm of the mean of e^(tL) over the second law, is 0 at 0
 and at 1, and psi'' is the variance of what lies within an interval of c, at most c^2 / 4. So psi(a) <= a (a-1) c^2 / 8. (The
 proof above holds for any D; this one keeps E small.)
 
 Where a mechanism follows that looks at the data again, and is rho-zCDP given the names, all of it goes by divergences: for one
-item, one round and several, A = delta, W = (R(A/2) - D - a rho) / U and H = A / 2. The choice, M* and what follows then differ
-by R(A/2) at most, and are (e', A/2)-differentially private. Names of the first kind cost the rest of delta and of epsilon.
+item, one round and several, A = delta, W = (R(2A/3) - D - a rho) / U and H = A / 3. The choice, M* and what follows then
+differ by R(2A/3) at most, and are (e', 2A/3)-differentially private. Names of the first kind cost the rest of delta and of
+epsilon.
 """
 
 from __future__ import annotations
@@ -55,8 +60,15 @@ from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_i
 # looked at were epsilon from 0.3 to 4, delta from 1e-10 to 1e-3, and K from 3 to 100, in one round and in rounds.
 _LOWER = 1.9
 
+# What own items have of B: a third of delta costs a law less there than in W. And B in parts of A, where there is a choice:
+# with more of it, rounds would have more and all else less.
+_OWN, _ROUNDS = 1 / 3, 23 / 20
+
+# Up to this g, F is 1.
+_FIRST = (1 / _ROUNDS - _OWN) / (1 - _OWN)
+
 # Into so many parts the values of t are cut, and those of L for one item.
-_VALUES, _STEPS = 500, 50
+_VALUES, _STEPS = 100, 50
 
 # Beyond the rounding of these formulas.
 _SLACK = 1 - 1e-9
@@ -71,11 +83,14 @@ class LawBudget:
     choices: tuple[float, ...] = ()
     rho: float = 0.0
 
+    #: What the rounds before the last have of all. They take away what is named easily.
+    early = 1 / 20
+
     @functools.cached_property
     def order(self) -> float:
         """The order of all divergences: one number, as only divergences of one order add up."""
-        best = best_order(lambda order: self._divergence(order, 0.5))
-        if self._divergence(best, 0.5) <= 0:
+        best = best_order(lambda order: self._divergence(order, self.budget.delta / 2))
+        if self._divergence(best, self._rounds(best) * (1 - _OWN)) <= 0:
             raise ParameterError(f"{self.budget!r} is too small for a law: raise epsilon or delta")
         return best
 
@@ -87,9 +102,12 @@ class LawBudget:
     def cost(self, in_rounds: bool) -> tuple[float, float]:
         """W and H of all rounds together."""
         in_rounds = in_rounds or self.rho > 0
-        order, part = self.order, 0.5 if in_rounds else 1.0
-        cost = self._divergence(order, part) * _SLACK / self.relation.users
-        shown = self.share * (0.5 if in_rounds else -math.expm1(-(order - 1) * cost)) * _SLACK
+        order, shared = self.order, self.share
+        if in_rounds:
+            own = self._rounds(order) * _OWN
+            shared = self._rounds(order) - own
+        cost = self._divergence(order, shared) * _SLACK / self.relation.users
+        shown = (own if in_rounds else -math.expm1(-(order - 1) * cost) * shared) * _SLACK
         return cost, shown
 
     @property
@@ -116,7 +134,8 @@ class LawBudget:
     def one_item(self) -> tuple[tuple[Fraction, Fraction], ...]:
         """The pairs of epsilon and delta that one coin keeps, where one item of each user counts.
 
-        Losses L are looked at in steps: of each, the epsilon at its end with the delta at its beginning bound all of it.
+        Losses L are looked at in steps: of each, the epsilon at its end with the delta at its beginning bound all of it. They
+        begin where F is 1, as it is for all below.
         """
         whole, users = self.budget.epsilon_fraction, self.relation.users
         if not self.choices:
@@ -124,13 +143,14 @@ class LawBudget:
         most = sum_up(self.choices)
         if whole <= Fraction(most):
             raise ParameterError(f"{self.budget!r} is too small for a choice beside a law: raise epsilon")
-        first = min(most, self._beside(self.order))
+        beside = self._beside(self.order)
+        first = min(most, beside + math.log(_FIRST) / (self.order - 1))
         ends = [first + (most - first) * number / _STEPS for number in range(_STEPS)] + [most]
         share = self.share * _SLACK
         return tuple(
             (
                 (whole - Fraction(after)) / users,
-                Fraction(min(1.0, share * math.exp((self.order - 1) * (loss - first)))) / users,
+                Fraction(min(1.0, share * _larger(math.exp((self.order - 1) * (loss - beside))))) / users,
             )
             for loss, after in itertools.pairwise(ends)
         )
@@ -138,17 +158,20 @@ class LawBudget:
     def _share(self, order: float) -> float:
         if self.rho > 0:  # all goes by divergences
             return self.budget.delta
-        return self.budget.delta / math.prod(_mean_of_larger(choice, order) for choice in self.choices)
+        return self.budget.delta / worst_mean(self.choices, order) if self.choices else self.budget.delta
+
+    def _rounds(self, order: float) -> float:
+        """B: what rounds may have of delta."""
+        return self._share(order) * (_ROUNDS if self.choices and self.rho == 0 else 1)
 
     def _beside(self, order: float) -> float:
         """D, and what follows, in divergence."""
         return order * (math.fsum(choice**2 for choice in self.choices) / 8 + self.rho)
 
-    def _divergence(self, order: float, part: float) -> float:
-        """R(A part) - D."""
-        share = self._share(order)
-        left = renyi_left(order, share * part)
-        return self.budget.epsilon + math.log1p(-share) + left - self._beside(order)
+    def _divergence(self, order: float, shared: float) -> float:
+        """R(shared) - D."""
+        left = renyi_left(order, shared)
+        return self.budget.epsilon + math.log1p(-self.budget.delta) + left - self._beside(order)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +187,8 @@ class LawPart:
     order: float
     cost: float
     shown: float
+
+    early = 1 / 10
 
     def law(self, items: int, in_rounds: bool, part: float) -> Law:
         """The law of a round that has this part of all."""
@@ -192,16 +217,35 @@ def renyi_left(order: float, delta: float) -> float:
     return (math.log(delta) + math.log(order) - (order - 1) * math.log1p(-1 / order)) / (order - 1)
 
 
-@functools.lru_cache(maxsize=1 << 14)  # a budget asks for two times 576
-def _mean_of_larger(c: float, order: float) -> float:
-    """E, rounded up: the largest mean of max(1, e^((a-1)(L - D))) over losses at t - c and t, t <= c, with a mean of e^-L of 1.
+def _larger(g: float) -> float:
+    """F(g)."""
+    return max(1.0, g, _ROUNDS * (_OWN + (1 - _OWN) * g))
 
-    The lower end is below D, and t has the chance (e^(c-t) - 1) / (e^(c-t) - e^-t), which falls in t, while the power rises: so
-    between two values of t it is at most the chance of the first with the power of the second.
+
+@functools.lru_cache(maxsize=1024)
+def worst_mean(choices: tuple[float, ...], order: float) -> float:
+    """E, rounded up: the largest mean of F(g) for these choices."""
+    return _worst_mean(choices, order, 1.0)
+
+
+def _worst_mean(choices: tuple[float, ...], order: float, before: float) -> float:
+    """The same where earlier choices have made so much of g.
+
+    A choice has losses at t - c and t, 0 <= t <= c, with a mean of e^-L of 1. So t has the chance (e^(c-t) - 1) / (e^(c-t) -
+    e^-t), which falls in t, while what follows rises, and is larger at t than at t - c. Between two values of t the mean is at
+    most that of the first one's chance with what follows the second.
     """
-    d, found = order * c**2 / 8, 1.0
+    if not choices:
+        return _larger(before)
+    c, *rest = choices
+    d, found = order * c**2 / 8, 0.0
+
+    def following(loss: float) -> float:
+        return _worst_mean(tuple(rest), order, before * math.exp((order - 1) * (loss - d)))
+
     for number in range(_VALUES):
         t, after = number * c / _VALUES, (number + 1) * c / _VALUES
         chance = math.expm1(c - t) / (math.exp(c - t) - math.exp(-t))
-        found = max(found, 1 + chance * math.expm1((order - 1) * (after - d)))
+        low = following(after - c)
+        found = max(found, low + chance * (following(after) - low))
     return found * (1 + 1e-9)

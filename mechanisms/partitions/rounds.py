@@ -68,7 +68,7 @@ SIPS_ROUNDS, MOST_ROUNDS = 3, 8
 #: The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
 SIPS_NOISE = 0.5
 
-# The share of precision and delta that the rounds before the last have together.
+# The share of precision and delta that the rounds of sips before the last have together.
 _EARLY = 1 / 10
 
 
@@ -282,7 +282,7 @@ def law_rounds(budget: LawBudget | LawPart, items: int, rounds: int) -> tuple[Ro
     (Who has one item that counts frees none by having it named. Users of more, of which one counts, would gain from rounds; but
     then the law is not the exact one.)
     """
-    shares = _shares(rounds)
+    shares = _shares(rounds, budget.early)
     if items == 1:
         shares = shares[:1]
     return tuple(_law_round(budget, items, budget.law(items, len(shares) > 1, share)) for share in shares)
@@ -290,12 +290,12 @@ def law_rounds(budget: LawBudget | LawPart, items: int, rounds: int) -> tuple[Ro
 
 def last_round(budget: LawBudget | LawPart, items: int, rounds: int) -> Round:
     """The last of these rounds alone, which takes less time to make than all."""
-    return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds)[-1]))
+    return _law_round(budget, items, budget.law(items, rounds > 1, _shares(rounds, budget.early)[-1]))
 
 
 def law_sizes(budget: LawBudget | LawPart, items: int, rounds: int) -> float:
     """About how many states the largest law of these rounds has, for several items."""
-    return max(budget.states(items, rounds > 1, share) for share in _shares(rounds))
+    return max(budget.states(items, rounds > 1, share) for share in _shares(rounds, budget.early))
 
 
 def _law_round(budget: LawBudget | LawPart, items: int, law: Law) -> Round:
@@ -316,16 +316,16 @@ def _gaussian_round(
     )
 
 
-def _shares(rounds: int) -> tuple[float, ...]:
-    """Each round's share of precision and delta, which sum up to 1 at most: 1 : 3 : 36 for three.
+def _shares(rounds: int, before: float = _EARLY) -> tuple[float, ...]:
+    """Each round's share of precision and delta, which sum up to 1 at most: 1 : 3 : 36 for three of sips.
 
-    The last has nine tenths, and of the rest each round has three times the share of the one before. First rounds take away
-    what is named easily, and need little for it; every part that they have raises the threshold of the last.
+    Those before the last have so much together, and each of them three times the share of the one before. First rounds take
+    away what is named easily, and need little for it; every part that they have raises the threshold of the last.
     """
     first = check_rounds(rounds) - 1
     whole = sum(3**r for r in range(first))
-    early = [_EARLY * 3**r / whole for r in range(first)]
-    last = 1 - _EARLY if first else 1.0
+    early = [before * 3**r / whole for r in range(first)]
+    last = 1 - before if first else 1.0
     return tuple(math.nextafter(share, 0) for share in (*early, last))
 
 

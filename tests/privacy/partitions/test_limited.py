@@ -20,7 +20,7 @@ from headcount.mechanisms.partitions import limited
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law import coin_law
-from headcount.mechanisms.partitions.law_budget import LawBudget
+from headcount.mechanisms.partitions.law_budget import LawBudget, _larger, worst_mean
 from headcount.mechanisms.randomness.lanes import Lanes
 from tests.privacy.partitions.test_law import one_item_delta, user_delta
 
@@ -179,3 +179,24 @@ def test_both_draws_and_any_law_behind_them_keep_delta_together(epsilon, delta):
     other = LawBudget(Budget(epsilon, delta), Relation.ADD_REMOVE, ranges[1:]).law(1, False, 1.0)
     spent = two_choices_then(lambda e: one_item_delta(other.chances, e), *ranges, epsilon)
     assert spent > 1.05 * delta
+
+
+@pytest.mark.parametrize(("ranges", "order"), [((0.015, 0.05), 25.0), ((0.2, 0.3), 3.5)])
+def test_the_mean_over_two_choices_is_the_worst_of_all_second_choices_behind_all_first_ones(ranges, order):
+    """The second may differ after each outcome of the first. The bug, a mean for the second choice alone, is below."""
+    c1, c2 = ranges
+    d = order * (c1**2 + c2**2) / 8
+
+    def mean(c, t, after):
+        p = math.expm1(c - t) / (math.exp(c - t) - math.exp(-t))
+        return p * after(t) + (1 - p) * after(t - c)
+
+    def second(loss):
+        return max(
+            mean(c2, t, lambda more: _larger(math.exp((order - 1) * (loss + more - d))))
+            for t in np.linspace(0, c2, 60).tolist()
+        )
+
+    worst = max(mean(c1, t, second) for t in np.linspace(0, c1, 60).tolist())
+    assert 0.95 * worst_mean(ranges, order) < worst <= worst_mean(ranges, order)
+    assert worst_mean(ranges[1:], order) < worst
