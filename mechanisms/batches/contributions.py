@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headcount.mechanisms.batches.names import string_buffers
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS, MOST_COUNT, value_name
 from headcount.mechanisms.errors import InputError
 
@@ -118,7 +119,9 @@ def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     try:
-        column.validate(full=True)  # text may be no UTF-8, and a damaged dictionary may be too short
+        column.validate()
+        if not _is_ascii(column):
+            column.validate(full=True)  # text may be no UTF-8, and a damaged dictionary may be too short
     except pa.ArrowInvalid:
         raise place.error(name, "is damaged, or holds text that is no valid UTF-8") from None
     if isinstance(column, pa.DictionaryArray):
@@ -134,6 +137,17 @@ def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
         raise place.error(name, f"is of type {kind}; {IDS}")
     return column.cast(pa.string())
+
+
+def _is_ascii(column: pa.Array) -> bool:
+    """Whether these are strings, without nulls, that are sure to be sound: Arrow would look at each of them."""
+    if not pa.types.is_string(column.type) or column.null_count or len(column) == 0:
+        return False
+    ends, text = string_buffers(column)
+    first, last = int(ends[0]), int(ends[-1])
+    if not 0 <= first <= last <= len(text) or not (ends[1:] >= ends[:-1]).all():
+        return False
+    return int(text[first:last].max(initial=0)) < 128
 
 
 def _integers(column: pa.Array, name: str, place: Place) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.names import Names, canonical_order, hash64, telling_words
+from headcount.mechanisms.batches.names import Names, as_names, canonical_order, hash64, in_one_size, telling_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Grouped:
     """Distinct names in canonical order, and their rows: name k has order[starts[k]] .. order[starts[k + 1] - 1], ascending."""
 
     names: Names
+    hashes: np.ndarray  # of the names: they ascend
     order: np.ndarray
     starts: np.ndarray  # one more than names
 
@@ -29,21 +30,23 @@ class Grouped:
         return np.repeat(np.arange(last - first, dtype=np.int32), np.diff(self.starts[first : last + 1]))
 
 
-def grouped(names: Names, hashes: np.ndarray) -> Grouped:
-    """The rows of each name of a column, whose hashes these are."""
+def grouped(names: pa.Array, hashes: np.ndarray) -> Grouped:
+    """The rows of each name of a column, whose hashes these are; `in_one_size` may have made the column."""
     order, ranked = _by_hash(hashes)
     another = ranked[1:] != ranked[:-1]
     if not _told_apart(names, order, another):
-        settled, codes = _by_name(names)
+        settled, codes = _by_name(as_names(names))
         order = sorting(codes, len(settled))
+        ranked = hashes[order]
         another = np.diff(codes[order]) != 0
     starts = np.flatnonzero(np.concatenate(([len(order) > 0], another)))
-    return Grouped(names.take(pa.array(order[starts])), order, np.append(starts, len(order)))
+    found = as_names(names.take(pa.array(order[starts])))
+    return Grouped(found, ranked[starts], order, np.append(starts, len(order)))
 
 
 def distinct(names: Names) -> tuple[Names, np.ndarray]:
     """The distinct names in canonical order, and the place (int32) of each row's name among them."""
-    found = grouped(names, hash64(names))
+    found = grouped(in_one_size(names), hash64(names))
     codes = np.empty(len(names), dtype=np.int32)
     codes[found.order] = found.codes(0, len(found.names))
     return found.names, codes
@@ -80,7 +83,7 @@ def _positions(packed: np.ndarray, bits: int) -> np.ndarray:
     return packed
 
 
-def _told_apart(names: Names, order: np.ndarray, another: np.ndarray) -> bool:
+def _told_apart(names: pa.Array, order: np.ndarray, another: np.ndarray) -> bool:
     """Whether neighbours in this order have one name wherever they have one hash, which is not `another`."""
     words = telling_words(names)
     if words is None:

@@ -67,27 +67,55 @@ def hash64(names: Names) -> np.ndarray:
 
 
 def _padded(names: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets into the bytes of strings, from 0, and these bytes, with a word of zeros behind them."""
+    """Offsets into the bytes of strings, from 0, and these bytes, with a word behind them, whatever it holds."""
     ends, data = string_buffers(names)
     first, last = int(ends[0]), int(ends[-1])
+    ends = ends - np.int32(first) if first else ends
+    if len(data) >= last + 8:  # another slice has them
+        return ends, data[first : last + 8]
     padded = np.zeros(last - first + 8, dtype=np.uint8)
     padded[:-8] = data[first:last]
-    return (ends - np.int32(first) if first else ends), padded
+    return ends, padded
 
 
-def telling_words(names: Names) -> list[np.ndarray] | None:
+def in_one_size(names: pa.Array) -> pa.Array:
+    """Strings that are all as long as the first, as an array of this one size: rows of it are taken in half the time.
+
+    Other names are what they are. `as_names` undoes it.
+    """
+    if len(names) == 0 or not pa.types.is_string(names.type):
+        return names
+    ends, data = string_buffers(names)
+    first, size = int(ends[0]), int(ends[1]) - int(ends[0])
+    if size == 0 or int(ends[-1]) - first != size * len(names) or not (np.diff(ends) == size).all():
+        return names
+    text = pa.py_buffer(data[first : int(ends[-1])])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), len(names), [None, text])
+
+
+def as_names(held: pa.Array) -> Names:
+    """The strings of an array that `in_one_size` made, or rows taken from it, which are no slice."""
+    if not pa.types.is_fixed_size_binary(held.type):
+        return held
+    ends = np.arange(len(held) + 1, dtype=np.int32)
+    ends *= np.int32(held.type.byte_width)
+    return pa.StringArray.from_buffers(len(held), pa.py_buffer(ends), held.buffers()[1])
+
+
+def telling_words(names: pa.Array) -> list[np.ndarray] | None:
     """Words that tell names of one hash apart, one array for each; None if only the names themselves do.
+
+    Strings are told so as `in_one_size` has them.
 
     The hash of an integer is of no other. Of strings of one size it is a sum with one term for each word, finalised; the terms,
     and what finalises, are one-to-one. So strings that share it and all words but the last share that one, too.
     """
     if pa.types.is_integer(names.type) or len(names) == 0:
         return []
-    ends, padded = _padded(names)
-    size = int(ends[1])
-    if size > _LONG or int(ends[-1]) != size * len(names) or not (np.diff(ends) == size).all():
+    if not pa.types.is_fixed_size_binary(names.type) or names.type.byte_width > _LONG:
         return None
-    return [_words(padded, 0, len(names), size, step) for step in range((size - 1) // 8)]
+    size, text = names.type.byte_width, np.frombuffer(names.buffers()[1], dtype=np.uint8)
+    return [_words(text, 0, len(names), size, step) for step in range((size - 1) // 8)]
 
 
 def _words(padded: np.ndarray, start: int, count: int, size: int, step: int) -> np.ndarray:

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.batches.distinct import distinct, grouped, sorting
-from headcount.mechanisms.batches.names import Names, hash64, shard_of
+from headcount.mechanisms.batches.distinct import Grouped, distinct, grouped, sorting
+from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.threads import in_threads
@@ -139,11 +139,17 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
     hashes = _row_hashes(user)
     encode_user = _users_repeat(hashes)
     encode_item = _items_repeat(item, -(-batch.num_rows // shards))
-    home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
-    # Where a name is told once, all its rows must be neighbours; else they need only be in one shard.
-    together = grouped(user, hashes) if encode_user and not isinstance(user, pa.DictionaryArray) else None
-    order = np.argsort(home, kind="stable") if together is None else together.order
-    cuts = np.append(0, np.cumsum(np.bincount(home, minlength=shards)))
+    user, item = in_one_size(user), in_one_size(item)
+    together: Grouped | None = None
+    if encode_user and not isinstance(user, pa.DictionaryArray):
+        # A name is told once, so all its rows must be neighbours.
+        together = grouped(user, hashes)
+        order, whose = together.order, _first_of_each(together.hashes, shards)
+        cuts = together.starts[whose]
+    else:  # rows need only be in one shard
+        home = shard_of(hashes, shards).astype(np.uint16 if shards <= 1 << 16 else np.uint32)  # 16 bits sort by radix
+        order = np.argsort(home, kind="stable")
+        cuts = np.append(0, np.cumsum(np.bincount(home, minlength=shards)))
 
     def chunk(shard: int) -> tuple[int, bytes]:
         rows = order[cuts[shard] : cuts[shard + 1]]
@@ -151,7 +157,7 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         if together is None:
             users = _take(user, rows, encode_user or crowded)
         else:
-            first, last = np.searchsorted(together.starts, cuts[shard : shard + 2])
+            first, last = whose[shard : shard + 2]
             users = _coded(together.codes(first, last), together.names[first:last])
         columns = {"user": users, "item": _take(item, rows, encode_item or crowded)}
         count = None if counts is None else counts[rows]
@@ -167,6 +173,12 @@ def split_by_user(batch: pa.RecordBatch, shards: int) -> Iterator[tuple[int, byt
         return shard, pack(columns, bound)
 
     yield from in_threads(chunk, np.flatnonzero(np.diff(cuts)).tolist())
+
+
+def _first_of_each(hashes: np.ndarray, shards: int) -> np.ndarray:
+    """The place of the first of ascending hashes that each shard has, and their number at the end."""
+    firsts = np.array([first_hash(shard, shards) for shard in range(shards)], dtype=np.uint64)
+    return np.append(np.searchsorted(hashes, firsts), len(hashes))
 
 
 def value_names(names: Iterable[str]) -> list[str]:
@@ -342,9 +354,9 @@ def _counts(columns: Mapping[str, pa.Array]) -> np.ndarray:
 
 
 def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
-    """Some rows of a column, dictionary-encoded or not, with no more names than they use."""
+    """Some rows of a column, dictionary-encoded or not, with no more names than they use; `in_one_size` may have made it."""
     if not isinstance(column, pa.DictionaryArray):
-        plain = column.take(pa.array(rows))
+        plain = as_names(column.take(pa.array(rows)))
         if not encode:
             return plain
         names, codes = distinct(plain)
@@ -352,7 +364,7 @@ def _take(column: pa.Array, rows: np.ndarray, encode: bool) -> pa.Array:
     codes = np.asarray(column.indices)[rows]  # cut before it is widened: there are as many cuts as shards
     used = np.zeros(len(column.dictionary), dtype=bool)
     used[codes] = True
-    names = column.dictionary.take(pa.array(np.flatnonzero(used)))
+    names = as_names(in_one_size(column.dictionary).take(pa.array(np.flatnonzero(used))))
     codes = (np.cumsum(used, dtype=np.int32) - np.int32(1))[codes]
     return _coded(codes, names) if encode else names.take(pa.array(codes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -88,6 +89,9 @@ def test_long_item_names_are_dropped_one_by_one():
         (pa.array(["a"]), pa.Array.from_buffers(
             pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
         ), None, "no valid UTF-8"),
+        *((pa.array(["a", "b"]), pa.Array.from_buffers(
+            pa.string(), 2, [None, pa.py_buffer(np.array(ends, np.int32)), pa.py_buffer(b"xyz")]
+        ), None, "is damaged") for ends in ([0, 3, 2], [0, -1, 2])),
     ],
 )  # fmt: skip
 def test_what_cannot_be_counted_is_refused_without_its_value(user, item, count, words):

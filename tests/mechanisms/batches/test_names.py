@@ -6,10 +6,11 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.mechanisms.batches.names import canonical_order, hash64, shard_of
+from headcount.mechanisms.batches.names import as_names, canonical_order, hash64, in_one_size, shard_of
 
 texts = st.lists(st.one_of(st.text(max_size=40), st.text(alphabet="aé", min_size=200, max_size=300)), max_size=30)
 
@@ -47,3 +48,26 @@ def test_names_that_share_a_hash_are_ordered_by_name():
     assert names.take(pa.array(canonical_order(names, hashes))).to_pylist() == ["z", "a", "b", "c"]
     numbers = pa.array([30, 4])
     assert numbers.take(pa.array(canonical_order(numbers, hashes[:2]))).to_pylist() == [4, 30]
+
+
+@pytest.mark.parametrize(
+    "names", [["ab", "cd", "ef", "gh"], ["a", "bc", "", "d"], ["", "", "", ""], ["é", "ab", "cd", "ef"]]
+)
+@pytest.mark.parametrize("start", [0, 2, 4])
+def test_names_of_one_size_are_the_same_names_as_one_block(names, start):
+    column = pa.array(names, pa.string())[start:]
+    held = in_one_size(column)
+    sizes = {len(name.encode()) for name in names[start:]}
+    assert pa.types.is_fixed_size_binary(held.type) == (len(sizes) == 1 and sizes != {0})
+    assert as_names(held).equals(column)
+    rows = pa.array(range(len(column) - 1, -1, -1), pa.int64())
+    assert as_names(held.take(rows)).to_pylist() == names[start:][::-1]
+    numbers = pa.array([3, 4])
+    assert as_names(in_one_size(numbers)) is numbers
+
+
+@pytest.mark.parametrize("last", [b"", b"\xff" * 16], ids=["the end", "other bytes"])
+def test_a_hash_does_not_see_the_bytes_behind_a_name(last):
+    text = b"abcdefghijk"
+    column = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 11], np.int32)), pa.py_buffer(text + last))
+    assert hash64(column).tolist() == hash64(pa.array(["abcdefghijk"])).tolist()
