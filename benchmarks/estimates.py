@@ -96,7 +96,7 @@ def in_hindsight(
 ) -> tuple[str, Worth]:
     """The best of the family, and what it was."""
     stages, shard = mechanism.stages, as_shard(batch)
-    ways = [ChosenStrategy(each.strategy, each.items) for each in stages.names_choice.candidates]
+    ways = [each.chosen for each in stages.names_choice.candidates]
     sizes = {}
     for way in ways:
         rounds = stages.names_plan(way).rounds

@@ -27,7 +27,7 @@ from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
 from headcount.mechanisms.keys.value_ranges import ChosenRange
-from headcount.mechanisms.partitions.scored import PartitionChoice
+from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 
 #: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
@@ -107,7 +107,7 @@ class AggregateStages:
         return Stages(self.account, self.relation, None, None, self.metrics.users_alone)
 
     @property
-    def names_choice(self) -> PartitionChoice:
+    def names_choice(self) -> LimitedChoice:
         """The choice of how keys are named."""
         return self.shared.names_choice
 
@@ -206,6 +206,7 @@ class AggregateStages:
             by = f"{hidden}{account.zcdp.rho:.8g}-zCDP"
         found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": by})]
         parts: dict[str, Budget | None] = {
+            "limit on keys of a user, for naming": account.names_limit,
             "choice of how keys are named": account.names_choice,
             "choice of the keys and rows of a user that count": account.counts_choice,
             "choice of the totals' bound": account.totals_choice,

@@ -28,8 +28,8 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law_budget import best_order, renyi_left
 
 # Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
-# estimates too low.
-_NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.05, 0.05, 0.1
+# estimates too low. How items are named has two draws, of which the first is a limit on items per user.
+_NAMES_LIMIT, _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.01, 0.04, 0.05, 0.1
 
 # That of the range of one column of values; of each of k of them it is this divided by the root of k.
 RANGE_CHOICE = 0.1
@@ -85,10 +85,13 @@ class Account:
     users_choice: Budget | None = (
         None  # of the totals' bound for users, where events have one of their own; Gaussian alone
     )
+    names_limit: Budget | None = None  # of the items per user that the choice of names may look at, drawn before it
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
             check_at_least_0(name, getattr(self, name))
+        if (self.names_limit is None) != (self.names_choice is None):
+            raise ParameterError("names_limit and names_choice are two draws of one choice: give both, or none")
         if not (self.gaussian or self.pure):
             raise ParameterError("counts_mu and pure_counts are both 0, so that there is nothing to count with")
         if self.zcdp is not None:
@@ -118,6 +121,11 @@ class Account:
         return both * math.sqrt(1 - share), both * math.sqrt(share)
 
     @property
+    def naming_choices(self) -> tuple[Budget, ...]:
+        """The draws that decide how items are named, in their order."""
+        return tuple(part for part in (self.names_limit, self.names_choice) if part is not None)
+
+    @property
     def gaussian(self) -> bool:
         """Whether there is a Gaussian way."""
         return self.counts_mu > 0
@@ -134,7 +142,8 @@ class Account:
             raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
 
     def _draws_rho(self) -> float:
-        choices = (self.names_choice, self.counts_choice, self.totals_choice, self.users_choice, *self.ranges_choices)
+        choices = [*self.naming_choices, self.counts_choice, self.totals_choice, self.users_choice]
+        choices += self.ranges_choices
         return math.fsum(epsilon**2 / 8 for epsilon in _epsilons(*choices))
 
     def _law_delta(self, law: LawCost) -> float:
@@ -151,7 +160,7 @@ class Account:
         """What all of it costs at epsilon."""
         if self.law is not None:
             return self._law_delta(self.law)
-        first = _epsilons(self.names_choice if self.names_choice is not None else self.counts_choice)
+        first = _epsilons(*(self.naming_choices or (self.counts_choice,)))
         last = _epsilons(self.totals_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
         counts = self.counts_choice if self.names_choice is not None else None
@@ -189,23 +198,24 @@ def make_account(
         check_delta_for_names(budget.delta)
     gaussian = gaussian and budget.delta > 0
     epsilon = budget.epsilon
-    names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
-    spent = sum(_epsilons(names, None if named else counts, totals))
+    limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
+    spent = sum(_epsilons(limit, names, None if named else counts, totals))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
     pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
     pure_hiding = _PURE_HIDING * budget.delta if named and pure else 0.0
     choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
     if not gaussian:
-        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures)
+        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit)
     hiding = _HIDING * budget.delta if named else 0.0
-    first = _epsilons(names if named else counts)
+    first = _epsilons(limit, names, None if named else counts)
     after = Parts(_epsilons(counts if named else None, users, *ends, totals), hiding=hiding)
     other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
     mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
     if mu == 0:
         raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
-    made = Account(*choices, *_precision(mu, precision, named, calibrated), hiding, *pures, ends, users_choice=users)
+    mus = _precision(mu, precision, named, calibrated)
+    made = Account(*choices, *mus, hiding, *pures, ends, users_choice=users, names_limit=limit)
     return _by_law(made) if laws and named and not pure else made
 
 
@@ -241,22 +251,25 @@ def zcdp_account(
         check_delta_for_names(zcdp.delta)
     budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
     unit = _ZCDP_EPSILON * zcdp.rho**0.5
-    names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
-    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(names, counts, totals, users, *ends))
+    limit, names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
+    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(limit, names, counts, totals, users, *ends))
     # Beyond the rounding of all sums of these parts.
     mus = _precision((2 * (zcdp.rho - spent)) ** 0.5 * (1 - 1e-9), precision, named, calibrated)
     hiding = zcdp.delta * (1 - 1e-9) if named else 0.0
-    return Account(budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp, users_choice=users)
+    parts = (budget, names, counts, totals, *mus, hiding, 0.0, 0.0, 0.0, ends, zcdp)
+    return Account(*parts, users_choice=users, names_limit=limit)
 
 
 def _choices(
     epsilon: float, named: bool, chosen: bool, calibrated: bool, ranges: int, users_too: bool
-) -> tuple[Budget | None, Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
-    """What choices of names, of the counts' bound, of the totals' one or two and of ranges take."""
+) -> tuple[Budget | None, Budget | None, Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
+    """What choices of names (two draws), of the counts' bound, of the totals' one or two and of ranges take."""
     of_totals = _TOTALS_CHOICE / 2**0.5 if users_too else _TOTALS_CHOICE
-    asked = ((_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen), (of_totals, calibrated), (of_totals, users_too))
-    names, counts, totals, users = (Budget(share * epsilon) if there else None for share, there in asked)
-    return names, counts, totals, users, tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
+    asked = [(_NAMES_LIMIT, named), (_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen)]
+    asked += [(of_totals, calibrated), (of_totals, users_too)]
+    limit, names, counts, totals, users = (Budget(share * epsilon) if there else None for share, there in asked)
+    ends = tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
+    return limit, names, counts, totals, users, ends
 
 
 def _precision(

@@ -35,6 +35,7 @@ from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, make_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law_budget import LawPart, renyi_left
+from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, law_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
@@ -120,24 +121,28 @@ class Stages:
     items: int | None = None
 
     @cached_property
-    def names_choice(self) -> PartitionChoice:
+    def names_choice(self) -> LimitedChoice:
         """The choice of how items are named, out of candidates that are calibrated for their part of the budget."""
         account = self.account
-        assert account.names_choice is not None
+        assert account.names_choice is not None and account.names_limit is not None
+        candidates = self._names_candidates()
+        scored = PartitionChoice(account.names_choice, account.budget, self.relation, candidates)
+        return LimitedChoice(account.names_limit, scored)
+
+    def _names_candidates(self) -> tuple[StrategyCandidate, ...]:
         if self.laws is not None:
-            candidates = make_candidates(self.laws, NAMING_ROUNDS)
-            return PartitionChoice(account.names_choice, account.budget, self.relation, candidates)
+            return make_candidates(self.laws, NAMING_ROUNDS)
+        account = self.account
         ways = [ChosenStrategy("laplace", 1)] if account.pure else []
         if account.gaussian:
             ways += [
                 ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
             ]
         worth = {"laplace": _ONE_EVENT}
-        found = tuple(
+        return tuple(
             StrategyCandidate.of(way.strategy, self.names_plan(way).rounds, worth.get(way.strategy, Fraction(1)))
             for way in ways
         )
-        return PartitionChoice(account.names_choice, account.budget, self.relation, found)
 
     @property
     def laws(self) -> LawPart | None:
@@ -250,8 +255,8 @@ class Stages:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
         bound of the counts was chosen."""
         account = self.account
-        names = {"names_choice": "choice of how items are named", "counts_choice": "choice of the counts' bound"}
-        names["totals_choice"] = "choice of the totals' bound"
+        names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
+        names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [
             MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})
         ]
@@ -283,10 +288,10 @@ class Stages:
         return self._first() + Losses.one_of(*ways)
 
     def _first(self) -> Losses:
-        """The choice that decides on the way."""
+        """The choice that decides on the way: where items are named, two draws."""
         account = self.account
-        first = account.counts_choice if account.names_choice is None else account.names_choice
-        return Losses.of(*([] if first is None else [Draw(first.epsilon)]))
+        first = account.naming_choices or (account.counts_choice,)
+        return Losses.of(*(Draw(each.epsilon) for each in first if each is not None))
 
     def _way(self, pure: bool) -> Losses:
         """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""

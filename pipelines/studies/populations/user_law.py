@@ -212,9 +212,10 @@ def _names_chosen(told: Told, sample: _Sample) -> float:
         weight = sample.kept(way.items, sample.held, way.weighed)
         others = weight * np.where(sample.held > way.items, 1.0, 1 - 1 / sample.held)
         table.append(_in_units(way, sums(weight), sums(others) if way.in_rounds else None))
+    table += [int(np.count_nonzero(sample.held > limit) * sample.stands_for) for limit in choice.limits]
     named = told.plan.names.named
     asked = [(way.strategy, way.items) for way in choice.candidates]
-    return _chance(choice.exponents(table), asked.index((named.strategy, named.max_items)))
+    return _log(choice.chances(table)[asked.index((named.strategy, named.max_items))])
 
 
 def _in_units(way: StrategyCandidate, held: np.ndarray, others: np.ndarray | None) -> int:
@@ -227,4 +228,8 @@ def _in_units(way: StrategyCandidate, held: np.ndarray, others: np.ndarray | Non
 
 
 def _chance(exponents: Sequence[Fraction], place: int) -> float:
-    return float(np.log(probabilities(exponents)[place] + 1e-12))
+    return _log(probabilities(exponents)[place])
+
+
+def _log(chance: float) -> float:
+    return math.log(chance + 1e-12)

@@ -35,15 +35,15 @@ def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
         made = make_account(budget, named=named, chosen=chosen, calibrated=calibrated, gaussian=gaussian, pure=pure)
         assert made.delta() <= budget.delta
         assert (made.gaussian, made.pure) == (gaussian, pure)
-        assert (made.names_choice is not None, made.counts_choice is not None) == (named, chosen)
+        assert (len(made.naming_choices) == 2, made.counts_choice is not None) == (named, chosen)
         assert (made.totals_choice is not None) == calibrated
         assert (made.totals_mu > 0, made.pure_totals > 0) == (calibrated and gaussian, calibrated and pure)
         assert (made.names_mu > 0, made.hiding > 0) == (named and gaussian,) * 2
         if gaussian:
             assert made.delta() > 0.999 * budget.delta
         if pure:  # all parts of this way added up are epsilon, but for the lattice
-            first = made.names_choice if named else made.counts_choice
-            parts = [part.epsilon for part in (first, made.totals_choice) if part is not None]
+            first = made.naming_choices if named else (made.counts_choice,)
+            parts = [part.epsilon for part in (*first, made.totals_choice) if part is not None]
             assert 0.99 < (sum(parts) + made.pure_counts + made.pure_totals) / budget.epsilon <= 1
 
 
@@ -51,7 +51,7 @@ def test_the_parts_of_the_gaussian_way_by_an_independent_sum():
     """Choices by the law that they have alone, and all Gaussian parts as one."""
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
     mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
-    whole = composed_delta(1.0, (), Parts((0.05, 0.05, 0.1), mu)) + made.hiding
+    whole = composed_delta(1.0, (), Parts((0.01, 0.04, 0.05, 0.1), mu)) + made.hiding
     assert whole == pytest.approx(TOTAL_SHARE * 1e-8, rel=1e-4)
     assert made.hiding == pytest.approx(1e-9)
     assert [m**2 / mu**2 for m in (made.names_mu, made.counts_mu, made.totals_mu)] == pytest.approx([0.75, 0.2, 0.05])
@@ -74,7 +74,8 @@ def test_what_is_not_asked_for_goes_to_the_others():
 
 
 MORE = {
-    "names_choice": Budget(0.06),
+    "names_limit": Budget(0.02),
+    "names_choice": Budget(0.05),
     "counts_choice": Budget(0.06),
     "totals_choice": Budget(0.11),
     "names_mu": 1.01,
@@ -135,6 +136,9 @@ def test_parts_that_are_no_size_are_refused_by_name(value):
 
 
 def test_an_account_that_cannot_be_made_is_refused():
+    made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
+    with pytest.raises(ParameterError, match="two draws of one choice"):  # else one of them would not be paid for
+        dataclasses.replace(made, names_limit=None)
     with pytest.raises(ParameterError, match="nothing to count with"):
         Account(Budget(1), None, None, None, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     with pytest.raises(ParameterError, match="needs a delta above 0"):
@@ -148,7 +152,7 @@ def test_an_account_of_zcdp_adds_up_to_it(zcdp):
     """Draws of range c are c^2/8, and Gaussian parts mu^2/2: all of rho, and no more. A part that is larger is refused."""
     for named, chosen, calibrated in itertools.product((False, True), repeat=3):
         made = zcdp_account(zcdp, named=named, chosen=chosen, calibrated=calibrated, ranges=2)
-        draws = [made.names_choice, made.counts_choice, made.totals_choice, *made.ranges_choices]
+        draws = [*made.naming_choices, made.counts_choice, made.totals_choice, *made.ranges_choices]
         rho = sum(each.epsilon**2 / 8 for each in draws if each is not None)
         assert rho <= 0.21 * zcdp.rho
         rho += (made.names_mu**2 + made.counts_mu**2 + made.totals_mu**2) / 2

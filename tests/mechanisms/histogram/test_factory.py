@@ -144,7 +144,8 @@ def test_all_choices_and_all_noise_are_for_the_relation_and_the_account(relation
     assert kept.relation is relation and stages.guarantee().relation is relation
     assert (kept.counts_budget, kept.totals_budget) == (account.counts_choice, account.totals_choice)
     if domain is None:
-        assert stages.names_choice.relation is relation and stages.names_choice.budget == account.names_choice
+        assert stages.names_choice.relation is relation
+        assert (stages.names_choice.limit, stages.names_choice.scored.budget) == account.naming_choices
     for named, end in stages.ends():
         plan = stages.plan(named, end)
         noise = [plan.counts, plan.totals] + ([each.plan for each in named.rounds] if named else [])

@@ -69,7 +69,7 @@ def test_the_account_costs_its_budget_and_sums_have_the_noise_that_they_have_bes
     assert (made.counts_mu, made.totals_mu) == (noisy.counts_mu, noisy.totals_mu)
     # By an independent sum: divergences of one order, and what that is at epsilon (Canonne, Kamath, Steinke 2020).
     a = made.law.order
-    choices = [made.names_choice, made.counts_choice, made.totals_choice, made.users_choice, *made.ranges_choices]
+    choices = [*made.naming_choices, made.counts_choice, made.totals_choice, made.users_choice, *made.ranges_choices]
     rho = sum(each.epsilon**2 / 8 for each in choices if each) + (made.counts_mu**2 + made.totals_mu**2) / 2
     e = budget.epsilon + math.log1p(-made.hiding)
     shared = math.exp((a - 1) * (made.law.cost + a * rho - e)) / (a - 1) * (1 - 1 / a) ** a
@@ -83,7 +83,8 @@ def test_an_account_of_parts_that_cost_more_is_refused():
         "hiding": 1.001 * made.hiding,
         "counts_mu": 1.001 * made.counts_mu,
         "totals_mu": 1.01 * made.totals_mu,
-        "names_choice": Budget(0.051),
+        "names_limit": Budget(0.011),
+        "names_choice": Budget(0.041),
         "counts_choice": Budget(0.051),
         "totals_choice": Budget(0.101),
         "ranges_choices": (Budget(0.101),),
@@ -135,7 +136,8 @@ def release_delta(account, items: int, epsilon: float) -> float:
     one, zero = logs(made.plan)
     weight = law_steps(items, made.plan.grid)[0][0]
     mu = math.hypot(account.counts_mu, account.totals_mu)
-    c, k, worst = account.names_choice.epsilon + account.counts_choice.epsilon, np.arange(items + 1), 0.0
+    c = sum(each.epsilon for each in (*account.naming_choices, account.counts_choice))
+    k, worst = np.arange(items + 1), 0.0
     ways = np.log(special.comb(items, k))
     for state in np.linspace(weight, len(one) - 1 - weight, 60).astype(int).tolist():
         for after, before in ((state + weight, state), (state, state + weight)):

@@ -134,7 +134,7 @@ def test_losses_have_a_draw_for_every_range(budget, domain):
     if account.law is not None:  # names by law: no more is said than what is promised
         assert losses == Losses.of_promise(budget.epsilon, budget.delta)
         return
-    draws = [account.names_choice, account.counts_choice, account.totals_choice]
+    draws = [*account.naming_choices, account.counts_choice, account.totals_choice]
     draws += [account.users_choice, *account.ranges_choices]
     epsilons = [each.epsilon for each in draws if each is not None]
     assert sorted(part.range for part, times in losses.parts for _ in range(times)) == sorted(epsilons)

@@ -208,8 +208,12 @@ def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
             f"{number}": (lambda table, number=number: choice.exponents(table)[number], part)
             for number, part in enumerate(choice.budgets)
         }
-    else:
-        parts = {"names": (choice.exponents, choice.budget)}
+    else:  # two draws, of which the second knows the first
+        parts = {"limit of names": (choice.limit_exponents, choice.limit)}
+        parts |= {
+            f"names up to {limit}": (lambda table, limit=limit: choice.exponents(table, limit), choice.scored.budget)
+            for limit in choice.limits
+        }
     found = {}
     for name, (exponents, budget) in parts.items():
         logs = [np.array([-float(x) for x in exponents(table)]) for table in (one, other)]

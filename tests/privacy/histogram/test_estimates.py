@@ -35,6 +35,7 @@ from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped, group_rows
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.stages import Stages
+from headcount.mechanisms.partitions.limited import LimitedChoice
 from tests.privacy.histogram.courses import (
     BUDGET,
     COMMON,
@@ -123,6 +124,21 @@ def test_the_course_has_all_that_the_audit_is_for(make_release, monkeypatch):
         assert set(COMMON) <= set(items) and not [item for item in items if item.startswith("own")]
         assert max(groups) > 0
     assert 0 < sum(named[item] for item in EDGE) < 12 * 12
+
+
+def test_a_limit_of_names_that_counts_items_in_place_of_users_is_caught(make_release, monkeypatch):
+    """The known bug of the first draw: one user moves it as far as it has items."""
+    mechanism, neighbours = mechanism_of("gaussian"), (crowd(), [*crowd(), TARGETS["all"]])
+    spent = audited(mechanism, *neighbours, make_release(), monkeypatch)
+    assert 0.9 < spent.choices["limited partitions limit of names"] <= 1 + 1e-9
+
+    def by_items(self: LimitedChoice, shard: Shard) -> list[int]:
+        items = shard.rows_per_user()
+        above = [int(np.maximum(items - limit, 0).sum()) for limit in self.limits]
+        return [*self.scored.user_table(shard), *above]
+
+    monkeypatch.setattr(LimitedChoice, "user_table", by_items)
+    assert not fits(audited(mechanism, *neighbours, make_release("mutated"), monkeypatch), mechanism)
 
 
 def test_a_user_of_no_named_item_changes_nothing_behind_the_names(make_release, monkeypatch):
