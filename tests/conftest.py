@@ -13,20 +13,18 @@ from typing import Any
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.worker.statesampler import StateSampler
 from apache_beam.transforms import core, userstate
 from objsize import traverse
 
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from tests.fixed_key import write_fixed_key
-from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules, once_for_options, without_a_clock
+from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules, once_for_options
 
 core.get_function_args_defaults = once_for_a_method(core.get_function_args_defaults)
 userstate.get_dofn_specs = once_for_a_class(userstate.get_dofn_specs)
 PipelineOptions.view_as = once_for_options(PipelineOptions.view_as)
 traverse._iter_modules_globals = once_for_modules(traverse._iter_modules_globals)
 metadata.version = functools.cache(metadata.version)
-without_a_clock(StateSampler)
 
 
 def _dump(rows: list[Any], path: str) -> None:

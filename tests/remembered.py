@@ -1,16 +1,14 @@
 """What Beam works out again and again while it builds and runs a pipeline, worked out once: two thirds of what the tests of
-transforms took was that. And what it waits for, not waited for."""
+transforms took was that."""
 
 from __future__ import annotations
 
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core
 
 Arguments = tuple[list[str], list[Any]]
@@ -83,21 +81,3 @@ def once_for_modules(globals_of_modules: Callable[[], Iterable[Any]]) -> Callabl
         return known[len(sys.modules)]
 
     return remembered
-
-
-def without_a_clock(sampler: type[Any]) -> None:
-    """Beam's `StateSampler` without the thread that takes the time of steps, which no test asks for.
-
-    It sleeps meanwhile, and the end of a bundle waits until it wakes: for 2 ms, and for up to a fifth of what the bundle took.
-    """
-
-    def start(self: Any) -> None:
-        self.tracked_thread = threading.current_thread()
-        statesampler.set_current_tracker(self)
-        self.started = True
-
-    def stop(self: Any) -> None:
-        statesampler.set_current_tracker(None)
-        self.finished = True
-
-    sampler.start, sampler.stop = start, stop

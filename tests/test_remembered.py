@@ -4,15 +4,12 @@ options keep apart, and that what one view of them sets the other shows."""
 from __future__ import annotations
 
 import sys
-import threading
 
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
-from apache_beam.runners.worker import statesampler
 from apache_beam.transforms import core, userstate
-from apache_beam.utils.counters import CounterFactory
 
 from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules
 
@@ -80,14 +77,3 @@ def test_modules_are_gone_through_again_when_there_are_more(monkeypatch):
     assert [remembered(), remembered()] == [[1], [1]]
     monkeypatch.setitem(sys.modules, "one_more", sys)
     assert remembered() == [2]
-
-
-def test_a_bundle_is_known_and_nothing_takes_its_time():
-    threads = threading.active_count()
-    sampler = statesampler.StateSampler("a bundle", CounterFactory())
-    sampler.start()
-    assert statesampler.get_current_tracker() is sampler and threading.active_count() == threads
-    assert sampler.get_info().tracked_thread is threading.current_thread()
-    sampler.stop_if_still_running()
-    assert statesampler.get_current_tracker() is None and sampler.finished
-    sampler.stop_if_still_running()

@@ -15,16 +15,15 @@ from headcount.mechanisms.partitions.select import ChosenStrategy
 
 class _Shape(NamedTuple):
     """How sums become a score, no part of any proof: where an item begins to be worth something, where it is worth no more, and
-    what of the rest comes back in rounds, in eighths; and the most items per user without a handicap."""
+    what of the rest comes back in rounds, in eighths."""
 
     start: int
     end: int
     back: int
-    freely: int
 
 
 # A law names items below half of its median hardly ever; noise is worth more with less.
-_NOISE, _LAW = _Shape(2, 16, 2, 300), _Shape(4, 14, 3, 100)
+_NOISE, _LAW = _Shape(2, 16, 2), _Shape(4, 14, 3)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 THRESHOLD_BITS = 10

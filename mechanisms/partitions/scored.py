@@ -1,4 +1,4 @@
-"""One of several ways to name items, as a private choice by what their weights are worth.
+"""What each of several ways to name items would be worth, as the loss of a private choice.
 
 For a candidate with K items per user and median t, let H be the sum that an item is expected to have in one round. A user of d
 distinct items keeps each with probability min(1, K/d), and so adds to the H of each of them
@@ -20,18 +20,15 @@ items that are never named. A candidate in rounds has, for the t of its last rou
 
     V + 3/8 max(O/t - 7/4, 0)               (for noise, 1/4 max(O/t - 2, 0), with all of the part (d - 1)/d)
 
-Guarantee: epsilon-differential privacy, delta 0, by the generalised exponential mechanism; the exponents of neighbours differ
-within an interval of length epsilon. A user moves O by no more than H, and where O is beyond the end of V, H is too. So the
-loss falls by at most 1/t of what H rises, one user more lowers it by at most D, 1/t of what is written at the right above, and
-raises none: the one-sided form. Replacing a user is the difference of two such moves. That f keeps these sums exactly is the
-work of `expected_weights`, which rounds down. Candidates have public weights besides: 1 up to K = 100 (300 for noise), and
-100/K beyond. They add the same to an exponent on both neighbours.
+Guarantee of the loss, which a draw relies on (`limited`): a user moves O by no more than H, and where O is beyond the end of V,
+H is too. So one user more lowers the loss by at most 1/t of what is written at the right above, its sensitivity, and raises
+none; replacing a user is the difference of two such moves. That f keeps these sums exactly is the work of `expected_weights`,
+which rounds down.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -41,19 +38,17 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.choice.exponential import gem_exponents, log_weight, select
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
 from headcount.mechanisms.partitions.select import ChosenStrategy
-from headcount.mechanisms.randomness.lanes import Lanes
 
 _NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are compared in 64 bits
 
 
 @dataclasses.dataclass(frozen=True)
 class PartitionChoice:
-    """The choice among public candidates, for a release of which it is a part; that has `release_budget` as a whole."""
+    """The losses of public candidates, for a release of which it is a part; that has `release_budget` as a whole."""
 
     budget: Budget
     release_budget: Budget
@@ -115,23 +110,6 @@ class PartitionChoice:
         """The loss of each candidate."""
         return [-score * self.unit(candidate) for score, candidate in zip(table, self.candidates, strict=True)]
 
-    def exponents(self, table: Sequence[int]) -> list[Fraction]:
-        """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent).
-
-        One of many items moves by much, and would often be chosen by chance among several such. The default of tau keeps them
-        out where they are best as well; a lower one, and the public weight beyond some items, leave more to the data.
-        """
-        losses = self.losses(table)
-        sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
-        one_sided = self.relation is Relation.ADD_REMOVE
-        epsilon = self.budget.epsilon_fraction
-        exponents = gem_exponents(losses, sensitivities, epsilon, one_sided, math.ceil(2 / epsilon))
-        return [each + _falling_weight(way) for each, way in zip(exponents, self.candidates, strict=True)]
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenStrategy:
-        """The private choice."""
-        return self.candidates[select(self.exponents(table), lanes)].chosen
-
     def ends(self) -> tuple[ChosenStrategy, ChosenStrategy]:
         """The choices with the fewest and the most items per user."""
         ranked = sorted(self.candidates, key=lambda candidate: (candidate.items, candidate.weighed))
@@ -153,11 +131,6 @@ class PartitionChoice:
             "items per user": f"{self.ladder[0]} to {self.ladder[-1]}",
             "candidates": self.entries,
         }
-
-
-def _falling_weight(candidate: StrategyCandidate) -> Fraction:
-    """What the public weight of a candidate of many items adds to its exponent."""
-    return log_weight(max(1, candidate.items / candidate.shape.freely))
 
 
 def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:

@@ -1,7 +1,7 @@
-"""The choice of strategy and items per user on its worst neighbours: exact scores and chances, and what they catch.
+"""The losses of strategies and items per user on their worst neighbours: exact scores, and what they catch.
 
-No sampling: each test computes the chances of all candidates on both neighbours. The neighbours put every item at the ramp of
-the loss, where it is steepest; with tau = 0 the log-ratio then comes close to epsilon.
+No sampling: each test computes the losses of all candidates on both neighbours. The neighbours put every item at the ramp of
+the loss, where it is steepest. What is drawn by them is audited in `test_limited`.
 """
 
 import dataclasses
@@ -18,21 +18,11 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions import candidates, scored
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.scored import PartitionChoice
-
-EPSILON = Fraction(1, 10)
-COPIES = 400
-
-
-@pytest.fixture(autouse=True)
-def sharp(monkeypatch):
-    """Without tau, which only blunts the worst cases."""
-    monkeypatch.setattr(scored, "gem_exponents", lambda *args: gem_exponents(*args[:4], tau=0))
 
 
 @functools.cache
@@ -41,13 +31,12 @@ def choice_of(relation):
 
 
 def choice_among(candidates, relation=Relation.ADD_REMOVE):
-    """The choice of an automatic selection among these candidates, (strategy, items, threshold[, worth]), the last in many
-    copies."""
+    """The losses of an automatic selection for these candidates, (strategy, items, threshold[, worth])."""
     choice = choice_of(relation)
     made = [
         StrategyCandidate(strategy, items, threshold << 10, *rest) for strategy, items, threshold, *rest in candidates
     ]
-    return dataclasses.replace(choice, candidates=(*made[:-1], *[made[-1]] * COPIES))
+    return dataclasses.replace(choice, candidates=tuple(made))
 
 
 def table(choice, *kinds, rounded=lambda columns: columns):
@@ -74,16 +63,6 @@ def moves(choice, before, after):
         Fraction(a - b) * choice.unit(c) / choice.sensitivity(c)
         for b, a, c in zip(before, after, choice.candidates, strict=True)
     ]
-
-
-def log_ratio(choice, before, after):
-    """The largest difference of the candidates' log-probabilities, also of those that are next to impossible."""
-
-    def logs(scores):
-        x = np.array([float(exponent) for exponent in choice.exponents(scores)])
-        return -x - np.log(np.exp(x.min() - x).sum()) + x.min()
-
-    return float(np.abs(logs(before) - logs(after)).max())
 
 
 def names(prefix, number):
@@ -149,18 +128,13 @@ def test_rounding_shares_to_nearest_is_caught():
     assert moved > 1
 
 
-def test_the_choice_keeps_epsilon_and_nearly_uses_it_up():
-    assert 0.9 * EPSILON < log_ratio(*add_remove()) <= EPSILON
-    assert 0.4 * EPSILON < log_ratio(*replace()) <= EPSILON
-
-
 def test_sensitivities_without_the_root_of_the_items_are_caught(monkeypatch):
     monkeypatch.setattr(
         PartitionChoice,
         "sensitivity",
         lambda self, c: c.worth * (1 << 10) * (1 if c.weighed else c.items) / c.threshold,
     )
-    assert log_ratio(*add_remove()) > 2 * EPSILON
+    assert max(moves(*add_remove())) > 2
 
 
 def test_a_ramp_of_half_the_width_is_caught(monkeypatch):
@@ -259,17 +233,6 @@ def test_sums_over_many_items_do_not_wrap(threshold):
     before, after = table(choice, *data), table(choice, *data, (1, names("x", 2000)))
     assert before[0] > 2**63 and before[0] * choice.unit(choice.candidates[0]) == 1500
     assert moves(choice, before, after)[0] == 1
-
-
-def test_replaced_users_get_the_denominators_of_both_sides():
-    """What is right for added users alone (`selection.gem_exponents`) gives other exponents here."""
-    choice, scores, _ = replace()
-    losses = [-score * choice.unit(c) for score, c in zip(scores, choice.candidates, strict=True)]
-    sensitivities = [choice.sensitivity(c) for c in choice.candidates]
-    both, one = (gem_exponents(losses, sensitivities, EPSILON, one_sided, tau=0) for one_sided in (False, True))
-    weights = [Fraction(round(max(0.0, math.log(c.items / 300)) * 2**20), 2**20) for c in choice.candidates]
-    assert choice.exponents(scores) == [x + weight for x, weight in zip(both, weights, strict=True)]
-    assert both != one and max(weights) > 1
 
 
 @pytest.mark.parametrize("laws", [False, True])
