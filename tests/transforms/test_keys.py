@@ -125,7 +125,9 @@ def test_every_transform_that_shows_items_gives_the_key_columns_however_cut(
         if name in COUNTS:
             truth = counted(rows)
             for row in expected:
-                assert row[COUNTS[name]] == pytest.approx(truth[tuple(row[key] for key in ITEM)], abs=3), name
+                assert row[COUNTS[name]] == pytest.approx(truth[tuple(row[key] for key in ITEM)], abs=10), (
+                    name
+                )  # noise has a deviation of 1.8
 
 
 def contributed_type(rows: pa.Table) -> Any:

@@ -30,9 +30,7 @@ from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import auto as auto_histogram
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.partitions import scored
 from headcount.mechanisms.partitions.auto import AutoSelection, auto_partitions
-from headcount.mechanisms.partitions.candidates import StrategyCandidate
 
 BUDGET = Budget(1, 1e-8)
 DOMAIN = ["a", "b", "c"]
@@ -274,23 +272,10 @@ def test_the_choice_of_an_automatic_release_keeps_epsilon_where_a_user_is_replac
     assert spent(wrong, before, after) > 1.4
 
 
-def named_table(choice: Any, last: list[str]) -> list[int]:
-    """The same for the choice of `partitions`, whose ramps go from 1/4 to 2 of a threshold; v make the second the best."""
-    crowd = [(19_999, *([x] for x in names("x", 1000))), (250, *([y] for y in names("y", 10)))]
-    return summed(choice, *crowd, (2502, names("v", 1000)), (1, last))
-
-
-def test_the_choice_of_partitions_keeps_epsilon_where_a_user_is_replaced(monkeypatch):
-    """A user of the first two candidates becomes one of the third, whose sensitivities are 1 : 10 : 1: 0.99 of epsilon, and
-    1.54 times epsilon with the form for added users, which a choice for them would take; the release refuses that one."""
-    monkeypatch.setattr(scored, "gem_exponents", sharp)
+def test_a_choice_of_names_for_another_relation_is_refused():
+    """What both draws of it cost is audited in `partitions/test_limited`."""
     release = AUTOMATIC["partitions"](Relation.REPLACE)
-    made = [StrategyCandidate("gaussian", items, threshold << 10) for items, threshold in NUMBERS]
-    choice = dataclasses.replace(release.choice.scored, candidates=(*made[:-1], *[made[-1]] * COPIES))
-    before, after = named_table(choice, names("x", 1000)), named_table(choice, names("y", 10))
-    assert 0.97 < spent(choice, before, after) <= 1 + 1e-9
-    wrong = dataclasses.replace(choice, relation=Relation.ADD_REMOVE)
-    assert spent(wrong, before, after) > 1.4
+    wrong = dataclasses.replace(release.choice.scored, relation=Relation.ADD_REMOVE)
     with pytest.raises(ParameterError, match="does not go with"):
         dataclasses.replace(release, choice=dataclasses.replace(release.choice, scored=wrong))
 

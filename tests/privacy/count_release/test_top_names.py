@@ -90,7 +90,7 @@ def law_of(laws):
 def test_names_and_their_ranking_are_private_together(relation, k):
     made = named_top(Budget(EPSILON, DELTA), k, relation=relation)
     found = worst(law_of(made.selection.laws), k, float(made.epsilon), relation)
-    assert 0.4 * DELTA < found <= DELTA  # half is for own names
+    assert 0.3 * DELTA < found <= DELTA  # a third is for own names, and a divergence of one order is above most
 
 
 def test_mistakes_of_the_budget_are_caught():
