@@ -57,6 +57,8 @@ def run() -> NoReturn:
     What Python does last is left out: it stops the threads of Beam's client wherever they are. Sometimes it then waits for ever
     for a lock of gRPC that one of them held, after the job has ended and its output is there.
     """
+    # A job has small matrices: threads for them would only wait for each other, and burn a core meanwhile.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     leave_out_services(sys.argv[1:])
     status = main()
     atexit._run_exitfuncs()  # a key of this process's own is removed
