@@ -81,7 +81,9 @@ def largest_mu(epsilon: float, delta: float, choices: Sequence[float], parts: Pa
         return math.log(max(found, 1e-300) / delta)
 
     def holds(mu: float) -> bool:
-        return mu <= known[0] or (mu < known[1] and excess(mu) <= 0)
+        if known[0] < mu < known[1]:
+            excess(mu)
+        return mu <= known[0]  # by the comparison itself, and not by its logarithm, which is rounded
 
     low, high = 0.0, 1.0
     while holds(high):
@@ -100,7 +102,7 @@ def largest_mu(epsilon: float, delta: float, choices: Sequence[float], parts: Pa
 
 
 def _close_in(excess: Callable[[float], float], known: list[float]) -> None:
-    """Brings what is `known` of the zero of a rising function together, to a relative 1e-8 or so: halving takes three times as
+    """Brings what is `known` of the zero of a rising function together, to a relative 1e-8 or so: halving alone takes twice as
     many values. It is no part of any proof: whoever halves then asks for all that is still not known."""
     before, last = known
     for _ in range(12):
