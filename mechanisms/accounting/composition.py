@@ -1,6 +1,6 @@
 """What choices and noise cost together: exactly composed, in place of shares of epsilon that are added up.
 
-A release that chooses something first, and adds Gaussian noise in several stages, has three kinds of parts:
+A release that chooses something first, and adds Gaussian noise in several stages, has these kinds of parts:
 
 * **Gaussian parts**, at an l2 distance of neighbours d and a standard deviation sigma. Adaptively composed they are one
   Gaussian with mu^2 = sum of (d / sigma)^2 (Dong, Roth, Su, "Gaussian differential privacy", 2022).
@@ -8,6 +8,9 @@ A release that chooses something first, and adds Gaussian noise in several stage
   of `choice.exponential` do. Their divergence at e^s is at most (1 - e^((s-c)/2))^2 / (1 - e^-c) for |s| <= c (Dong, Durfee,
   Rogers, "Optimal differential privacy composition for exponential mechanisms", 2020).
 * **Pure parts**, such as Laplace noise: e-differentially private, with no more said.
+
+* **Parts of a Renyi divergence** R of one order a, such as names by law, and all that is known to be zCDP. Their divergence at
+  e^s is at most e^((a-1)(R - s)) (1 - 1/a)^(a-1) / a (Canonne, Kamath, Steinke, "The discrete Gaussian", 2020).
 
 * **Hiding**: thresholds that show a user's own items with a probability of at most delta'. Such a part is private but for an
   event of that probability, whatever else is released (`partitions.rounds` has that argument), so delta' is added.
@@ -26,7 +29,9 @@ pair, with these privacy losses L under the first law:
 and the divergence of the whole is the mean of delta_rest(epsilon - sum of L), with delta_rest that of the Gaussian. Ranges
 and pure parts are rounded up to a lattice. Between its points, the mass of L is put on the two beside it, such that both laws
 keep their mass, that is the means of 1 and of e^-L. This can only raise the divergence, which is convex in e^-L. Where what
-follows the choices is one of several alternatives, delta_rest is the largest of theirs, which is convex again.
+follows the choices is one of several alternatives, delta_rest is the largest of theirs, which is convex again. That of a Renyi
+divergence is a power of e^-s, and convex too. With hiding of H, what is hidden has at s at most the divergence of the rest at s
++ ln(1 - H), and H.
 
 It is the worst over all orders that makes this exact: a choice behind Gaussian noise may be the worst one for each outcome.
 
@@ -50,12 +55,16 @@ _CELLS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """Parts of a release: ranges of choices, Gaussian parts of `mu` together, pure parts, and what thresholds fail to hide."""
+    """Parts of a release: ranges of choices, Gaussian parts of `mu` together, pure parts, and what thresholds fail to hide.
+
+    In place of a mu there may be `renyi`: an order, and a divergence of it.
+    """
 
     choices: tuple[float, ...] = ()
     mu: float = 0.0
     pure: tuple[float, ...] = ()
     hiding: float = 0.0
+    renyi: tuple[float, float] | None = None
 
 
 def composed_delta(epsilon: float, choices: Sequence[float], *alternatives: Parts) -> float:
@@ -65,6 +74,40 @@ def composed_delta(epsilon: float, choices: Sequence[float], *alternatives: Part
     first = _Losses.of_parts(Parts(tuple(choices)), step)
     worst = np.max([_delta_after(epsilon, first, each) for each in alternatives], axis=0)
     return float(np.dot(first.mass, worst)) * (1 + 1e-9)  # beyond the rounding of these sums
+
+
+def largest_divergence(
+    epsilon: float, delta: float, choices: Sequence[float], order: float, hiding: float, *others: Parts
+) -> float:
+    """The largest Renyi divergence of this order, from the private side, that keeps delta beside `hiding`, where the choices may
+    also lead to others; 0 if none does."""
+    sizes = [*choices, *(size for each in others for size in (*each.choices, *each.pure))]
+    first = _Losses.of_parts(Parts(tuple(choices)), min(sizes, default=1.0) / _CELLS)
+    law = _delta_after(epsilon, first, Parts(hiding=hiding, renyi=(order, 0.0))) - hiding
+    rest = np.max([np.zeros(len(law)), *(_delta_after(epsilon, first, each) for each in others)], axis=0)
+
+    def holds(divergence: float) -> bool:
+        found = np.maximum(law * math.exp((order - 1) * divergence) + hiding, rest)
+        return float(np.dot(first.mass, found)) * (1 + 1e-8) <= delta
+
+    low = high = epsilon + renyi_left(order, delta)  # about what it is without choices
+    step = 1 / (order - 1)
+    while not holds(low):
+        low -= step
+        if low < 0:
+            return 0.0
+    while holds(high):
+        high += step
+    # Halved so often, and no more: where the last digits of a sum are rounded otherwise, this number is the same.
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def renyi_left(order: float, delta: float) -> float:
+    """By how much a divergence of this order must be below epsilon for a divergence of delta at epsilon, as a negative number."""
+    return (math.log(delta) + math.log(order) - (order - 1) * math.log1p(-1 / order)) / (order - 1)
 
 
 def largest_mu(epsilon: float, delta: float, choices: Sequence[float], parts: Parts, *others: Parts) -> float:
@@ -125,7 +168,14 @@ def _delta_after(epsilon: float, first: _Losses, parts: Parts) -> np.ndarray:
     losses = _Losses.of_parts(parts, first.step)
     sums = np.arange(len(first.mass) + len(losses.mass) - 1) + first.first + losses.first
     left = epsilon - sums * first.step
-    after = gaussian_delta(left, parts.mu, 1.0) if parts.mu > 0 else -np.expm1(np.minimum(left, 0.0))
+    if parts.renyi is not None:
+        order, divergence = parts.renyi
+        left += math.log1p(-parts.hiding)
+        after = np.exp((order - 1) * (divergence - left - renyi_left(order, 1.0)))
+    elif parts.mu > 0:
+        after = gaussian_delta(left, parts.mu, 1.0)
+    else:
+        after = -np.expm1(np.minimum(left, 0.0))
     return np.correlate(after, losses.mass, mode="valid") + parts.hiding
 
 

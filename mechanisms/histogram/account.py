@@ -1,7 +1,8 @@
 """Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
 
-A release takes one of two ways, and which one is a private choice itself. On the Gaussian way names, counts and totals have
-Gaussian noise, and share its precision mu^2. On the pure way one step of Laplace noise names and counts at once (or counts,
+A release takes one of two ways, and which one is a private choice itself. On the Gaussian way counts and totals have Gaussian
+noise, and items are named by law (`partitions.law`), or by Gaussian noise where laws cannot be composed with the rest: all of
+it shares a precision, or Renyi divergences of one order. On the pure way one step of Laplace noise names and counts at once (or counts,
 where the items are public), and the totals have Laplace noise too: better where users have an item or two.
 
 Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
@@ -18,18 +19,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
-from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_mu
+from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_divergence, largest_mu, renyi_left
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law_budget import best_order, renyi_left
+from headcount.mechanisms.partitions.law_budget import best_order
 
 # Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
 # estimates too low. How items are named has two draws, of which the first is a limit on items per user.
-_NAMES_LIMIT, _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.01, 0.04, 0.05, 0.1
+_NAMES_LIMIT, _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.015, 0.05, 0.05, 0.1
 
 # That of the range of one column of values; of each of k of them it is this divided by the root of k.
 RANGE_CHOICE = 0.1
@@ -137,42 +139,39 @@ class Account:
 
     def _check_zcdp(self, zcdp: Zcdp) -> None:
         """Draws of range c are c^2/8-zCDP, Gaussian parts mu^2/2, and thresholds hide but for delta; all of it adds up."""
-        rho = math.fsum(mu**2 / 2 for mu in (self.names_mu, self.counts_mu, self.totals_mu)) + self._draws_rho()
+        choices = [*self.naming_choices, self.counts_choice, self.totals_choice, self.users_choice]
+        rho = _rho(_epsilons(*choices, *self.ranges_choices), self.names_mu, self.counts_mu, self.totals_mu)
         if self.pure or rho > zcdp.rho or self.hiding > zcdp.delta:
             raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
 
-    def _draws_rho(self) -> float:
-        choices = [*self.naming_choices, self.counts_choice, self.totals_choice, self.users_choice]
-        choices += self.ranges_choices
-        return math.fsum(epsilon**2 / 8 for epsilon in _epsilons(*choices))
-
-    def _law_delta(self, law: LawCost) -> float:
-        """What all of it costs at epsilon, by Renyi divergences of one order."""
-        if self.pure or self.names_mu or self.zcdp is not None or not self.hiding < 1:
-            raise ParameterError("names by law go with Gaussian counts alone, and need no mu for names: make them anew")
+    def _law_way(self, law: LawCost) -> Parts:
+        """The way of names by law: what follows the choice of it, in Renyi divergence of one order."""
+        if self.names_mu or self.zcdp is not None or not self.hiding < 1:
+            raise ParameterError("names by law need no mu for names, and no promise of zCDP: make them anew")
         if not (law.order > 1 and law.cost > 0):
             raise ParameterError(f"names by law need an order above 1 and a cost above 0, got {law}")
-        order, rest = law.order, self.budget.epsilon + math.log1p(-self.hiding)
-        whole = law.cost + order * (self._draws_rho() + math.fsum(mu**2 / 2 for mu in (self.counts_mu, self.totals_mu)))
-        return self.hiding + math.exp((order - 1) * (whole - rest - renyi_left(order, 1.0)))
+        draws = _epsilons(self.counts_choice, self.totals_choice, self.users_choice, *self.ranges_choices)
+        beside = _rho(draws, self.counts_mu, self.totals_mu)
+        return Parts(hiding=self.hiding, renyi=(law.order, law.cost + law.order * beside))
 
     def delta(self) -> float:
         """What all of it costs at epsilon."""
-        if self.law is not None:
-            return self._law_delta(self.law)
         first = _epsilons(*(self.naming_choices or (self.counts_choice,)))
         last = _epsilons(self.totals_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
         counts = self.counts_choice if self.names_choice is not None else None
         second = _epsilons(counts, self.users_choice, *self.ranges_choices)
         ways = []
-        if self.gaussian:
+        if self.law is not None:
+            ways.append(self._law_way(self.law))
+        elif self.gaussian:
             mu = (self.names_mu**2 + self.counts_mu**2 + self.totals_mu**2) ** 0.5
             ways.append(Parts((*second, *last), mu, (), self.hiding))
         if self.pure:
             ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
         whole = composed_delta(self.budget.epsilon, first, *ways)
-        return whole / thresholds.TOTAL_SHARE if self.gaussian else whole
+        # Divergences of discrete Gaussian noise are those of continuous noise at most: only exact composition pays for the grid.
+        return whole / thresholds.TOTAL_SHARE if self.gaussian and self.law is None else whole
 
 
 def make_account(
@@ -210,29 +209,43 @@ def make_account(
     hiding = _HIDING * budget.delta if named else 0.0
     first = _epsilons(limit, names, None if named else counts)
     after = Parts(_epsilons(counts if named else None, users, *ends, totals), hiding=hiding)
-    other = Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)
-    mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *([other] if pure else []))
-    if mu == 0:
-        raise ParameterError(f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta")
-    mus = _precision(mu, precision, named, calibrated)
-    made = Account(*choices, *mus, hiding, *pures, ends, users_choice=users, names_limit=limit)
-    return _by_law(made) if laws and named and not pure else made
+    other = [Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)] if pure else []
+
+    def largest(*other: Parts) -> tuple[float, float, float]:
+        mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *other)
+        if mu == 0:
+            raise ParameterError(
+                f"{budget!r} is too small for Gaussian noise beside its choices: raise epsilon or delta"
+            )
+        return _precision(mu, precision, named, calibrated)
+
+    if laws and named:
+        mus = largest()
+        shown = _LAW_HIDING * budget.delta
+        law = _law_cost(budget, first, mus, _rho(after.choices, *mus[1:]), shown, other)
+        if law is not None:
+            law_mus = (0.0, *mus[1:])
+            return Account(*choices, *law_mus, shown, *pures, ends, law=law, users_choice=users, names_limit=limit)
+    return Account(*choices, *largest(*other), hiding, *pures, ends, users_choice=users, names_limit=limit)
 
 
-def _by_law(account: Account) -> Account:
-    """The same with names by law, and all else as it is; unless they would have too little."""
-    budget, shown = account.budget, _LAW_HIDING * account.budget.delta
-    others = account._draws_rho() + (account.counts_mu**2 + account.totals_mu**2) / 2
-
-    def divergence(order: float) -> float:
-        left = renyi_left(order, budget.delta - shown)
-        return (budget.epsilon + math.log1p(-shown) + left) * _LAW_SLACK - order * others
-
-    order = best_order(divergence)
-    cost = divergence(order) * _LAW_SLACK
-    if cost < _LAW_LEAST * order * account.names_mu**2 / 2:
-        return account
-    return dataclasses.replace(account, names_mu=0.0, hiding=shown, law=LawCost(order, cost))
+def _law_cost(
+    budget: Budget,
+    first: Sequence[float],
+    mus: tuple[float, float, float],
+    beside: float,
+    shown: float,
+    other: Sequence[Parts],
+) -> LawCost | None:
+    """What names by law may cost in place of Gaussian ones of the first mu, beside a zCDP of so much that follows the first
+    draws, and another way that may be taken; None if it is too little."""
+    everything = beside + _rho(first)
+    order = best_order(
+        lambda order: budget.epsilon + renyi_left(order, budget.delta - shown) - order * everything
+    )
+    whole = largest_divergence(budget.epsilon, budget.delta, first, order, shown, *other)
+    cost = (whole - order * beside) * _LAW_SLACK
+    return LawCost(order, cost) if cost >= _LAW_LEAST * order * _rho((), mus[0]) else None
 
 
 def zcdp_account(
@@ -252,7 +265,7 @@ def zcdp_account(
     budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
     unit = _ZCDP_EPSILON * zcdp.rho**0.5
     limit, names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
-    spent = math.fsum(epsilon**2 / 8 for epsilon in _epsilons(limit, names, counts, totals, users, *ends))
+    spent = _rho(_epsilons(limit, names, counts, totals, users, *ends))
     # Beyond the rounding of all sums of these parts.
     mus = _precision((2 * (zcdp.rho - spent)) ** 0.5 * (1 - 1e-9), precision, named, calibrated)
     hiding = zcdp.delta * (1 - 1e-9) if named else 0.0
@@ -285,6 +298,11 @@ def _precision(
 
 def _epsilons(*choices: Budget | None) -> tuple[float, ...]:
     return tuple(choice.epsilon for choice in choices if choice is not None)
+
+
+def _rho(draws: Sequence[float], *mus: float) -> float:
+    """The zCDP of draws of these ranges, and of Gaussian noise."""
+    return math.fsum([*(each**2 / 8 for each in draws), *(mu**2 / 2 for mu in mus)])
 
 
 def _positive(*parts: float) -> tuple[float, ...]:

@@ -22,9 +22,9 @@ def told_of_names(names: NamesPlan | None, named: Iterable[pa.RecordBatch]) -> t
     """For each round: the items it named, its threshold and noise, and quantiles of their noisy weights from the least on.
 
     `named` are the items with their noisy sums, of all rounds. Nothing is told of names that came with their counts, which are
-    released anyway.
+    released anyway, nor of those by law: of their sums nothing may be told.
     """
-    if names is None or names.counts_too:
+    if names is None or names.counts_too or names.named.strategy == "law":
         return ()
     batches = list(named)
     weights, stddev = (

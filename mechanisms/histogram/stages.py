@@ -14,6 +14,7 @@ from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, gaussian_plan
+from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.expected_error import correlated
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
@@ -32,9 +33,9 @@ from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, make_candidates
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.law_budget import LawPart, renyi_left
+from headcount.mechanisms.partitions.law_budget import LawPart
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, law_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
@@ -130,19 +131,15 @@ class Stages:
         return LimitedChoice(account.names_limit, scored)
 
     def _names_candidates(self) -> tuple[StrategyCandidate, ...]:
+        account, found = self.account, []
+        if account.pure:
+            found.append(StrategyCandidate.of("laplace", [self._one_step()], _ONE_EVENT))
         if self.laws is not None:
-            return make_candidates(self.laws, NAMING_ROUNDS)
-        account = self.account
-        ways = [ChosenStrategy("laplace", 1)] if account.pure else []
-        if account.gaussian:
-            ways += [
-                ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
-            ]
-        worth = {"laplace": _ONE_EVENT}
-        return tuple(
-            StrategyCandidate.of(way.strategy, self.names_plan(way).rounds, worth.get(way.strategy, Fraction(1)))
-            for way in ways
-        )
+            found += part_candidates(self.laws, NAMING_ROUNDS, one_item=not account.pure)
+        elif account.gaussian:
+            ways = [ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")]
+            found += [StrategyCandidate.of(way.strategy, self.names_plan(way).rounds) for way in ways]
+        return tuple(found)
 
     @property
     def laws(self) -> LawPart | None:

@@ -22,7 +22,8 @@ class _Shape(NamedTuple):
     back: int
 
 
-# A law names items below half of its median hardly ever; noise is worth more with less.
+# A law names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands beside
+# laws; other noise is worth more with less.
 _NOISE, _LAW = _Shape(2, 16, 2), _Shape(4, 14, 3)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
@@ -56,7 +57,7 @@ class StrategyCandidate:
     @property
     def shape(self) -> _Shape:
         """How its sums become a score."""
-        return _LAW if self.strategy == "law" else _NOISE
+        return _LAW if self.strategy in ("law", "laplace") else _NOISE
 
     @property
     def in_rounds(self) -> bool:

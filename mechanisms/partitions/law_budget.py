@@ -51,6 +51,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from headcount.mechanisms.accounting.budget import Budget, sum_up
+from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_item_law
@@ -209,12 +210,6 @@ def best_order(divergence: Callable[[float], float]) -> float:
     """The order of laws that may cost so much at each: no part of any proof."""
     orders = (1 + 2 ** (number / 32) for number in range(-96, 480))
     return max(orders, key=lambda order: divergence(order) / order**_LOWER)
-
-
-def renyi_left(order: float, delta: float) -> float:
-    """By how much a divergence of this order must be below epsilon for a divergence of delta at epsilon, as a negative number:
-    R(delta) - e' above."""
-    return (math.log(delta) + math.log(order) - (order - 1) * math.log1p(-1 / order)) / (order - 1)
 
 
 def _larger(g: float) -> float:

@@ -61,13 +61,16 @@ class PartitionChoice:
     draws = 1
 
     def __post_init__(self) -> None:
-        if len({candidate.strategy == "law" for candidate in self.candidates}) > 1:
-            raise ParameterError("laws and noise weigh items differently: a choice is among laws alone, or without any")
+        weighed = {candidate.strategy == "law" for candidate in self.candidates if candidate.items > 1}
+        if len(weighed) > 1:
+            raise ParameterError(
+                "laws and noise weigh items differently: a choice is among laws, or without any, but for ways of one item"
+            )
 
     @property
     def by_law(self) -> bool:
-        """Whether the candidates are laws."""
-        return self.candidates[0].strategy == "law"
+        """Whether there are laws among the candidates."""
+        return any(candidate.strategy == "law" for candidate in self.candidates)
 
     @property
     def ladder(self) -> tuple[int, ...]:
