@@ -31,7 +31,6 @@ from headcount.mechanisms.histogram.estimates import (
     group_items,
     group_rows,
 )
-from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
@@ -99,8 +98,7 @@ def estimated(
     ).with_output_types(pa.RecordBatch)
     if not mechanism.calibrated:
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
-        told = all_named if mechanism.domain is None else []
-        decision = plan | "Decision" >> beam.Map(_not_calibrated, told).with_output_types(Estimated)
+        decision = plan | "Decision" >> beam.Map(_not_calibrated).with_output_types(Estimated)
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
     grouped = gathered | "Group" >> beam.Map(group_items, decided, stages.once).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
@@ -108,9 +106,9 @@ def estimated(
     totals = rows | "Totals" >> NoisyStage(
         "totals", known_plan, beam.pvalue.AsList(every), (groups, _GroupRows(stages.once)), release, shards, int
     )
-    made = grouped | "Estimate" >> beam.ParDo(
-        _Estimate(files), decided, beam.pvalue.AsList(totals), all_named if mechanism.domain is None else []
-    ).with_output_types(tuple[int, bytes]).with_outputs("decision", main="rows")
+    made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
+        tuple[int, bytes]
+    ).with_outputs("decision", main="rows")
     typed(made, decision=Estimated)
     return CountsAndDecision(sorted_by_item(barrier(made.rows)), made.decision)
 
@@ -218,16 +216,15 @@ class _Estimate(beam.DoFn):
         self._files = files
 
     def process(
-        self, grouped: Grouped, plan: StagePlan, totals: NamedBatches, named: NamedBatches
+        self, grouped: Grouped, plan: StagePlan, totals: NamedBatches
     ) -> Iterator[tuple[int, bytes] | beam.pvalue.TaggedOutput]:
-        naming = told_of_names(plan.names, (batch for _, batch in named))
-        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan, naming)
+        rows, decision = estimate(grouped, sorted_counts(to_ipc(batch) for _, batch in totals), plan)
         yield beam.pvalue.TaggedOutput("decision", decision)
         yield from by_file(rows, self._files)
 
 
-def _not_calibrated(plan: StagePlan, named: NamedBatches) -> Estimated:
-    return Estimated(plan, 0, None, told_of_names(plan.names, (batch for _, batch in named)))
+def _not_calibrated(plan: StagePlan) -> Estimated:
+    return Estimated(plan, 0, None)
 
 
 def _of_items(items: Names) -> pa.RecordBatch:

@@ -79,16 +79,15 @@ def composed_delta(epsilon: float, choices: Sequence[float], *alternatives: Part
 def largest_divergence(
     epsilon: float, delta: float, choices: Sequence[float], order: float, hiding: float, *others: Parts
 ) -> float:
-    """The largest Renyi divergence of this order, from the private side, that keeps delta beside `hiding`, where the choices may
-    also lead to others; 0 if none does."""
+    """The largest Renyi divergence of this order, from the private side, that keeps delta beside `hiding`, where the choices
+    may also lead to others; 0 if none does."""
     sizes = [*choices, *(size for each in others for size in (*each.choices, *each.pure))]
     first = _Losses.of_parts(Parts(tuple(choices)), min(sizes, default=1.0) / _CELLS)
-    law = _delta_after(epsilon, first, Parts(hiding=hiding, renyi=(order, 0.0))) - hiding
-    rest = np.max([np.zeros(len(law)), *(_delta_after(epsilon, first, each) for each in others)], axis=0)
+    after = [_delta_after(epsilon, first, each) for each in others]
 
     def holds(divergence: float) -> bool:
-        found = np.maximum(law * math.exp((order - 1) * divergence) + hiding, rest)
-        return float(np.dot(first.mass, found)) * (1 + 1e-8) <= delta
+        law = _delta_after(epsilon, first, Parts(hiding=hiding, renyi=(order, divergence)))
+        return float(np.dot(first.mass, np.max([law, *after], axis=0))) * (1 + 1e-8) <= delta
 
     low = high = epsilon + renyi_left(order, delta)  # about what it is without choices
     step = 1 / (order - 1)
@@ -106,7 +105,7 @@ def largest_divergence(
 
 
 def renyi_left(order: float, delta: float) -> float:
-    """By how much a divergence of this order must be below epsilon for a divergence of delta at epsilon, as a negative number."""
+    """By how much a Renyi divergence must be below epsilon for a divergence of delta there, as a negative number."""
     return (math.log(delta) + math.log(order) - (order - 1) * math.log1p(-1 / order)) / (order - 1)
 
 
@@ -171,7 +170,7 @@ def _delta_after(epsilon: float, first: _Losses, parts: Parts) -> np.ndarray:
     if parts.renyi is not None:
         order, divergence = parts.renyi
         left += math.log1p(-parts.hiding)
-        after = np.exp((order - 1) * (divergence - left - renyi_left(order, 1.0)))
+        after = np.exp(np.minimum((order - 1) * (divergence - left - renyi_left(order, 1.0)), 700.0))
     elif parts.mu > 0:
         after = gaussian_delta(left, parts.mu, 1.0)
     else:

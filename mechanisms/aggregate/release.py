@@ -267,11 +267,7 @@ def aggregate(
         "ranges": len(asked.autos),
         "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }
-    account = (
-        zcdp_account(budget, **parts)
-        if isinstance(budget, Zcdp)
-        else make_account(budget, pure=False, laws=True, **parts)
-    )
+    account = zcdp_account(budget, **parts) if isinstance(budget, Zcdp) else make_account(budget, pure=False, **parts)
     stages = AggregateStages(account, relation, asked, items, cap)
     made = AggregateMechanism(stages, names, item_type)
     for named, kept in stages.ends():

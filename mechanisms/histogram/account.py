@@ -1,9 +1,10 @@
 """Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
 
 A release takes one of two ways, and which one is a private choice itself. On the Gaussian way counts and totals have Gaussian
-noise, and items are named by law (`partitions.law`), or by Gaussian noise where laws cannot be composed with the rest: all of
-it shares a precision, or Renyi divergences of one order. On the pure way one step of Laplace noise names and counts at once (or counts,
-where the items are public), and the totals have Laplace noise too: better where users have an item or two.
+noise, and items are named by law (`partitions.law`), beside which all of it is taken in Renyi divergences of one order; or by
+Gaussian noise, where the promise is one of zCDP or leaves laws too little, and all of it shares a precision mu^2. On the pure
+way one step of Laplace noise names and counts at once (or counts, where the items are public), and the totals have Laplace
+noise too: better where users have an item or two.
 
 Guarantee: both ways together with all choices are (epsilon, delta)-differentially private per user, by
 `accounting.composition`, for the relation that the distances are of: `stages` makes noise and choices for one relation. With
@@ -24,7 +25,13 @@ from typing import NamedTuple
 
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
-from headcount.mechanisms.accounting.composition import Parts, composed_delta, largest_divergence, largest_mu, renyi_left
+from headcount.mechanisms.accounting.composition import (
+    Parts,
+    composed_delta,
+    largest_divergence,
+    largest_mu,
+    renyi_left,
+)
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law_budget import best_order
@@ -170,7 +177,7 @@ class Account:
         if self.pure:
             ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
         whole = composed_delta(self.budget.epsilon, first, *ways)
-        # Divergences of discrete Gaussian noise are those of continuous noise at most: only exact composition pays for the grid.
+        # Renyi divergences of discrete Gaussian noise are at most those of continuous noise; exact composition pays for the grid.
         return whole / thresholds.TOTAL_SHARE if self.gaussian and self.law is None else whole
 
 
@@ -184,14 +191,13 @@ def make_account(
     pure: bool = True,
     precision: tuple[float, float, float] = SHARES,
     ranges: int = 0,
-    laws: bool = False,
     users_too: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
     has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
-    `laws`, for names that are all that naming gives, these may be named by law. With `users_too`, totals of users have a bound
-    of their own beside those of events."""
+    `users_too`, totals of users have a bound of their own beside those of events. Items are named by law, with counts and
+    totals as sharp as they would be beside names by noise; by noise, where that leaves laws too little."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
@@ -219,7 +225,7 @@ def make_account(
             )
         return _precision(mu, precision, named, calibrated)
 
-    if laws and named:
+    if named:
         mus = largest()
         shown = _LAW_HIDING * budget.delta
         law = _law_cost(budget, first, mus, _rho(after.choices, *mus[1:]), shown, other)
@@ -240,9 +246,7 @@ def _law_cost(
     """What names by law may cost in place of Gaussian ones of the first mu, beside a zCDP of so much that follows the first
     draws, and another way that may be taken; None if it is too little."""
     everything = beside + _rho(first)
-    order = best_order(
-        lambda order: budget.epsilon + renyi_left(order, budget.delta - shown) - order * everything
-    )
+    order = best_order(lambda order: budget.epsilon + renyi_left(order, budget.delta - shown) - order * everything)
     whole = largest_divergence(budget.epsilon, budget.delta, first, order, shown, *other)
     cost = (whole - order * beside) * _LAW_SLACK
     return LawCost(order, cost) if cost >= _LAW_LEAST * order * _rho((), mus[0]) else None

@@ -45,7 +45,6 @@ from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch
 from headcount.mechanisms.histogram.fixed import NAME
 from headcount.mechanisms.histogram.groups import calibrate, cut_groups, join_alike, largest_apart
-from headcount.mechanisms.histogram.naming import told_of_names
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import counts_in_rounds
 from headcount.mechanisms.randomness.keys import Release
@@ -59,7 +58,7 @@ ASSUMPTION = (
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
-    """What was chosen, what the totals have told (the share of events that the bound left out of the counts), and the names.
+    """What was chosen, and what the totals have told: the share of events that the bound left out of the counts.
 
     `groups` are those beside the items that stand apart.
     """
@@ -67,7 +66,6 @@ class Estimated:
     plan: StagePlan
     groups: int
     left_out: float | None
-    naming: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -81,7 +79,7 @@ class Estimated:
     def sections(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
         groups = {"groups": self.groups} if self.groups else {}
-        return {**self.plan.sections(), **groups, **({"naming": list(self.naming)} if self.naming else {})}
+        return {**self.plan.sections(), **groups}
 
     def told(self) -> Mapping[str, Any]:
         """What a reader asks first: the users that an item needs, and what the bound left out."""
@@ -150,7 +148,6 @@ class EstimatesMechanism:
     ) -> tuple[pa.RecordBatch, Estimated]:
         """The same, and what was chosen and told."""
         label, stages = self.name if label is None else label, self.stages
-        naming: tuple[Mapping[str, Any], ...] = ()
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]
         shard = one_shard(batches)
@@ -158,7 +155,7 @@ class EstimatesMechanism:
         if items is None:
             names = stages.names_plan(choose_of(shard, stages.names_choice, release, f"{label}/ChooseNames"))
             counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
-            items, naming = counts.column("item"), told_of_names(names, [counts])
+            items = counts.column("item")
         shard = None if shard is None else shard.with_items(items)
         chosen, choice = None, stages.kept_choice
         if choice is not None:
@@ -169,12 +166,12 @@ class EstimatesMechanism:
             counts = _noisy(shard, plan.counts_steps, plan.counts, items, release, f"{label}/Counts", self.item_type)
         assert counts is not None
         if plan.totals is None:
-            return counts, Estimated(plan, 0, None, naming)
+            return counts, Estimated(plan, 0, None)
         grouped = group_items(counts, plan, stages.once)
         groups = pa.array(np.arange(grouped.number))
         summed = None if shard is None else group_rows(shard, grouped, stages.once)
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
-        return estimate(grouped, totals, plan, naming)
+        return estimate(grouped, totals, plan)
 
 
 def group_items(counts: pa.RecordBatch, plan: StagePlan, once: bool) -> Grouped:
@@ -217,17 +214,15 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     )
 
 
-def estimate(
-    grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan, naming: tuple[Mapping[str, Any], ...]
-) -> tuple[pa.RecordBatch, Estimated]:
-    """The released rows of grouped items and the noisy totals of their groups; `naming` is what was told of the names."""
+def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple[pa.RecordBatch, Estimated]:
+    """The released rows of grouped items and the noisy totals of their groups."""
     assert plan.totals is not None
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
     made = calibrate(grouped.counts, group, told, grouped.noise, noise, plan.counts is None, grouped.apart)
     reach = made.reach(*_own_reach(grouped, plan))
     rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
-    return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out, naming)
+    return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out)
 
 
 def _own_reach(grouped: Grouped, plan: StagePlan) -> tuple[np.ndarray | float, np.ndarray | float]:

@@ -155,7 +155,6 @@ def estimates(
         calibrated=calibrate == "totals",
         gaussian=gaussian,
         pure=pure,
-        laws=True,
     )
     stages = Stages(account, relation, given, cap, of == "users", None if names is None else len(names))
     made = EstimatesMechanism(stages, names, item_type)

@@ -137,7 +137,9 @@ class Stages:
         if self.laws is not None:
             found += part_candidates(self.laws, NAMING_ROUNDS, one_item=not account.pure)
         elif account.gaussian:
-            ways = [ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")]
+            ways = [
+                ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
+            ]
             found += [StrategyCandidate.of(way.strategy, self.names_plan(way).rounds) for way in ways]
         return tuple(found)
 

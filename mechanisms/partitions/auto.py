@@ -76,7 +76,9 @@ def part_candidates(laws: LawPart, rounds: int, one_item: bool) -> tuple[Strateg
     ways = [way for way in sorted(ways) if law_sizes(laws, *way) <= _MOST_STATES]
     middle = StrategyCandidate.of("law", [last_round(laws, 30, 1)]).threshold
     return tuple(
-        StrategyCandidate("law", items, round(middle * _MEDIANS[items] * (_IN_ROUNDS if number > 1 else 1)), rounds=number)
+        StrategyCandidate(
+            "law", items, round(middle * _MEDIANS[items] * (_IN_ROUNDS if number > 1 else 1)), rounds=number
+        )
         for items, number in [*([(1, 1)] if one_item else []), *ways]
     )
 

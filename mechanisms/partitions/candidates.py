@@ -22,8 +22,8 @@ class _Shape(NamedTuple):
     back: int
 
 
-# A law names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands beside
-# laws; other noise is worth more with less.
+# A law names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands
+# beside laws; other noise is worth more with less.
 _NOISE, _LAW = _Shape(2, 16, 2), _Shape(4, 14, 3)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
@@ -63,6 +63,11 @@ class StrategyCandidate:
     def in_rounds(self) -> bool:
         """Whether weight on items that are named early comes back."""
         return self.strategy == "sips" or self.rounds > 1
+
+    @property
+    def others(self) -> float:
+        """What of a user's part of other items comes back in rounds, where all items are kept; as in `expected_weights`."""
+        return 0.5 if self.strategy == "law" else 1.0
 
     def weight_of_all(self, bits: int) -> tuple[int, int]:
         """What K items of a user weigh together, in units of 2**-bits, rounded down and up: sqrt(K), K^(3/4), or K."""

@@ -8,7 +8,7 @@ then users are assumed to do about as much as the bound that was taken, and less
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ from headcount.pipelines.studies.populations.assumed import users_of
 from headcount.pipelines.studies.populations.item_law import (
     FittedItems,
     NoisyCounts,
-    NoisyWeights,
     fit_items,
     low_items,
 )
@@ -88,8 +87,7 @@ class Earlier:
         low = low_items(self.bounded)
         kept = min(1.0, max(float(self.bounded[low].sum()), 1.0) / max(float(self.counts[low].sum()), 1.0))
         reached = noise.threshold_in_counts
-        weights = _weights(self.report["details"].get("naming", ()))
-        noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached), weights)
+        noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
         items = fit_items(noisy, random, POPULATIONS)
         groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
         told = Told(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
@@ -171,7 +169,7 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
     """All numbers of a release of so many items, from what its report says was chosen."""
-    named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"]))
+    named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"], chosen.get("rounds", 0)))
     bounds = KeptBound(
         chosen.get("bound", 0),
         chosen.get("max_per_item", 0),
@@ -180,14 +178,6 @@ def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
         items,
     )
     return stages.plan(named, bounds)
-
-
-def _weights(naming: Sequence[Mapping[str, Any]]) -> NoisyWeights | None:
-    """The weights of the last round, by which the least items were named; None where a report has none."""
-    if not naming or not naming[-1]["weights"]:
-        return None
-    last = naming[-1]
-    return NoisyWeights(np.array(last["weights"]), last["items"], last["noise_stddev"], last["threshold"])
 
 
 def _mixed(items: FittedItems, users: list[tuple[UserLaw, float]]) -> list[Believed]:

@@ -22,44 +22,25 @@ _TOP, _LEAST_TOP, _MOST_TOP = 20, 20, 3
 
 # What is to be expected before anything is known, with standard deviations: laws of very different kind in mind, no data.
 _SLOPE, _CURVE, _LEAST = (-1.2, 1.0), (0.0, 0.1), 1.5
-_BLUR, _OWN_BLUR = (np.log(0.2), 0.3), (np.log(0.1), 0.5)  # of the threshold in counts; without the noise of weights
+_BLUR = (np.log(0.2), 0.3)  # of what an item needs, in counts
 _PEAK_WORTH = 4.0
 
-_POINTS, _WEIGHTS, _GRID = 1000, 200, 400
-_NEAR = 2.2  # thresholds: further up, what an event weighs may be another thing
+_POINTS, _GRID = 1000, 400
 _BELOW = 4.0  # so far below the threshold the law is followed; beyond, by its slope there, of at most 1
 _MOST_ITEMS = 1_000_000
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class NoisyWeights:
-    """Noisy weights by which items were named, as they had to reach the threshold: some quantiles of all of them."""
-
-    quantiles: np.ndarray
-    number: int
-    stddev: float
-    threshold: float
-
-    def near(self) -> np.ndarray:
-        """Weights from the threshold to about twice as much, as many of them as the quantiles tell of."""
-        every = np.interp(
-            (np.arange(_WEIGHTS) + 0.5) / _WEIGHTS, np.linspace(0, 1, len(self.quantiles)), self.quantiles
-        )
-        return every[every < _NEAR * self.threshold]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NoisyCounts:
     """Noisy counts of the items of a release, their noise, and the share of events that are in them.
 
-    `threshold` is what noisy counts had to reach; None if items were named by something else, by `weights` if it is known.
+    `threshold` is what noisy counts had to reach; None if items were named by something else.
     """
 
     counts: np.ndarray
     stddev: float
     kept: float
     threshold: float | None
-    weights: NoisyWeights | None = None
 
     def scaled(self) -> np.ndarray:
         """Estimates of the true counts, the largest first; below 0 as well."""
@@ -130,15 +111,12 @@ def fit_items(noisy: NoisyCounts, random: np.random.Generator, others: int) -> F
     """The law of the items that noisy counts tell of, with so many `others`."""
     counts = noisy.scaled()
     top = _largest(len(counts))
-    problem = _Problem(dataclasses.replace(noisy, weights=None), counts, top)
+    problem = _Problem(noisy, counts, top)
     named = problem.fit(peak=False)
     if problem.fit(peak=True)[1] < named[1] - _PEAK_WORTH:
         whole = _Problem(noisy, counts, 0)  # the largest of equals are those with the most noise
         law = whole.law(whole.fit(peak=True)[0], peak=True)
         return FittedItems(law, (law,) * others)
-    if noisy.weights is not None:
-        problem = _Problem(noisy, counts, top)
-        named = problem.fit(peak=False)
     drawn = _spread(problem.cost, named[0], random, others)
     return FittedItems(problem.law(named[0]), tuple(problem.law(each) for each in drawn))
 
@@ -167,14 +145,12 @@ class _Problem:
             self.seen = np.maximum(self.seen - ndtr((self.threshold - self.count) / noise), 0.0)
         self.origin = float(np.log(max(float(np.quantile(below, 0.1)), floor, 1.0)))
         self.x, self.typical, self.number = logs - self.origin, np.log(typical) - self.origin, len(counts)
-        self.weights = noisy.weights
 
     def cost(self, at: np.ndarray, peak: bool = False) -> float:
         """Of a power law: level, slope, curve, the logarithms of the least count and of its blur. Of a peak: its level, place
         and the logarithm of its width."""
         from scipy.special import ndtr
 
-        unlikely = 0.0
         if peak:
             mass = np.exp(np.clip(at[0] - ((self.x - at[1]) / np.exp(at[2])) ** 2 / 2, -60, 60))
             prior = (at[2] + 1) ** 2 + at[1] ** 2
@@ -182,28 +158,11 @@ class _Problem:
             mass = np.exp(np.clip(at[0] + at[1] * self.x + at[2] * self.x**2, -60, 60))
             prior = _off(at[1], *_SLOPE) + _off(at[2], *_CURVE)
             if self.threshold is None:
-                reached = self.count / np.exp(at[3])  # in thresholds, without noise
-                blur = np.exp(at[4]) * np.ones_like(reached)
-                if self.weights is not None:
-                    blur = np.hypot(self.weights.stddev / self.weights.threshold, blur * np.sqrt(reached))
-                    unlikely = self._unlikely_weights(self.weights, mass, reached, blur)
-                mass = mass * ndtr((reached - 1) / blur)
-                prior += _off(at[3], self.origin, _LEAST) + _off(at[4], *(_BLUR if self.weights is None else _OWN_BLUR))
+                mass = mass * ndtr((self.count / np.exp(at[3]) - 1) / np.exp(at[4]))
+                prior += _off(at[3], self.origin, _LEAST) + _off(at[4], *_BLUR)
         mass = mass * self.step
         likely = np.log(self.kernel @ mass + 1e-300)
-        return float((mass * self.seen).sum() - self.weight * likely.sum() + prior / 2) + unlikely
-
-    def _unlikely_weights(
-        self, weights: NoisyWeights, mass: np.ndarray, reached: np.ndarray, blur: np.ndarray
-    ) -> float:
-        """What the weights near the threshold cost, given how many there are."""
-        from scipy.special import ndtr
-
-        near = weights.near() / weights.threshold
-        within = ndtr((_NEAR - reached) / blur) - ndtr((1 - reached) / blur)
-        kernel = np.exp(-(((near[:, None] - reached) / blur) ** 2) / 2) / (blur * np.sqrt(2 * np.pi))
-        each = np.log(kernel @ mass + 1e-300) - np.log(within @ mass + 1e-300)
-        return -float(each.mean() * weights.number * len(near) / _WEIGHTS) if len(near) else 0.0
+        return float((mass * self.seen).sum() - self.weight * likely.sum() + prior / 2)
 
     def fit(self, peak: bool) -> tuple[np.ndarray, float]:
         """The likeliest parameters, and what they cost."""
@@ -212,7 +171,7 @@ class _Problem:
         level = np.log(max(1, self.number))
         at = [level, self.typical, -1.0] if peak else [level, -1.0, 0.0]
         if not peak and self.threshold is None:
-            at += [self.origin, _BLUR[0] if self.weights is None else _OWN_BLUR[0]]
+            at += [self.origin, _BLUR[0]]
         for _ in range(2):  # again from where the first search has ended
             found = minimize(
                 self.cost, at, (peak,), "Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-2, "maxiter": 2000}

@@ -20,7 +20,8 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
-from headcount.mechanisms.partitions.auto import StrategyCandidate
+from headcount.mechanisms.partitions.candidates import StrategyCandidate
+from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.pipelines.studies.populations.item_law import ItemLaw
 from headcount.pipelines.studies.populations.laws import Population, UserLaw
 
@@ -40,6 +41,9 @@ _MUCH = 4.0
 _LEAST_STDDEV, _LEFT_STDDEV = 0.03, 0.03
 
 _BANDS = 14
+
+# By which root of their number a user's items weigh less.
+_ROOTS = {"l2": 1 / 2, "law": 1 / 4}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,10 +121,10 @@ class _Sample:
         self.named = named
         self.of_named = shard.with_items(pa.array(np.arange(named)))
 
-    def kept(self, strategy_items: int, held: np.ndarray, weighed: bool) -> np.ndarray:
+    def kept(self, strategy_items: int, held: np.ndarray, weights: str) -> np.ndarray:
         """What each of a user's items weighs on average, if so many of them are kept."""
         kept = np.minimum(held, strategy_items)
-        return kept / held / (np.sqrt(kept) if weighed else 1.0)
+        return kept ** (1 - _ROOTS.get(weights, 0.0)) / held
 
     def weight_of_event(self, weight: np.ndarray, first: int, last: int) -> float:
         """What an event on items of these ranks weighs on average, for these weights of the rows.
@@ -140,7 +144,7 @@ def _least_off(told: Told, law: ItemLaw, sample: _Sample) -> float:
     counts, number = sample.population.items, names.named.max_items
     for each in names.rounds:
         held = np.maximum(np.bincount(sample.user[alive], minlength=len(sample.held)), 1)
-        weight = sample.kept(number, held, each.weights != "count")[sample.user] * alive
+        weight = sample.kept(number, held, each.weights)[sample.user] * alive
         if each.weights == "events":
             weight = sample.shard.count / sample.totals[sample.user]
         assert each.plan.threshold_in_counts is not None
@@ -209,21 +213,21 @@ def _names_chosen(told: Told, sample: _Sample) -> float:
 
     table = []
     for way in choice.candidates:
-        weight = sample.kept(way.items, sample.held, way.weighed)
-        others = weight * np.where(sample.held > way.items, 1.0, 1 - 1 / sample.held)
+        weight = sample.kept(way.items, sample.held, STRATEGIES[way.strategy])
+        others = weight * np.where(sample.held > way.items, 1.0, way.others * (1 - 1 / sample.held))
         table.append(_in_units(way, sums(weight), sums(others) if way.in_rounds else None))
     table += [int(np.count_nonzero(sample.held > limit) * sample.stands_for) for limit in choice.limits]
     named = told.plan.names.named
-    asked = [(way.strategy, way.items) for way in choice.candidates]
-    return _log(choice.chances(table)[asked.index((named.strategy, named.max_items))])
+    return _log(choice.chances(table)[[way.chosen for way in choice.candidates].index(named)])
 
 
 def _in_units(way: StrategyCandidate, held: np.ndarray, others: np.ndarray | None) -> int:
     """What items are worth to a way of naming, by the formula of `partitions.auto` and in the units of its table."""
     threshold = way.threshold / 2**10
-    worth = np.clip(held / threshold - 1 / 4, 0, 7 / 4).sum()
+    start, end, back = (eighths / 8 for eighths in way.shape)
+    worth = np.clip(held / threshold - start, 0, end - start).sum()
     if others is not None:
-        worth += np.maximum(others / threshold - 2, 0).sum() / 4
+        worth += back * np.maximum(others / threshold - end, 0).sum()
     return round(float(worth) * 8 * way.threshold) << 30
 
 
