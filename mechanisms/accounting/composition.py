@@ -92,16 +92,16 @@ def largest_divergence(
     low = high = epsilon + renyi_left(order, delta)  # about what it is without choices
     step = 1 / (order - 1)
     while not holds(low):
-        low -= step
-        if low < 0:
+        high, low, step = low, low - step, 2 * step
+        if high < 0:
             return 0.0
     while holds(high):
-        high += step
+        low, high, step = high, high + step, 2 * step
     # Halved so often, and no more: where the last digits of a sum are rounded otherwise, this number is the same.
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return max(low, 0.0)
 
 
 def renyi_left(order: float, delta: float) -> float:

@@ -177,7 +177,7 @@ class Account:
         if self.pure:
             ways.append(Parts(last, 0.0, _positive(self.pure_counts, self.pure_totals), self.pure_hiding))
         whole = composed_delta(self.budget.epsilon, first, *ways)
-        # Renyi divergences of discrete Gaussian noise are at most those of continuous noise; exact composition pays for the grid.
+        # Renyi divergences of discrete Gaussian noise are at most those of continuous noise: the others pay for the grid.
         return whole / thresholds.TOTAL_SHARE if self.gaussian and self.law is None else whole
 
 

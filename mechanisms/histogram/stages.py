@@ -257,7 +257,7 @@ class Stages:
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [
-            MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": "exact composition"})
+            MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": self.composed_by()})
         ]
         for field, name in names.items():
             part = getattr(account, field)
@@ -276,6 +276,14 @@ class Stages:
             )
         steps, budget = (*found, *steps), account.budget
         return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.losses, spent=spent)
+
+    def composed_by(self) -> str:
+        """How the parts are composed, in words."""
+        return (
+            "exact composition"
+            if self.account.law is None
+            else "Renyi divergences of names and noise, and exact choices"
+        )
 
     @property
     def losses(self) -> Losses:

@@ -19,6 +19,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
 from headcount.mechanisms.bound_choice.kept import KeptBound, totals_share
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.histogram import account as accounts
 from headcount.mechanisms.histogram.account import Account, make_account, zcdp_account
 from headcount.mechanisms.histogram.stages import Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
@@ -38,7 +39,7 @@ def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
         assert (len(made.naming_choices) == 2, made.counts_choice is not None) == (named, chosen)
         assert (made.totals_choice is not None) == calibrated
         assert (made.totals_mu > 0, made.pure_totals > 0) == (calibrated and gaussian, calibrated and pure)
-        assert (made.names_mu > 0, made.hiding > 0) == (named and gaussian,) * 2
+        assert (made.law is not None, made.hiding > 0) == (named and gaussian,) * 2 and made.names_mu == 0
         if gaussian:
             assert made.delta() > 0.999 * budget.delta
         if pure:  # all parts of this way added up are epsilon, but for the lattice
@@ -47,11 +48,12 @@ def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
             assert 0.99 < (sum(parts) + made.pure_counts + made.pure_totals) / budget.epsilon <= 1
 
 
-def test_the_parts_of_the_gaussian_way_by_an_independent_sum():
+def test_the_parts_of_the_gaussian_way_by_an_independent_sum(monkeypatch):
     """Choices by the law that they have alone, and all Gaussian parts as one."""
+    monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
     mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
-    whole = composed_delta(1.0, (), Parts((0.01, 0.04, 0.05, 0.1), mu)) + made.hiding
+    whole = composed_delta(1.0, (), Parts((0.015, 0.05, 0.05, 0.1), mu)) + made.hiding
     assert whole == pytest.approx(TOTAL_SHARE * 1e-8, rel=1e-4)
     assert made.hiding == pytest.approx(1e-9)
     assert [m**2 / mu**2 for m in (made.names_mu, made.counts_mu, made.totals_mu)] == pytest.approx([0.75, 0.2, 0.05])
@@ -64,21 +66,23 @@ def test_laplace_noise_alone_has_no_delta_and_both_ways_cost_less_than_two():
     assert pure.delta() == 0 and not pure.gaussian and pure.budget.delta == 0
     kinds = dict(named=True, chosen=True, calibrated=True)
     both, one = (make_account(Budget(1, 1e-8), **kinds, pure=pure) for pure in (True, False))
-    assert 0.93 < both.counts_mu / one.counts_mu < 1
+    assert both.counts_mu == one.counts_mu  # and names by law pay for the other way, by next to nothing
+    assert 0.99 < both.law.cost / one.law.cost < 1
 
 
 def test_what_is_not_asked_for_goes_to_the_others():
     kinds = dict(named=True, chosen=True, pure=False)
     with_totals, without = (make_account(Budget(1, 1e-8), **kinds, calibrated=asked) for asked in (True, False))
-    assert without.counts_mu > 1.1 * with_totals.counts_mu and without.names_mu > with_totals.names_mu
+    assert without.counts_mu > 1.1 * with_totals.counts_mu and without.law.cost > with_totals.law.cost
 
 
 MORE = {
     "names_limit": Budget(0.02),
-    "names_choice": Budget(0.05),
+    "names_choice": Budget(0.055),
     "counts_choice": Budget(0.06),
     "totals_choice": Budget(0.11),
     "names_mu": 1.01,
+    "law": 1.001,
     "counts_mu": 1.02,
     "totals_mu": 1.1,
     "hiding": 1.1,
@@ -90,10 +94,17 @@ MORE = {
 
 
 @pytest.mark.parametrize("field", MORE)
-def test_an_account_of_parts_that_cost_more_is_refused(field):
+@pytest.mark.parametrize("laws", [True, False])
+def test_an_account_of_parts_that_cost_more_is_refused(field, laws, monkeypatch):
+    if not laws:
+        monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     value = MORE[field]
-    if isinstance(value, float):
+    if (field == "law" and not laws) or (field == "names_mu" and laws):
+        return  # what is not there
+    if field == "law":
+        value = made.law._replace(cost=value * made.law.cost)
+    elif isinstance(value, float):
         value *= getattr(made, field)
     with pytest.raises(ParameterError, match="cost a delta of .* more than Budget"):
         dataclasses.replace(made, **{field: value})
@@ -179,9 +190,11 @@ def precision(plan: NoisePlan, distance: float) -> float:
 
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("strategy", ["sips", "weighted-gaussian"])
-@pytest.mark.parametrize("budget", [Budget(1, 1e-8), Budget(20, 1e-4)])
-def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, strategy, budget):
-    account = make_account(budget, named=True, chosen=True, calibrated=True)
+@pytest.mark.parametrize("promise", [Budget(0.01, 0.1), Zcdp(0.01, 1e-8), Zcdp(5, 1e-4)])
+def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, strategy, promise):
+    """Where items are named by noise: for promises of zCDP, and for such a delta."""
+    make = zcdp_account if isinstance(promise, Zcdp) else make_account
+    account = make(promise, named=True, chosen=True, calibrated=True)
     stages = Stages(account, relation, None, None, False)
     root = math.sqrt(relation.users)
     for items, kept in ((3, KeptBound(1, 1, "gaussian", 1)), (300, KeptBound(12_288, 1000, "gaussian", 10**7))):

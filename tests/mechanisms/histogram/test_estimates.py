@@ -19,8 +19,6 @@ from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism, Grouped, group_rows
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.groups import calibrate
-from headcount.mechanisms.histogram.naming import told_of_names
-from headcount.mechanisms.partitions.select import ChosenStrategy
 
 ITEMS = [f"i{n:02}" for n in range(8)]
 RICH = Budget(20, 1e-4)
@@ -143,30 +141,12 @@ def test_columns_and_words(make_release):
     assert released.schema.names == ESTIMATES and released.column("item").to_pylist() == ITEMS
     assert (column(released, "count") == np.rint(column(released, "count"))).all()
     assert (column(released, "low") <= column(released, "count")).all()
-    assert set(told.sections()) == {"chosen", "groups", "naming"} and told.guarantee.epsilon == 20
+    assert set(told.sections()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
     assert set(told.told()) == {"users_needed", "share_left_out", "assumption"}
     assert told.words().startswith("chosen: ")
     released, told = estimates(RICH, calibrate="none").run_decided(batches, make_release())
     assert released.schema.names == BOUNDED
-    assert told.left_out is None and set(told.sections()) == {"chosen", "naming"}
-
-
-def test_what_is_told_of_names_is_by_round():
-    plan = estimates(RICH).stages.names_plan(ChosenStrategy("sips", 3))
-    first, last = (each.plan for each in plan.rounds)
-    named = [
-        pa.record_batch({"bounded_count": [50.0, 20.123456], "noise_stddev": [first.stddev] * 2}),
-        pa.record_batch({"bounded_count": [9.0], "noise_stddev": [last.stddev]}),
-    ]
-    early, late = told_of_names(plan, named)
-    assert early["items"] == 2 and late["items"] == 1
-    assert early["weights"][0] == 20.123 and early["weights"][-1] == 50.0 and len(early["weights"]) == 21
-    assert late["threshold"] == float(last.threshold_in_counts) and late["noise_stddev"] == last.stddev
-    assert [each["items"] for each in told_of_names(plan, [])] == [0, 0]
-    assert told_of_names(None, []) == ()
-    assert (
-        told_of_names(estimates(RICH).stages.names_plan(ChosenStrategy("laplace", 1)), named) == ()
-    )  # its sums are rows
+    assert told.left_out is None and set(told.sections()) == {"chosen"}
 
 
 @pytest.mark.parametrize("calibration", ["totals", "none"])
