@@ -23,12 +23,12 @@ Floats = npt.NDArray[np.float64]
 # How finely orders are cut, in t, before a law is refused; what rounding may take of rho there.
 _FINEST, _CHECKED = 0.1, 1 - 1e-3
 
-# No part of any proof. Users of so many items and more are not held back by the rho that `law_middle` states. What it states
-# beyond what such a law has: for the chords, and for a law that is held back at some orders and checked at all.
-_FREE = 10
-_STATED, _LIMITED = 1.03, 1.02
+#: Laws of so many items and more are not held back by the rho that `law_middle` states, but where rounding asks for it.
+FREE = 10
 
-# At so many orders a law is held back.
+# No part of any proof. What is stated beyond what such a law has: for the chords, and for a law that is held back at some orders
+# and checked at all; and at how many orders it is held back.
+_STATED, _LIMITED = 1.03, 1.02
 _ORDERS = 12
 
 
@@ -63,21 +63,21 @@ def largest(logits: Floats, order: float, costs: Floats) -> Floats:
     return np.stack([np.minimum(up, down + 1), down], axis=1)
 
 
-def limited(logits: Floats, allowed: Floats, order: float, rho: float) -> Floats | None:
-    """For each p the largest q with D_a <= a rho in both directions, at some orders; None where `allowed`, by p, keeps it.
+def limited(logits: Floats, allowed: Floats, order: float, rhos: Floats) -> Floats:
+    """For each p the largest q with D_a <= a rho in both directions, at some orders, for each of the rhos.
 
-    Only where it matters: elsewhere it is twice as far from p as what is allowed.
+    Only where it is less than what is `allowed`, by p and rho: elsewhere it is twice as far from p as that.
     """
-    orders = _orders(order, _ORDERS)
-    over = np.flatnonzero(_needed(logits, allowed, orders) > rho)
+    p = np.repeat(logits[:, None], len(rhos), axis=1)
+    orders, found = _orders(order, _ORDERS)[:, None], 2 * allowed - p
+    over = np.flatnonzero((_needed(p, allowed, orders) > rhos).any(axis=1))
     if not len(over):
-        return None
+        return found
     there = slice(max(0, over[0] - 4), over[-1] + 5)  # and what an interpolation at such a p looks at
-    p, found = logits[there], 2 * allowed - logits
-    low, high = p, found[there]
-    for _ in range(30):
+    low, high = p[there], found[there]
+    for _ in range(24):
         q = (low + high) / 2
-        kept = _needed(p, q, orders) <= rho
+        kept = _needed(p[there], q, orders) <= rhos
         low, high = np.where(kept, q, low), np.where(kept, high, q)
     found[there] = low
     return found
@@ -88,11 +88,11 @@ def law_middle(order: float, cost: float) -> float:
     """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * middle * W / a.
 
     In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the most
-    items d. The number is what a law of `_FREE` items has, and a little more: larger ones keep it as they are, smaller ones
+    items d. The number is what a law of `FREE` items has, and a little more: larger ones keep it as they are, smaller ones
     are held back in their middle, which hardly costs them names. No part of any proof, since every law is checked for it.
     """
     logits = np.arange(-6.0, 6.0, 0.04)  # the middle, where two curves meet in a peak
-    each = cost / _FREE
+    each = cost / FREE
     q = largest(logits, order, np.array([each])).min(axis=(1, 2))
     return max(1.0, float(_needed(logits, q, _orders(order, 32)).max()) * order / each) * _STATED
 

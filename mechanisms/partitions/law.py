@@ -41,7 +41,7 @@ import numpy.typing as npt
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.coins import Floats, Pairs, largest, limit_of, limited, logs, power
+from headcount.mechanisms.partitions.coins import FREE, Floats, Pairs, largest, limit_of, limited, logs, power
 
 #: The most items of a user that a law is made for.
 MOST_LAW_ITEMS = 10_000
@@ -134,7 +134,10 @@ def coin_law(
     own = np.array([math.log(shown / number) for number in numbers.tolist()])
     rho = middle * cost / order
     for made in _MADE:
-        logits = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers[0])
+        held = middle < math.inf and (items < FREE or made < _MADE[0])
+        logits = _rising(
+            weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None
+        )
         if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers) and _keeps_rho(
             logits, weights, numbers, order, rho
         ):
@@ -159,19 +162,17 @@ def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]
 
 
 def _rising(
-    weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats, rho: float = math.inf
+    weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats, rhos: Floats | None = None
 ) -> Floats:
     """The logits of pi(x) for x = 0, 1, ...: minus infinity at 0, and NaN where no sum of weights is.
 
-    `own` are the logarithms of what a weight alone may have, which as logits are a little less. `rho` holds back the
-    users of the most items, at lower orders: in the middle of a law, all others have more than enough of it.
+    `own` are the logarithms of what a weight alone may have, which as logits are a little less. With `rhos` lower orders
+    hold back as well.
     """
     nodes = np.arange(own.min() - 2 * _STEP, _TOP + 3 * _STEP, _STEP)
     table = largest(nodes, order, costs)
-    less = None if math.isinf(rho) else limited(nodes, table[:, :, 0].min(axis=1), order, rho)
-    if less is not None:
-        table = np.append(table, table[:, :1], axis=1)
-        table[:, 2, 0] = less
+    if rhos is not None:
+        table = np.append(table, limited(nodes, table.min(axis=1), order, rhos)[:, None], axis=1)
     heaviest = int(weights[-1])
     pi, most = np.full(1 << 12, np.nan), np.full(1 << 12, np.inf)
     pi[0] = -np.inf
