@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from headcount.mechanisms.checks import check_at_least_0, check_inner, check_positive, check_probability
+from headcount.mechanisms.checks import check_at_least_0, check_inner, check_number, check_positive, check_probability
 from headcount.mechanisms.errors import ParameterError
 
 
@@ -149,7 +149,7 @@ def check_delta_or_domain(delta: float) -> None:
 
 def check_order(order: float) -> float:
     """The order up to which Renyi divergences are bounded: above 1, and infinite where they all are."""
-    if math.isnan(order) or not order > 1:
+    if order != math.inf and not check_number("order", order) > 1:
         raise ParameterError(f"order must be above 1, got {order!r}", "order")
     return order
 

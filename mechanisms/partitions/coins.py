@@ -5,9 +5,9 @@ x + y it is psi(a) = S(x + a y) - S(x) - a (S(x + y) - S(x)).
 
 All orders. (a-1) D_a is convex in a for any two laws of outputs, and 0 at 1. So is P(a), the largest of d (a-1) D_a over all
 pairs of states of a law and all users of d items who move them. Between two orders P lies below its chord. So where the chord
-lies below a (a-1) rho, so does P, and D_a <= a rho / d for all orders between, of all pairs. `keeps_rho` looks at the chord from
-1 to the last order, and cuts it in two where it lies too high. Orders are cosh(t/2)^2: then a (a-1) is sinh(t)^2 / 4, and a step
-h of t costs about h^2 / 4 of rho, wherever it is.
+lies below a (a-1) rho, so does P, and D_a <= a rho / d for all orders between, of all pairs. `keeps_rho` looks at the chord
+from 1 to the last order, and cuts it in two where it lies too high. Orders are cosh(t/2)^2: then a (a-1) is sinh(t)^2 / 4, and
+a step h of t costs about h^2 / 4 of rho, wherever it is.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Floats = npt.NDArray[np.float64]
 # How finely orders are cut, in t, before a law is refused; what rounding may take of rho there.
 _FINEST, _CHECKED = 0.1, 1 - 1e-3
 
-#: Laws of so many items and more are not held back by the rho that `law_middle` states, but where rounding asks for it.
+#: Laws of so many items and more are held back for the rho that `law_middle` states only where they do not keep it anyway.
 FREE = 10
 
-# No part of any proof. What is stated beyond what such a law has: for the chords, and for a law that is held back at some orders
-# and checked at all; and at how many orders it is held back.
+# No part of any proof. What is stated beyond what such a law has: for the chords, and for a law that is held back at some
+# orders and checked at all; and at how many orders it is held back.
 _STATED, _LIMITED = 1.03, 1.02
 _ORDERS = 12
 
@@ -87,9 +87,9 @@ def limited(logits: Floats, allowed: Floats, order: float, rhos: Floats) -> Floa
 def law_middle(order: float, cost: float) -> float:
     """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * middle * W / a.
 
-    In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the most
-    items d. The number is what a law of `FREE` items has, and a little more: larger ones keep it as they are, smaller ones
-    are held back in their middle, which hardly costs them names. No part of any proof, since every law is checked for it.
+    In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the
+    most items d. The number is what a law of `FREE` items has, and a little more: larger ones keep it as they are, smaller
+    ones are held back in their middle, which hardly costs them names. No part of any proof: every law is checked for it.
     """
     logits = np.arange(-6.0, 6.0, 0.04)  # the middle, where two curves meet in a peak
     each = cost / FREE
@@ -127,7 +127,9 @@ class Pairs:
         # A coin and its other side are the same: the one below 1/2 has the digits.
         side = np.where(before > 0, -1.0, 1.0)
         self.before, self.below = before * side, _softplus(before * side)
-        self.after = [(each * side, _softplus(each * side), number) for each, number in zip(after, numbers, strict=True)]
+        self.after = [
+            (each * side, _softplus(each * side), number) for each, number in zip(after, numbers, strict=True)
+        ]
 
     def worst(self, order: float) -> float:
         """P of this order."""

@@ -25,6 +25,10 @@ rounds, and the H do. What that is in epsilon and delta stands in `law_budget`.
 The law is the largest that a recursion gives: the least of what `own` and the states before allow. That alone need not rise at
 its first states, and then pairs of states that it does not look at would be unproved: earlier states are lowered to the later
 one. What floats round, a part of W keeps back, and every pair is checked again before a law is given out.
+
+Other orders. Many releases are composed with all orders up to a, and not with a alone. Where a `middle` is given, d D_alpha is
+at most alpha * rho for all 1 < alpha <= a and all pairs as above, with rho = middle * W / a. So D_alpha of M* and M' is at most
+alpha * rho, or twice that where a user is replaced, by the same proof. That is checked for every law, too (`coins` says how).
 """
 
 from __future__ import annotations
@@ -114,9 +118,7 @@ class Law:
 
 
 @functools.lru_cache(maxsize=256)
-def coin_law(
-    items: int, order: float, cost: float, shown: float, fine: int = _FINE, middle: float = math.inf
-) -> Law:
+def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _FINE, middle: float = math.inf) -> Law:
     """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
 
     With a `middle`, such as `law_middle` gives, divergences of every order alpha up to `order` are at most alpha times rho per
@@ -135,9 +137,7 @@ def coin_law(
     rho = middle * cost / order
     for made in _MADE:
         held = middle < math.inf and (items < FREE or made < _MADE[0])
-        logits = _rising(
-            weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None
-        )
+        logits = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
         if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers) and _keeps_rho(
             logits, weights, numbers, order, rho
         ):

@@ -195,7 +195,7 @@ class LawPart:
     def rho(self) -> float:
         """All laws together also have divergences of at most alpha times this, of every order alpha from 1 to `order`.
 
-        Each law keeps `middle` times its part of the cost by the order, for a user; a user who is replaced moves as much as two.
+        Each law keeps its part of it for a user, by the order; a user who is replaced moves as much as two.
         """
         return self._middle * self.cost / self.order
 

@@ -13,8 +13,9 @@ them. The parts, with their divergences h(s):
     rho                     zero-concentrated differential privacy and no more; such parts add up. With an `order`, Renyi
                             divergences D_a are at most a rho for 1 < a <= order alone (Bun, Dwork, Rothblum, Steinke,
                             "Composable and versatile privacy via truncated CDP", 2018); of several it is the least.
-    hiding                  not private at all, with this probability. (Thresholds: the law of the output is at least 1 - hiding
-                            times that of a mechanism in which a user's own items are never shown, on either neighbour.)
+    hiding                  not private at all, with this probability. (Thresholds, and names by law: the law of the output is
+                            at least 1 - hiding times that of a mechanism in which a user's own items are never shown, on
+                            either neighbour.)
 
 A promise of (epsilon, delta) of which no more is said is Laplace in one step, at epsilon, and hiding delta: that pair dominates
 all that keeps the promise (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015).
@@ -193,8 +194,10 @@ class Losses:
         return Losses.together([self, other])
 
     def rho_of_all(self) -> float | None:
-        """The rho of the zCDP that all parts keep up to `order_of_all`, but with the probability of `hidden_of_all`; None if one
-        has none."""
+        """The rho of the zCDP that all parts keep, but with the probability of `hidden_of_all`; None if one has none.
+
+        It holds up to `order_of_all`.
+        """
         found = [(part.rho(), times) for part, times in self.parts]
         if any(rho is None for rho, _ in found):
             return None
@@ -236,8 +239,7 @@ class Losses:
         found = check_names("the losses of a guarantee", values, (), (*_NUMBERS, "order", "parts"))
         mu, rho, hiding = (check_at_least_0(name, found.get(name, 0.0)) for name in _NUMBERS)
         parts = check_list("the parts of losses", found.get("parts", []))
-        order = check_number("order", found["order"]) if "order" in found else math.inf
-        return cls(mu, rho, hiding, _counted(map(_part_of, parts)), order)
+        return cls(mu, rho, hiding, _counted(map(_part_of, parts)), found.get("order", math.inf))
 
 
 _NUMBERS = ("mu", "rho", "hiding")
