@@ -17,7 +17,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.partitions import coins
 from headcount.mechanisms.partitions.coins import law_middle
-from headcount.mechanisms.partitions.law import Law, coin_law, law_steps, law_weight
+from headcount.mechanisms.partitions.law import Law, coin_law, law_weight
 from headcount.mechanisms.partitions.law_budget import LawPart
 from tests.privacy.partitions.test_law import WHOLE, _divergence, chances_of, largest_ratio, states_of
 
