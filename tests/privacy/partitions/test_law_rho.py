@@ -40,7 +40,7 @@ def worst_rho(law: Law, items: int, order: float, number: int = 60) -> float:
 @pytest.mark.parametrize("share", [1.0, 0.1])
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
-@pytest.mark.parametrize("items", [1, 2, 3, 4, 6, 9, 12, 30])
+@pytest.mark.parametrize("items", [1, 2, 3, 4, 6, 9, 12])
 def test_all_pairs_of_states_keep_the_stated_rho_at_all_orders(items, epsilon, delta, relation, share):
     part = part_of(epsilon, delta, relation)
     law = part.law(items, False, share)
@@ -113,9 +113,10 @@ def test_the_largest_ratio_of_a_chord_is_found():
 
 
 def test_a_middle_is_stated_for_any_budget():
-    for order in (1.2, 3.0, 25.0, 300.0):
-        for cost in (1e-3, 0.2, 2.0):
-            assert 1 < law_middle(order, cost) < 4
+    for epsilon in (0.05, 0.3, 1, 4, 8):
+        for delta in (1e-10, 1e-8, 1e-5):
+            part = part_of(epsilon, delta)
+            assert 1 < law_middle(part.order, part.cost) < 1.45
 
 
 # What composition makes of it.
@@ -154,7 +155,7 @@ def test_losses_with_an_order_cover_two_laws_together(items):
 
 
 def test_an_order_that_is_forgotten_promises_too_much():
-    """A coin that is 1/20 of a millionth for one and twice for the other keeps any small rho at low orders, and none at all."""
+    """A coin that is next to never 1, and twice as often for one: a rho at low orders that higher ones do not keep."""
     q, p = 1e-7, 5e-8
     order = 5.0
     power = math.log(q**order * p ** (1 - order) + (1 - q) ** order * (1 - p) ** (1 - order))
