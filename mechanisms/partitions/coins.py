@@ -18,6 +18,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms.accounting.budget import digits_up
+
 Floats = npt.NDArray[np.float64]
 
 # How finely orders are cut, in t, before a law is refused; what rounding may take of rho there.
@@ -94,7 +96,8 @@ def law_middle(order: float, cost: float) -> float:
     logits = np.arange(-6.0, 6.0, 0.04)  # the middle, where two curves meet in a peak
     each = cost / FREE
     q = largest(logits, order, np.array([each])).min(axis=(1, 2))
-    return max(1.0, float(_needed(logits, q, _orders(order, 32)).max()) * order / each) * _STATED
+    found = max(1.0, float(_needed(logits, q, _orders(order, 32)).max()) * order / each) * _STATED
+    return digits_up(found, 4)  # the same on every kind of processor
 
 
 def limit_of(rho: float) -> float:
