@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from headcount.mechanisms.checks import check_at_least_0, check_inner, check_positive, check_probability
+from headcount.mechanisms.checks import check_at_least_0, check_inner, check_number, check_positive, check_probability
 from headcount.mechanisms.errors import ParameterError
 
 
@@ -147,15 +147,23 @@ def check_delta_or_domain(delta: float) -> None:
         )
 
 
-def zcdp_delta(rho: float, epsilon: float) -> float:
-    """The least delta that rho-zCDP promises at `epsilon` >= 0.
+def check_order(order: float) -> float:
+    """The order up to which Renyi divergences are bounded: above 1, and infinite where they all are."""
+    if order != math.inf and not check_number("order", order) > 1:
+        raise ParameterError(f"order must be above 1, got {order!r}", "order")
+    return order
 
-    delta = min over a > 1 of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is
+
+def zcdp_delta(rho: float, epsilon: float, order: float = math.inf) -> float:
+    """The least delta that rho-zCDP promises at `epsilon` >= 0, where it holds for orders up to `order`.
+
+    delta = min over 1 < a <= order of exp((a-1)(a rho - epsilon)) (1 - 1/a)^a / (a-1). With u = a-1 its logarithm is
     u((1+u) rho - epsilon) + u ln u - (1+u) ln(1+u), which is convex. Its derivative, (1+2u) rho - epsilon - ln(1 + 1/u),
-    increases from minus infinity, and bisection finds the one root. Every u gives a valid delta, so that an inexact root costs
-    tightness, never privacy.
+    increases from minus infinity, and bisection finds the one root; beyond the order, that is the least. Every u up to the
+    order gives a valid delta, so that an inexact root costs tightness, never privacy.
     """
     rho, epsilon = check_positive("rho", rho), check_at_least_0("epsilon", epsilon)
+    most = check_order(order) - 1
     low = max(-700.0, -(3 * rho + 1))  # ln u where the derivative is negative (or delta is 1 anyway)
     high = math.log(max(1.0, (epsilon + 1) / rho))  # where it is positive
     for _ in range(80):
@@ -165,16 +173,18 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
             low = middle
         else:
             high = middle
-    u = math.exp(high)
+    u = min(math.exp(high), most)
     log_delta = u * ((1 + u) * rho - epsilon) - math.log1p(u) - u * math.log1p(1 / u)
     return max(math.exp(min(0.0, log_delta)), math.ulp(0.0))  # never 0, which would promise more
 
 
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The least epsilon that rho-zCDP promises with `delta`, rounded upwards."""
+def zcdp_epsilon(rho: float, delta: float, order: float = math.inf) -> float:
+    """The least epsilon that rho-zCDP promises with `delta`, where it holds for orders up to `order`; rounded upwards."""
     rho, delta = check_positive("rho", rho), check_inner("delta", delta)
-    high = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the looser classical bound
-    return _bisect(lambda epsilon: zcdp_delta(rho, epsilon) <= delta, good=high, bad=0.0)
+    high = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the looser classical bound, for all orders
+    while zcdp_delta(rho, high, order) > delta:
+        high *= 2
+    return _bisect(lambda epsilon: zcdp_delta(rho, epsilon, order) <= delta, good=high, bad=0.0)
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:

@@ -289,8 +289,6 @@ class Stages:
     def losses(self) -> Losses:
         """What composition needs to know: the choice that decides on the way, and whichever of the ways follows."""
         account = self.account
-        if account.law is not None:  # of which no more can be said here than what is promised
-            return Losses.of_promise(account.budget.epsilon, account.budget.delta)
         ways = [self._way(pure) for pure, there in ((False, account.gaussian), (True, account.pure)) if there]
         return self._first() + Losses.one_of(*ways)
 
@@ -309,7 +307,8 @@ class Stages:
             draws += [Draw(choice.epsilon) for choice in account.ranges_choices]
             draws += [] if account.users_choice is None else [Draw(account.users_choice.epsilon)]
             mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-12)
-            return Losses.of(*draws, mu=mu, hiding=account.hiding)
+            by_law = {} if self.laws is None else {"rho": self.laws.rho, "order": self.laws.order}
+            return Losses.of(*draws, mu=mu, hiding=account.hiding, **by_law)
         parts, steps = (0.0 if named else account.pure_counts, account.pure_totals), self.relation.users * LEAST_STEPS
         laplace = [Laplace.in_more_steps(part, steps) for part in parts if part > 0]
         return Losses.of(*draws, *laplace) + (self._one_step().plan.losses() if named else Losses())

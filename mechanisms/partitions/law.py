@@ -25,6 +25,10 @@ rounds, and the H do. What that is in epsilon and delta stands in `law_budget`.
 The law is the largest that a recursion gives: the least of what `own` and the states before allow. That alone need not rise at
 its first states, and then pairs of states that it does not look at would be unproved: earlier states are lowered to the later
 one. What floats round, a part of W keeps back, and every pair is checked again before a law is given out.
+
+Other orders. Many releases are composed with all orders up to a, and not with a alone. Where a `middle` is given, d D_alpha is
+at most alpha * rho for all 1 < alpha <= a and all pairs as above, with rho = middle * W / a. So D_alpha of M* and M' is at most
+alpha * rho, or twice that where a user is replaced, by the same proof. That is checked for every law, too (`coins` says how).
 """
 
 from __future__ import annotations
@@ -41,6 +45,7 @@ import numpy.typing as npt
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.coins import FREE, Floats, Pairs, largest, limit_of, limited, logs, power
 
 #: The most items of a user that a law is made for.
 MOST_LAW_ITEMS = 10_000
@@ -56,8 +61,6 @@ _STEP = 0.2
 
 # W is lowered when a law is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
 _MADE, _CHECKED = (1 - 1e-4, 1 - 1e-3, 1 - 1e-2, 0.9), 1 - 1e-6
-
-Floats = npt.NDArray[np.float64]
 
 
 def law_weight(items: int, grid: int) -> int:
@@ -115,9 +118,11 @@ class Law:
 
 
 @functools.lru_cache(maxsize=256)
-def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _FINE) -> Law:
+def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _FINE, middle: float = math.inf) -> Law:
     """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
 
+    With a `middle`, such as `law_middle` gives, divergences of every order alpha up to `order` are at most alpha times rho per
+    user, for rho = `middle` * W / `order`.
     Where it would have very many states, as at a small epsilon, its weights are coarser than `fine`.
     """
     if not (cost > 0 and 0 < shown < 1 and order > 1):
@@ -129,9 +134,13 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
         )
     weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
     own = np.array([math.log(shown / number) for number in numbers.tolist()])
+    rho = middle * cost / order
     for made in _MADE:
-        logits = _rising(weights, order, cost * made / numbers, own)
-        if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers):
+        held = middle < math.inf and (items < FREE or made < _MADE[0])
+        logits = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
+        if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers) and _keeps_rho(
+            logits, weights, numbers, order, rho
+        ):
             return Law.of(grid, _chances(logits))
     raise ParameterError("a law of this order and cost cannot be computed in floats: change epsilon or delta a little")
 
@@ -152,13 +161,18 @@ def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]
     return grid, states * law_weight(items, grid)
 
 
-def _rising(weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats) -> Floats:
+def _rising(
+    weights: npt.NDArray[np.int64], order: float, costs: Floats, own: Floats, rhos: Floats | None = None
+) -> Floats:
     """The logits of pi(x) for x = 0, 1, ...: minus infinity at 0, and NaN where no sum of weights is.
 
-    `own` are the logarithms of what a weight alone may have, which as logits are a little less.
+    `own` are the logarithms of what a weight alone may have, which as logits are a little less. With `rhos` lower orders
+    hold back as well.
     """
     nodes = np.arange(own.min() - 2 * _STEP, _TOP + 3 * _STEP, _STEP)
-    table = _largest(nodes, order, costs)
+    table = largest(nodes, order, costs)
+    if rhos is not None:
+        table = np.append(table, limited(nodes, table.min(axis=1), order, rhos)[:, None], axis=1)
     heaviest = int(weights[-1])
     pi, most = np.full(1 << 12, np.nan), np.full(1 << 12, np.inf)
     pi[0] = -np.inf
@@ -189,37 +203,6 @@ def _lowered(pi: Floats, here: float) -> npt.NDArray[np.intp]:
     return late
 
 
-def _largest(logits: Floats, order: float, costs: Floats) -> Floats:
-    """For each p the largest q, as logits, with D_a(q||p) at most each of the costs, then with D_a(p||q): by bisection.
-
-    The least of the two has a kink, across which nothing can be interpolated; each of them is smooth. The first is cut where it
-    is so far above the second that it no longer matters, since it grows beyond all limits.
-    """
-    p, limit = np.repeat(logits[:, None], len(costs), axis=1), (order - 1) * costs
-    of_p = _logs(p)  # of all steps
-    found = []
-    for power in (lambda q: _power(_logs(q), of_p, order), lambda q: _power(of_p, _logs(q), order)):
-        low, high = p, p + 80.0
-        for _ in range(40):
-            q = (low + high) / 2
-            kept = power(q) <= limit
-            low, high = np.where(kept, q, low), np.where(kept, high, q)
-        found.append(low)
-    up, down = found
-    return np.hstack([np.minimum(up, down + 1), down])
-
-
-def _logs(logits: Floats) -> tuple[Floats, Floats]:
-    """The logarithms of both sides of coins whose logits are given."""
-    return -np.logaddexp(0, -logits), -np.logaddexp(0, logits)
-
-
-def _power(q: tuple[Floats, Floats], p: tuple[Floats, Floats], order: float) -> Floats:
-    """(a-1) D_a(q||p) of coins, by the logarithms of their sides."""
-    (q1, q0), (p1, p0) = q, p
-    return np.logaddexp(order * q1 + (1 - order) * p1, order * q0 + (1 - order) * p0)
-
-
 def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     """What a state of this logit allows the state that is higher by each weight: the cubic through the four nodes around it."""
     place = (logit - float(nodes[0])) / _STEP
@@ -227,10 +210,9 @@ def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     t = place - node
     u, v, w = t - 1, t - 2, t + 1
     # Term by term: a product of matrices would be rounded by the kind of processor, and laws must be the same on all.
-    factors = np.array([[-t * u * v / 6], [w * u * v / 2], [-w * t * v / 2], [w * t * u / 6]])
-    both = np.add.reduce(factors * table[node - 1 : node + 3], axis=0)
-    half = len(both) // 2
-    return np.minimum(both[:half], both[half:])
+    factors = np.array([-t * u * v / 6, w * u * v / 2, -w * t * v / 2, w * t * u / 6])[:, None, None]
+    found: Floats = np.add.reduce(factors * table[node - 1 : node + 3], axis=0).min(axis=0)
+    return found
 
 
 def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, costs: Floats) -> bool:
@@ -238,13 +220,24 @@ def _keeps_pairs(logits: Floats, weights: npt.NDArray[np.int64], order: float, c
     states = np.flatnonzero(np.isfinite(logits))
     if not (np.diff(logits[states]) >= 0).all():
         return False
-    last, filled, now = len(logits) - 1, _filled(logits), _logs(logits[states])
+    last, filled, now = len(logits) - 1, _filled(logits), logs(logits[states])
     for weight, cost in zip(weights.tolist(), costs.tolist(), strict=True):
         after, limit = filled[np.minimum(states + weight, last)], (order - 1) * cost
-        then = _logs(after)
-        if not max(_power(then, now, order).max(), _power(now, then, order).max()) <= limit:
+        then = logs(after)
+        if not max(power(then, now, order).max(), power(now, then, order).max()) <= limit:
             return False
     return True
+
+
+def _keeps_rho(
+    logits: Floats, weights: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], order: float, rho: float
+) -> bool:
+    """Whether no pair of states differs by more than rho allows, at any order up to this one."""
+    if math.isinf(rho):
+        return True
+    states, filled = np.flatnonzero(np.isfinite(logits)), _filled(logits)
+    after = [filled[np.minimum(states + weight, len(logits) - 1)] for weight in weights.tolist()]
+    return Pairs(logits[states], after, numbers.tolist()).keeps_rho(order, rho)
 
 
 def _filled(logits: Floats) -> Floats:

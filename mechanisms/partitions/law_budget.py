@@ -54,6 +54,7 @@ from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.partitions.coins import law_middle
 from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_item_law
 
 # No part of the proof: the order is where R / a^1.9 is largest. R / a is what the middle of a law rises by, and its beginning
@@ -191,15 +192,23 @@ class LawPart:
 
     early = 1 / 10
 
+    @property
+    def rho(self) -> float:
+        """All laws together also have divergences of at most alpha times this, of every order alpha from 1 to `order`.
+
+        Each law keeps its part of it for a user, by the order; a user who is replaced moves as much as two.
+        """
+        return self._middle * self.cost / self.order
+
+    @property
+    def _middle(self) -> float:
+        return law_middle(self.order, self.cost / self.relation.users)
+
     def law(self, items: int, in_rounds: bool, part: float) -> Law:
         """The law of a round that has this part of all."""
         of_each = self.cost * _SLACK / self.relation.users * part
-        shown = self.shown * _SLACK * part
-        return (
-            coin_law(items, self.order, of_each, shown, 1)
-            if items == 1
-            else coin_law(items, self.order, of_each, shown)
-        )
+        fine = {"fine": 1} if items == 1 else {}
+        return coin_law(items, self.order, of_each, self.shown * _SLACK * part, middle=self._middle, **fine)
 
     def states(self, items: int, in_rounds: bool, part: float) -> float:
         """About how many states the law of a round has."""

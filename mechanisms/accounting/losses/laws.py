@@ -93,7 +93,7 @@ def laws_of(losses: Losses, step: float, turned: bool) -> list[tuple[Law, int]]:
         last = losses.mu**2 / 2 + _TAIL * losses.mu
         found.append((_symmetric(lambda s: gaussian_delta(s, losses.mu, 1.0) * (1 + 1e-9), last, step), 1))
     if losses.rho > 0:
-        found.append((_zcdp_law(losses.rho, step), 1))
+        found.append((_zcdp_law(losses.rho, losses.order, step), 1))
     return found
 
 
@@ -163,12 +163,19 @@ def _between(losses: Sequence[float], values: Sequence[float], s: np.ndarray) ->
     return of[place + 1] + share * (of[place] - of[place + 1])
 
 
-def _zcdp_law(rho: float, step: float) -> Law:
-    """The law of all that is rho-zCDP: divergences below those of the conversion, and convex."""
-    last = min(600.0, rho + _TAIL * math.sqrt(2 * rho))
+def _zcdp_law(rho: float, order: float, step: float) -> Law:
+    """The law of all that is rho-zCDP up to an order: divergences below those of the conversion, and convex."""
+    last = min(600.0, _zcdp_reach(rho, order))
     some = np.linspace(0.0, last, _ZCDP_POINTS)
-    hull = _convex(some, np.array([zcdp_delta(rho, s) for s in some.tolist()]), step)
+    hull = _convex(some, np.array([zcdp_delta(rho, s, order) for s in some.tolist()]), step)
     return Law.of(hull, hull, step)
+
+
+def _zcdp_reach(rho: float, order: float) -> float:
+    """The loss at which the conversion's delta is next to nothing, that of Gaussian noise at the end of its tail: by the best
+    order, or the last."""
+    best = min(order, 1 + _TAIL / math.sqrt(2 * rho))
+    return best * rho + _TAIL**2 / 2 / (best - 1)
 
 
 def _convex(s: np.ndarray, values: np.ndarray, step: float) -> np.ndarray:
@@ -224,7 +231,8 @@ def _variance(part: Part) -> float:
 
 def _reach(losses: Losses) -> float:
     """The largest loss of one part."""
-    found = [variance / 2 + _TAIL * math.sqrt(variance) for variance in (losses.mu**2, 2 * losses.rho)]
+    found = [losses.mu**2 / 2 + _TAIL * losses.mu]
+    found += [_zcdp_reach(losses.rho, losses.order)] if losses.rho > 0 else []
     for part, _ in losses.parts:
         if isinstance(part, Draw):
             found.append(part.range)

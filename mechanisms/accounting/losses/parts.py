@@ -10,9 +10,12 @@ them. The parts, with their divergences h(s):
     Curve                   given points, as of sample and threshold, and between these points linear in e^s.
     OneOf several           the largest of theirs, where a private choice decides which follows.
     mu                      Gaussian noise at a distance of mu standard deviations; such parts add up by their squares.
-    rho                     zero-concentrated differential privacy and no more; such parts add up.
-    hiding                  not private at all, with this probability. (Thresholds: the law of the output is at least 1 - hiding
-                            times that of a mechanism in which a user's own items are never shown, on either neighbour.)
+    rho                     zero-concentrated differential privacy and no more; such parts add up. With an `order`, Renyi
+                            divergences D_a are at most a rho for 1 < a <= order alone (Bun, Dwork, Rothblum, Steinke,
+                            "Composable and versatile privacy via truncated CDP", 2018); of several it is the least.
+    hiding                  not private at all, with this probability. (Thresholds, and names by law: the law of the output is
+                            at least 1 - hiding times that of a mechanism in which a user's own items are never shown, on
+                            either neighbour.)
 
 A promise of (epsilon, delta) of which no more is said is Laplace in one step, at epsilon, and hiding delta: that pair dominates
 all that keeps the promise (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015).
@@ -37,7 +40,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Zcdp
+from headcount.mechanisms.accounting.budget import Zcdp, check_order
 from headcount.mechanisms.checks import check_at_least_0, check_number, check_positive, check_whole
 from headcount.mechanisms.errors import ParameterError
 
@@ -145,17 +148,21 @@ class Losses:
     rho: float = 0.0
     hiding: float = 0.0
     parts: tuple[tuple[Part, int], ...] = ()
+    order: float = math.inf  # up to which `rho` holds
 
     def __post_init__(self) -> None:
-        for name in ("mu", "rho", "hiding"):
+        for name in _NUMBERS:
             check_at_least_0(name, getattr(self, name))
+        check_order(self.order)
         for _, times in self.parts:
             check_whole("times", times, 1, _MOST)
 
     @classmethod
-    def of(cls, *parts: Part, mu: float = 0.0, rho: float = 0.0, hiding: float = 0.0) -> Losses:
+    def of(
+        cls, *parts: Part, mu: float = 0.0, rho: float = 0.0, hiding: float = 0.0, order: float = math.inf
+    ) -> Losses:
         """The losses of these parts, some of which may be equal."""
-        return cls(mu, rho, hiding, _counted((part, 1) for part in parts))
+        return cls(mu, rho, hiding, _counted((part, 1) for part in parts), order)
 
     @classmethod
     def of_promise(cls, epsilon: float, delta: float) -> Losses:
@@ -174,6 +181,7 @@ class Losses:
             math.fsum(each.rho for each in found) * (1 + 1e-15),
             min(1.0, abs(shown) * (1 + 1e-14)),
             _counted(part for each in found for part in each.parts),
+            min((each.order for each in found), default=math.inf),
         )
 
     @classmethod
@@ -186,11 +194,19 @@ class Losses:
         return Losses.together([self, other])
 
     def rho_of_all(self) -> float | None:
-        """The rho of the zCDP that all parts keep but with the probability of `hidden_of_all`; None if one has none."""
+        """The rho of the zCDP that all parts keep, but with the probability of `hidden_of_all`; None if one has none.
+
+        It holds up to `order_of_all`.
+        """
         found = [(part.rho(), times) for part, times in self.parts]
         if any(rho is None for rho, _ in found):
             return None
         return math.fsum([self.mu**2 / 2, self.rho, *(rho * times for rho, times in found if rho is not None)])
+
+    def order_of_all(self) -> float:
+        """The largest order for which all that is said of rho holds, on every way."""
+        ways = (way for part, _ in self.parts if isinstance(part, OneOf) for way in part.ways)
+        return min([self.order, *(way.order_of_all() for way in ways)])
 
     def hidden_of_all(self) -> float:
         """The probability with which it is not private at all, on the worst way."""
@@ -201,13 +217,18 @@ class Losses:
         return min(1.0, -math.expm1(math.fsum(logs)) * (1 + 1e-14))
 
     def zcdp(self) -> Zcdp | None:
-        """The same as one value; None where there is none, or nothing to be private about."""
+        """The same as one value; None where there is none, none for all orders, or nothing to be private about."""
+        return self.zcdp_to_order() if math.isinf(self.order_of_all()) else None
+
+    def zcdp_to_order(self) -> Zcdp | None:
+        """The same of orders up to `order_of_all` alone: a value to convert with that order, and in no other way."""
         rho, delta = self.rho_of_all(), self.hidden_of_all()
         return None if not rho or delta >= 1 else Zcdp(rho * (1 + 1e-14), delta)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON: what is 0 is left out."""
+        """The same for JSON: what is 0 is left out, and so is an order that has no end."""
         numbers = {name: value for name in _NUMBERS if (value := getattr(self, name))}
+        numbers |= {} if math.isinf(self.order) else {"order": self.order}
         if not self.parts:
             return numbers
         return numbers | {"parts": [_part_dict(part) | {"times": times} for part, times in self.parts]}
@@ -215,10 +236,10 @@ class Losses:
     @classmethod
     def from_dict(cls, values: object) -> Losses:
         """The losses of which this is the `as_dict`; whatever else is refused."""
-        found = check_names("the losses of a guarantee", values, (), (*_NUMBERS, "parts"))
+        found = check_names("the losses of a guarantee", values, (), (*_NUMBERS, "order", "parts"))
         mu, rho, hiding = (check_at_least_0(name, found.get(name, 0.0)) for name in _NUMBERS)
         parts = check_list("the parts of losses", found.get("parts", []))
-        return cls(mu, rho, hiding, _counted(map(_part_of, parts)))
+        return cls(mu, rho, hiding, _counted(map(_part_of, parts)), found.get("order", math.inf))
 
 
 _NUMBERS = ("mu", "rho", "hiding")

@@ -44,8 +44,8 @@ _LEAST_STEP, _LARGEST_STEP = 1e-12, 20.0
 def losses_delta(losses: Losses, epsilon: float) -> float:
     """An upper bound of the delta that these losses keep together with `epsilon`."""
     found = [shown(losses.hiding, bound(epsilon)) for bound in _bounds(losses, epsilon=epsilon)]
-    if (zcdp := losses.zcdp()) is not None:
-        found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon)))
+    if (zcdp := losses.zcdp_to_order()) is not None:
+        found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon, losses.order_of_all())))
     return min([1.0, *found])
 
 
@@ -55,9 +55,9 @@ def losses_epsilon(losses: Losses, delta: float) -> float:
     left = _left(losses.hiding, delta)
     if left > 0:
         found += [_least(bound, left) for bound in _bounds(losses, delta=left)]
-    zcdp = losses.zcdp()
+    zcdp = losses.zcdp_to_order()
     if zcdp is not None and (left := _left(zcdp.delta, delta)) > 0:
-        found.append(zcdp_epsilon(zcdp.rho, min(left, 0.5)))
+        found.append(zcdp_epsilon(zcdp.rho, min(left, 0.5), losses.order_of_all()))
     return min(found)
 
 

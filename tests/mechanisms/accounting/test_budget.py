@@ -129,6 +129,25 @@ class TestZcdp:
         assert math.log(ours) <= float(least) + 1e-9
         assert math.log(ours) >= float(least) - 0.01 * max(1, abs(float(least)))
 
+    @pytest.mark.parametrize("order", [1.001, 1.7, 25.7, 1e4])
+    @pytest.mark.parametrize("rho", [1e-6, 0.02, 1, 50])
+    def test_with_an_order_delta_is_the_minimum_over_lower_ones(self, rho, order):
+        u = np.append((order - 1) * np.geomspace(1e-9, 1, 20_000), order - 1)
+        for epsilon in (0.0, 1e-3, 1.0, 30.0):
+            least = (u * ((1 + u) * rho - epsilon) - np.log1p(u) - u * np.log1p(1 / u)).min()
+            ours = math.log(zcdp_delta(rho, epsilon, order))
+            assert max(ours, -700) == pytest.approx(max(min(least, 0.0), -700), rel=1e-4, abs=1e-8)
+            assert ours >= math.log(zcdp_delta(rho, epsilon))
+        for delta in (0.1, 1e-6, 1e-30):
+            epsilon = zcdp_epsilon(rho, delta, order)
+            assert zcdp_delta(rho, epsilon, order) <= delta
+            assert epsilon < 1e-12 or zcdp_delta(rho, epsilon * (1 - 1e-6), order) > delta
+
+    @pytest.mark.parametrize("order", [1, 0, -math.inf, math.nan, "2"])
+    def test_refuses_order(self, order):
+        with pytest.raises(ParameterError, match="order"):
+            zcdp_delta(1, 1, order)
+
     @pytest.mark.parametrize("rho", [1e-4, 0.1, 3])
     @pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-30])
     def test_inverses_round_towards_privacy(self, rho, delta):

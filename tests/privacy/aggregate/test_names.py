@@ -13,8 +13,8 @@ from scipy import integrate, special
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.calibration import law_chance
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
-from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.totals import total_delta, total_epsilon
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.stages import PRECISION
 from headcount.mechanisms.errors import ParameterError
@@ -173,7 +173,14 @@ def test_names_sums_and_choices_keep_delta_together_and_a_law_that_knows_of_no_s
 def test_what_the_release_promises_is_what_is_said_of_its_losses():
     made = aggregate(Budget(1, 1e-8), ["users", "events"])
     guarantee = made.guarantee()
-    assert guarantee.losses == Losses.of_promise(1, 1e-8)
+    account, losses = made.stages.account, guarantee.losses
+    assert (losses.order, losses.hiding) == pytest.approx((account.law.order, account.hiding))
+    assert account.law.cost / account.law.order < losses.rho < 1.35 * account.law.cost / account.law.order
+    assert losses.mu == pytest.approx(math.hypot(account.counts_mu, account.totals_mu))
+    assert losses.zcdp() is None and guarantee.zcdp.rho == pytest.approx(0.5)
+    # One release costs no more than its promise, and 52 of them 7.52 at 1e-6 in place of 52.
+    assert total_epsilon([guarantee], 1e-8) <= 1 and total_delta([guarantee], 1) <= 1e-8
+    assert total_epsilon([guarantee] * 52, 1e-6) == pytest.approx(7.517, rel=1e-3)
     assert "Renyi" in guarantee.mechanisms[0].words()
     names = made.stages.shared.names_cost()
     assert 0.5 < names.epsilon < 1 and names.delta == 1e-8

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.losses.parts import Draw, Losses
+from headcount.mechanisms.accounting.losses.parts import Draw
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import ranges as module
 from headcount.mechanisms.aggregate.metrics import Metrics
@@ -131,16 +131,14 @@ def test_losses_have_a_draw_for_every_range(budget, domain):
     """By an independent sum of what is drawn; a draw that is forgotten makes it less."""
     made = aggregate(budget, AUTO, domain=domain)
     account, losses = made.stages.account, made.guarantee().losses
-    if account.law is not None:  # names by law: no more is said than what is promised
-        assert losses == Losses.of_promise(budget.epsilon, budget.delta)
-        return
     draws = [*account.naming_choices, account.counts_choice, account.totals_choice]
     draws += [account.users_choice, *account.ranges_choices]
     epsilons = [each.epsilon for each in draws if each is not None]
     assert sorted(part.range for part, times in losses.parts for _ in range(times)) == sorted(epsilons)
     assert all(isinstance(part, Draw) for part, _ in losses.parts)
     mu = math.hypot(account.names_mu, account.counts_mu, account.totals_mu)
-    rho = mu**2 / 2 + sum(each**2 / 8 for each in epsilons)
+    rho = mu**2 / 2 + sum(each**2 / 8 for each in epsilons) + losses.rho
+    assert (losses.rho > 0) == (losses.order < math.inf) == (account.law is not None)
     assert losses.rho_of_all() == pytest.approx(rho, rel=1e-9)
     if isinstance(budget, Zcdp):
         assert 0.999999 * budget.rho < losses.zcdp().rho <= budget.rho
