@@ -51,6 +51,9 @@ _ONE_EVENT = Fraction(3, 4)
 #: More items than there are.
 MANY = 10**9
 
+# How the parts are composed, in words: with names by law, and else.
+_COMPOSED = ("Renyi divergences of names and noise, after exact choices", "exact composition")
+
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
 
@@ -257,7 +260,9 @@ class Stages:
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [
-            MechanismStep("all together", account.budget.epsilon, account.budget.delta, {"by": self.composed_by()})
+            MechanismStep(
+                "all together", account.budget.epsilon, account.budget.delta, {"by": _COMPOSED[account.law is None]}
+            )
         ]
         for field, name in names.items():
             part = getattr(account, field)
@@ -276,14 +281,6 @@ class Stages:
             )
         steps, budget = (*found, *steps), account.budget
         return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.losses, spent=spent)
-
-    def composed_by(self) -> str:
-        """How the parts are composed, in words."""
-        return (
-            "exact composition"
-            if self.account.law is None
-            else "Renyi divergences of names and noise, and exact choices"
-        )
 
     @property
     def losses(self) -> Losses:

@@ -234,12 +234,13 @@ def test_adaptive_totals_are_of_what_was_spent():
     plans = [made.stages.plan(*end) for end in made.stages.ends()]
     by_noise = {plan.counts is not None: plan.guarantee for plan in plans}
     assert {each.losses for each in by_noise.values()} == {planned.losses}
-    gaussian_way = by_noise[True]
-    assert gaussian_way.spent.rho < planned.zcdp.rho / 10
-    adaptive = total_epsilon([gaussian_way] * YEAR, 1e-6, adaptive=True)
-    assert adaptive < 10 < total_epsilon([gaussian_way] * YEAR, 1e-6) < YEAR
-    assert total_delta([gaussian_way] * YEAR, adaptive, adaptive=True) <= 1e-6
-    assert total_epsilon([gaussian_way] * YEAR, 1e-9, adaptive=True) == math.inf
+    by_law, pure_way = by_noise[True], by_noise[False]
+    assert by_law.spent is None and by_law.zcdp.rho == pytest.approx(1 / 2)  # a rho up to an order is none
+    assert pure_way.spent.rho < 0.61 * planned.zcdp.rho
+    adaptive = total_epsilon([pure_way] * YEAR, 1e-6, adaptive=True)
+    assert adaptive < 45 < total_epsilon([by_law] * YEAR, 1e-6, adaptive=True)
+    assert total_delta([pure_way] * YEAR, adaptive, adaptive=True) <= 1e-6
+    assert total_epsilon([pure_way] * YEAR, 1e-9, adaptive=True) == math.inf
 
 
 def test_what_cannot_be_composed():

@@ -11,6 +11,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard, one_shard
+from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.partitions.select import ChosenStrategy
@@ -140,13 +141,14 @@ def test_the_number_of_users_is_found_from_what_was_chosen(law, users, tmp_path)
 
 @pytest.mark.parametrize("smaller", [2.0, 8.0, 16.0])
 def test_a_smaller_population_has_noise_and_threshold_in_proportion(smaller):
-    ways = ChosenStrategy("sips", 30)
-    rounds = []
+    plans = []
     for budget in (Budget(1, 1e-8), Budget(*similar_budget(1, 1e-8, smaller))):
-        rounds.append(histogram(budget).stages.names_plan(ways).rounds[-1].plan)
-    whole, small = rounds
-    assert small.stddev * smaller == pytest.approx(whole.stddev, rel=0.05)
-    assert float(small.threshold_in_counts) * smaller == pytest.approx(float(whole.threshold_in_counts), rel=0.05)
+        stages = histogram(budget).stages
+        plans.append(stages.plan(stages.names_plan(ChosenStrategy("law", 30, 2)), KeptBound(3, 3, "gaussian", 100)))
+    whole, small = plans
+    assert small.counts.stddev * smaller == pytest.approx(whole.counts.stddev, rel=0.05)
+    needed = [float(plan.names.rounds[-1].plan.threshold_in_counts) for plan in plans]
+    assert needed[1] * smaller == pytest.approx(needed[0], rel=0.15)
     assert similar_budget(1, 1e-8, 1.0) == (1, 1e-8)
     assert similar_budget(1, 0.0, 4.0) == (4, 0.0)
 

@@ -151,28 +151,6 @@ def test_a_user_of_no_named_item_changes_nothing_behind_the_names(make_release, 
         assert {size for part, size in spent.choices.items() if part.startswith("kept")} == {0.0}
 
 
-def told_on_one_course(make_release: Any, monkeypatch: pytest.MonkeyPatch, of_truth: bool) -> list[Any]:
-    """What two neighbours tell of the names, over the course of the first; or what they would tell of sums before the noise."""
-    told: list[Any] = []
-    with monkeypatch.context() as context:
-        course = Course(context)
-        context.setattr(module, "estimate", lambda *given: (None, told.append(given[-1])))
-        if of_truth:
-            context.setattr(
-                module, "told_of_names", lambda *_: [sorted(stage.sums.values()) for stage in course.seen.stages]
-            )
-        for users in (crowd(), [*crowd(), TARGETS["all"]]):
-            course.run(mechanism_of("gaussian"), users, make_release())
-    return told
-
-
-def test_what_is_told_of_names_follows_from_what_is_released(make_release, monkeypatch):
-    one, other = told_on_one_course(make_release, monkeypatch, of_truth=False)
-    assert one == other and sum(each["items"] for each in one) > 0
-    one, other = told_on_one_course(make_release, monkeypatch, of_truth=True)
-    assert one != other  # the known bug: weights as they are
-
-
 # Mutations.
 
 

@@ -26,7 +26,7 @@ SETTINGS = [(1, 1e-8), (0.3, 1e-5), (4, 1e-3)]
 
 
 def part_of(epsilon: float, delta: float, relation: Relation = ONE) -> LawPart:
-    account = make_account(Budget(epsilon, delta), named=True, chosen=True, calibrated=True, pure=False, laws=True)
+    account = make_account(Budget(epsilon, delta), named=True, chosen=True, calibrated=True, pure=False)
     assert account.law is not None
     return LawPart(account.budget, relation, account.law.order, account.law.cost, account.hiding)
 
