@@ -45,8 +45,8 @@ from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, sel
 NAMING_ROUNDS = 2
 
 # What names are worth in a choice, no part of any proof, that come with the counts of one event of each user. These tell little
-# where users have more, so that others are taken if they name three quarters as many.
-_ONE_EVENT = Fraction(3, 4)
+# where users have more, so that others are taken if they name seven eighths as many.
+_ONE_EVENT = Fraction(7, 8)
 
 #: More items than there are.
 MANY = 10**9
