@@ -9,7 +9,7 @@ distinct items keeps each with probability min(1, K/d), and so adds to the H of 
 
 The loss is minus what these weights are worth. Each item is worth its H in medians, H/t, less the first half, up to 7/4:
 
-    V = clip(H/t - 1/2, 0, 5/4)             (for noise, H/t less the first quarter, up to 2)
+    V = clip(H/t - 1/2, 0, 5/4)             (for noise for weights, H/t less the first quarter, up to 2)
 
 That is about the number of names: a law names what is far above its median once, however far. What lies beyond is lost in one
 round. Rounds give a part of it back: an item that is named early leaves the lists of its users, who then spend on others what
