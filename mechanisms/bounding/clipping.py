@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -162,34 +161,33 @@ def squared_norms(shard: Shard) -> np.ndarray:
 
 def _scaled_l1(shard: Shard, bound: int, limit: int) -> np.ndarray:
     norm = np.repeat(shard.totals(), shard.rows_per_user())
-
-    def exactly(row: int) -> int:
-        return int(shard.count[row]) * limit // int(norm[row])
-
-    return _scaled(shard.count, norm > bound, limit // bound, shard.count * (limit / norm), exactly)
+    return _scaled(shard.count, norm > bound, limit // bound, shard.count * (limit / norm), norm, limit, 1)
 
 
 def _scaled_l2(shard: Shard, bound: int, limit: int) -> np.ndarray:
     square = np.repeat(squared_norms(shard), shard.rows_per_user())
-
-    def exactly(row: int) -> int:
-        return math.isqrt((int(shard.count[row]) * limit) ** 2 // int(square[row]))
-
     estimate = shard.count * (limit / np.sqrt(square.astype(np.float64)))
-    return _scaled(shard.count, (square > bound * bound).astype(bool), limit // bound, estimate, exactly)
+    return _scaled(shard.count, (square > bound * bound).astype(bool), limit // bound, estimate, square, limit, 2)
 
 
 def _scaled(
-    count: np.ndarray, above: np.ndarray, unit: int, estimate: np.ndarray, exactly: Callable[[int], int]
+    count: np.ndarray, above: np.ndarray, unit: int, estimate: np.ndarray, power: np.ndarray, limit: int, p: int
 ) -> np.ndarray:
-    """The estimate rounded down for rows of users above the bound, the count in grid units for the others.
+    """The estimate of count limit / norm rounded down for rows of users above the bound, the count in grid units for the
+    others; `power` is norm^p.
 
-    The estimate is off by less than 2**-48 of itself; where it lies closer than that to an integer, `exactly` decides.
+    The estimate is off by less than 2**-48 of itself; where it lies closer than that to an integer, integers decide.
     """
     value = np.where(above, 0, count) * unit
     rows = np.flatnonzero(above)
     near = estimate[rows]
     value[rows] = np.floor(near).astype(np.int64)
-    for row in rows[np.abs(near - np.rint(near)) <= near * 2.0**-48]:
-        value[row] = exactly(int(row))
+    close = np.abs(near - np.rint(near)) <= near * 2.0**-48
+    rows, most = rows[close], np.rint(near[close]).astype(np.int64)
+    if len(rows):
+        whole, power = count[rows], power[rows]
+        # Both sides of the comparison are about (count limit)^p: beyond 64 bits in Python's integers, which never wrap.
+        if (int(whole.max()) * limit + 1) ** p >= INT64_MAX >> 1:
+            whole, most, power = (column.astype(object) for column in (whole, most, power))
+        value[rows] = most - (most**p * power > (whole * limit) ** p)
     return value

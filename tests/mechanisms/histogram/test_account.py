@@ -80,7 +80,7 @@ MORE = {
     "names_limit": Budget(0.02),
     "names_choice": Budget(0.055),
     "counts_choice": Budget(0.06),
-    "totals_choice": Budget(0.11),
+    "totals_choice": Budget(0.08),
     "names_mu": 1.01,
     "law": 1.001,
     "counts_mu": 1.02,
@@ -119,10 +119,10 @@ def test_an_account_of_parts_that_cost_more_is_refused(field, laws, monkeypatch)
 def test_users_beside_events_have_a_choice_of_their_own_that_is_paid_for():
     kinds = dict(named=True, chosen=True, calibrated=True, pure=False)
     one, two = (make_account(Budget(1, 1e-8), **kinds, users_too=both) for both in (False, True))
-    assert one.users_choice is None and two.users_choice == two.totals_choice == Budget(0.1 / 2**0.5)
+    assert one.users_choice is None and two.users_choice == two.totals_choice == Budget(0.07 / 2**0.5)
     assert two.counts_mu == pytest.approx(one.counts_mu, rel=5e-3)  # two draws at a root of two cost what one did
     assert two.delta() <= 1e-8
-    for forgotten in ({"users_choice": one.totals_choice}, {"totals_choice": Budget(0.11)}):
+    for forgotten in ({"users_choice": one.totals_choice}, {"totals_choice": Budget(0.08)}):
         with pytest.raises(ParameterError, match="more than"):
             dataclasses.replace(two, **forgotten)
     with pytest.raises(ParameterError, match="Gaussian way alone"):

@@ -94,7 +94,7 @@ def test_an_account_of_parts_that_cost_more_is_refused():
         "names_limit": Budget(0.016),
         "names_choice": Budget(0.051),
         "counts_choice": Budget(0.051),
-        "totals_choice": Budget(0.101),
+        "totals_choice": Budget(0.071),
         "ranges_choices": (Budget(0.101),),
         "users_choice": Budget(0.01),
     }
