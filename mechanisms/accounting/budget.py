@@ -162,8 +162,19 @@ def zcdp_delta(rho: float, epsilon: float, order: float = math.inf) -> float:
     increases from minus infinity, and bisection finds the one root; beyond the order, that is the least. Every u up to the
     order gives a valid delta, so that an inexact root costs tightness, never privacy.
     """
-    rho, epsilon = check_positive("rho", rho), check_at_least_0("epsilon", epsilon)
     most = check_order(order) - 1
+    u = min(_best_u(rho, epsilon), most)
+    log_delta = u * ((1 + u) * rho - epsilon) - math.log1p(u) - u * math.log1p(1 / u)
+    return max(math.exp(min(0.0, log_delta)), math.ulp(0.0))  # never 0, which would promise more
+
+
+def zcdp_order(rho: float, epsilon: float) -> float:
+    """The order at which rho-zCDP is converted at `epsilon`, as in `zcdp_delta`: it falls as rho rises."""
+    return 1 + _best_u(rho, epsilon)
+
+
+def _best_u(rho: float, epsilon: float) -> float:
+    rho, epsilon = check_positive("rho", rho), check_at_least_0("epsilon", epsilon)
     low = max(-700.0, -(3 * rho + 1))  # ln u where the derivative is negative (or delta is 1 anyway)
     high = math.log(max(1.0, (epsilon + 1) / rho))  # where it is positive
     for _ in range(80):
@@ -173,9 +184,7 @@ def zcdp_delta(rho: float, epsilon: float, order: float = math.inf) -> float:
             low = middle
         else:
             high = middle
-    u = min(math.exp(high), most)
-    log_delta = u * ((1 + u) * rho - epsilon) - math.log1p(u) - u * math.log1p(1 / u)
-    return max(math.exp(min(0.0, log_delta)), math.ulp(0.0))  # never 0, which would promise more
+    return math.exp(high)
 
 
 def zcdp_epsilon(rho: float, delta: float, order: float = math.inf) -> float:

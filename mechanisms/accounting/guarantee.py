@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Zcdp, digits_up, sum_up
+from headcount.mechanisms.accounting.budget import Zcdp, check_order, digits_up, sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.losses.parts import Losses, check_list, check_names
 from headcount.mechanisms.accounting.losses.sums import losses_epsilon
@@ -72,7 +72,8 @@ class Guarantee:
 
     `losses` says what composition needs (`accounting.losses`), and holds before the data is seen: it covers all that may be
     chosen on the way. Where it is not given, nothing but the promise is known. `spent` is what the course that was taken
-    cost in zCDP, for totals that hold even if later costs depend on it (`totals`); None before that is known.
+    cost in zCDP, up to the order `spent_order`, for totals that hold even if later costs depend on it (`totals`); None before
+    that is known.
     """
 
     epsilon: float
@@ -82,18 +83,27 @@ class Guarantee:
     unit: str = "user"
     losses: Losses = None  # type: ignore[assignment]  # never None: see __post_init__
     spent: Zcdp | None = None
+    spent_order: float = math.inf
 
     def __post_init__(self) -> None:
         if self.losses is None:
             object.__setattr__(self, "losses", Losses.of_promise(self.epsilon, self.delta))
+        check_order(self.spent_order)
 
     @property
     def zcdp(self) -> Zcdp:
         """The zCDP that was spent, or may be."""
-        if self.spent is not None:
-            return self.spent
-        known = self.losses.zcdp()
-        if known is not None:
+        return self.zcdp_to(math.inf)
+
+    @property
+    def order(self) -> float:
+        """The order up to which more than the promise is known of what was spent, or may be."""
+        return self.losses.order_of_all() if self.spent is None else self.spent_order
+
+    def zcdp_to(self, order: float) -> Zcdp:
+        """What was spent, or may be, as zCDP of orders up to this one alone; of what ends before, by the promise."""
+        known = self.losses.zcdp_to_order() if self.spent is None else self.spent
+        if known is not None and order <= self.order:
             return known
         return Zcdp(max(self.epsilon**2 / 2 * (1 + 1e-15), math.ulp(0.0)), self.delta)
 
@@ -114,6 +124,9 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
+        spent = {} if self.spent is None else {"spent": {"rho": self.spent.rho, "delta": self.spent.delta}}
+        if math.isfinite(self.spent_order):
+            spent["spent"]["order"] = self.spent_order
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -124,7 +137,7 @@ class Guarantee:
                 for s in self.mechanisms
             ],
             "losses": self.losses.as_dict(),
-        } | ({} if self.spent is None else {"spent": {"rho": self.spent.rho, "delta": self.spent.delta}})
+        } | spent
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Guarantee:
@@ -134,9 +147,10 @@ class Guarantee:
         losses: of those, no more than the promise is known.
         """
         found = check_names("a guarantee", values, _FIELDS, ("words", "losses", "spent"))
-        spent = None
+        spent, order = None, math.inf
         if "spent" in found:
-            spent = Zcdp(**check_names("what a guarantee has spent", found["spent"], ("rho", "delta")))
+            told = check_names("what a guarantee has spent", found["spent"], ("rho", "delta"), ("order",))
+            spent, order = Zcdp(told["rho"], told["delta"]), told.get("order", math.inf)
         return cls(
             check_at_least_0("epsilon", found["epsilon"]),
             check_at_least_0("delta", found["delta"]),
@@ -145,6 +159,7 @@ class Guarantee:
             _text_of("unit", found["unit"]),
             Losses.from_dict(found["losses"]) if "losses" in found else None,  # type: ignore[arg-type]
             spent,
+            order,
         )
 
 
@@ -167,7 +182,7 @@ def compose(guarantees: Iterable[Guarantee]) -> Guarantee:
         tuple(step for part in parts for step in part.mechanisms),
         parts[0].unit,
         losses,
-        parts[0].spent if len(parts) == 1 else total_zcdp(parts),
+        *((parts[0].spent, parts[0].spent_order) if len(parts) == 1 else (total_zcdp(parts),)),
     )
 
 
@@ -196,9 +211,9 @@ def check_alike(guarantees: Iterable[Guarantee]) -> list[Guarantee]:
     return parts
 
 
-def total_zcdp(guarantees: Iterable[Guarantee]) -> Zcdp | None:
-    """The zCDP that all of them have spent together; None if that is nothing."""
-    parts = [part.zcdp for part in guarantees]
+def total_zcdp(guarantees: Iterable[Guarantee], order: float = math.inf) -> Zcdp | None:
+    """The zCDP that all of them have spent together, of orders up to this one; None if that is nothing."""
+    parts = [part.zcdp_to(order) for part in guarantees]
     rho, delta = (sum_up(getattr(part, name) for part in parts) for name in ("rho", "delta"))
     return Zcdp(rho, delta) if delta < 1 else None
 

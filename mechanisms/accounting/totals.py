@@ -8,34 +8,52 @@ Three bounds are known, and the least of them is taken:
 
 What may depend on what. A release may be any function of what the earlier ones have released: which items are asked for, which
 bounds are taken. But what it costs, its `losses`, must have been fixed before any of them ran, and so must how many there are.
-With `adaptive=True` the total holds even if costs, and when to end, were chosen after a look: it is that of zCDP alone, with
-what was really spent (Whitehouse, Ramdas, Rogers, Wu: "Fully Adaptive Composition in Differential Privacy", 2023; `filters`).
-Whoever wants that must settle on it before the first release: the smaller of the two is neither.
+With `adaptive=True` the total holds even if costs, and when to end, were chosen after a look. Whoever wants that must settle on
+it, and on a limit (epsilon, delta), before the first release: the smaller of the two totals is neither.
 
-Releases compose under one relation and one unit. Where the unit is a user's day, the total is that of each such day, for
-releases that may all be about the same day; a user's total over several days is `windows.over_windows` of that.
+Adaptive totals are by a filter of zCDP, with what was really spent (Whitehouse, Ramdas, Rogers, Wu: "Fully Adaptive Composition
+in Differential Privacy", 2023; `filters`). It has two limits, each of which is kept on every course: three fifths of delta for
+what is not hidden, and the rho that (epsilon, 2/5 delta) allows. Together they keep delta. (If one could have more on some
+courses, and the other on others, both would count in full: what is not hidden adds most where losses are small, and rho where
+they are large.)
+
+That rho is converted at one order, which follows from the limit alone, and divergences of this order are all that matters. So
+what is zCDP up to an order, such as names by law, counts as that if its order is not below, and else by its promise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from headcount.mechanisms.accounting.budget import sum_up, zcdp_delta, zcdp_epsilon
+from headcount.mechanisms.accounting.budget import Zcdp, sum_up, zcdp_delta, zcdp_epsilon, zcdp_order
 from headcount.mechanisms.accounting.guarantee import Guarantee, check_alike, total_zcdp
 from headcount.mechanisms.accounting.losses.parts import Losses
 from headcount.mechanisms.accounting.losses.sums import losses_delta, losses_epsilon
 from headcount.mechanisms.checks import check_at_least_0
 
+# Orders are compared beyond the rounding of the one at which a limit is converted.
+_BEYOND = 1 + 1e-9
+
+# No part of any proof: the share of delta for what is not hidden.
+_HIDING = 3 / 5
+
+# So often the rho of which an order is that of the conversion is doubled, and then halved in.
+_DOUBLINGS, _HALVINGS = 60, 40
+
 
 def total_epsilon(guarantees: Iterable[Guarantee], delta: float, adaptive: bool = False) -> float:
     """The least epsilon that all of them are known to keep together with `delta`; infinite if there is none."""
     parts, delta = check_alike(guarantees), check_at_least_0("delta", delta)
-    if adaptive:
-        spent = total_zcdp(parts)
-        left = 0.0 if spent is None else (min(delta, 0.5) - spent.delta) / (1 - spent.delta) * (1 - 1e-12)
-        return zcdp_epsilon(spent.rho, left) if spent is not None and left > 0 else math.inf
     found = [math.inf]
+    if adaptive:
+        delta = min(delta, 0.5) * (1 - 2e-12)  # beyond the rounding of the shares
+        rest = delta * (1 - _HIDING)
+        for order, spent in _spent(parts):
+            if rest > 0 and spent.delta <= delta * _HIDING:
+                rho = _raised(spent.rho, order, lambda rho: zcdp_epsilon(rho, rest))
+                found.append(zcdp_epsilon(rho, rest) if math.isfinite(rho) else math.inf)
+        return min(found)
     if sum_up(part.delta for part in parts) <= delta:
         found.append(sum_up(part.epsilon for part in parts))
     if 0 < delta < 1:
@@ -46,10 +64,42 @@ def total_epsilon(guarantees: Iterable[Guarantee], delta: float, adaptive: bool 
 def total_delta(guarantees: Iterable[Guarantee], epsilon: float, adaptive: bool = False) -> float:
     """The least delta that all of them are known to keep together with `epsilon`; 1 if there is none."""
     parts, epsilon = check_alike(guarantees), check_at_least_0("epsilon", epsilon)
-    if adaptive:
-        spent = total_zcdp(parts)
-        return 1.0 if spent is None else min(1.0, spent.delta + (1 - spent.delta) * zcdp_delta(spent.rho, epsilon))
     found = [1.0]
+    if adaptive:
+        for order, spent in _spent(parts):
+            rho = _raised(spent.rho, order, lambda _: epsilon)
+            if math.isfinite(rho):
+                found.append(max(spent.delta / _HIDING, zcdp_delta(rho, epsilon) / (1 - _HIDING)) * (1 + 1e-12))
+        return min(found)
     if sum_up(part.epsilon for part in parts) <= epsilon:
         found.append(sum_up(part.delta for part in parts))
     return min(*found, losses_delta(Losses.together(part.losses for part in parts), epsilon))
+
+
+def _spent(parts: Sequence[Guarantee]) -> Iterator[tuple[float, Zcdp]]:
+    """What all have spent, if the limit is converted at this order at most; for each order up to which one of them is known."""
+    for order in {math.inf, *(part.order for part in parts)}:
+        spent = total_zcdp(parts, order)
+        if spent is not None:
+            yield order, spent
+
+
+def _raised(rho: float, order: float, epsilon_of: Callable[[float], float]) -> float:
+    """About the least rho, this or above, that is converted at this order at most; infinite if there is none."""
+
+    def holds(rho: float) -> bool:
+        return zcdp_order(rho, epsilon_of(rho)) * _BEYOND <= order
+
+    if holds(rho):
+        return rho
+    low, high = rho, 2 * rho
+    for _ in range(_DOUBLINGS):
+        if holds(high):
+            break
+        low, high = high, 2 * high
+    else:
+        return math.inf
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

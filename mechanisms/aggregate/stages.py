@@ -190,7 +190,7 @@ class AggregateStages:
         """The least and the most that can be chosen: what cannot be calibrated for it is refused before anything runs."""
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
-            names = [self.shared.names_plan(end) for end in self.names_choice.ends()]
+            names = self.shared.names_ends(self.names_choice)
         bounds: tuple[KeptBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
         if self.calibrated:
             # Of one key or of many: the former leaves the sums the least precision, the latter the totals.

@@ -78,6 +78,11 @@ class Shard:
         """The same users with their rows of these items only."""
         return self._rows_where(pc.is_in(self.items, value_set=names.cast(self.items.type)))
 
+    def placed(self, names: Names) -> tuple[Shard, np.ndarray]:
+        """The same, and the place of each of the shard's items among the names; 0 for those that have no rows any more."""
+        place = pc.index_in(self.items, value_set=names.cast(self.items.type))
+        return self._rows_where(place.is_valid()), np.asarray(place.fill_null(0))
+
     def without_items(self, names: Names) -> Shard:
         """The same users without their rows of these items."""
         return self._rows_where(pc.invert(pc.is_in(self.items, value_set=names.cast(self.items.type))))

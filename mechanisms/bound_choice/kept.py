@@ -149,8 +149,11 @@ class KeptChoice:
         whole = limit_per_item(shard, 1) if self.once else shard
         events = whole.totals()
         found: dict[KeptCandidate, int] = {}
-        for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
-            alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
+        ways: dict[tuple[int, str], list[KeptCandidate]] = {}
+        most = int(whole.count.max(initial=1))  # caps above it are alike
+        for each in self.candidates:
+            ways.setdefault((min(each.max_per_item, most), each.noise), []).append(each)
+        for (cap, noise), alike in ways.items():
             capped = limit_per_item(whole, cap)
             totals, norms = capped.totals(), self.norms_of(capped, noise)
             found |= _worth(sorted(alike, key=lambda each: each.bound), totals, norms, totals / np.maximum(events, 1))

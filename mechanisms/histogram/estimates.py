@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import correlated, users_needed
@@ -195,10 +194,9 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
 
     A total stops at MOST_COUNT, as a count on one item does: above any bound, so that it makes no difference.
     """
-    shard = shard.with_items(grouped.items)
+    shard, place = shard.placed(grouped.items)
     if once:
         shard = limit_per_item(shard, 1)
-    place = np.asarray(pc.index_in(shard.items, value_set=grouped.items.cast(shard.items.type)).fill_null(0))
     first = np.arange(len(shard.users)) * grouped.number
     key = np.repeat(first, shard.rows_per_user()) + grouped.group[place[shard.item]]
     order = np.argsort(key, kind="stable")

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, gaussian_plan
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.expected_error import correlated
@@ -33,7 +33,7 @@ from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, part_candidates
+from headcount.mechanisms.partitions.auto import MAX_ITEMS, TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law_budget import LawPart
 from headcount.mechanisms.partitions.limited import LimitedChoice
@@ -218,7 +218,7 @@ class Stages:
             totals = self.noise(totals_steps, totals_mu, account.pure_totals, pure)
             steps.append(MechanismStep.of_plan("noise of the totals", totals))
         counted = counts is not None
-        spent = (self._first() + self._way(pure)).zcdp() if account.pure and account.gaussian else None
+        spent = self._first() + self._way(pure) if account.pure and account.gaussian else None
         guarantee = self.guarantee(*steps, counted=counted, spent=spent)
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
@@ -244,7 +244,7 @@ class Stages:
         bounds = [KeptBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
-            names = [self.names_plan(end) for end in self.names_choice.ends()]
+            names = self.names_ends(self.names_choice)
         # Of one item or of many: the former leaves the counts the least precision, the latter the totals.
         return [
             (each, kept._replace(totals_bound=max(norms, default=0), items=items))
@@ -253,17 +253,18 @@ class Stages:
             for items in (1, MANY)
         ]
 
-    def guarantee(self, *steps: MechanismStep, counted: bool = True, spent: Zcdp | None = None) -> Guarantee:
+    def names_ends(self, choice: LimitedChoice) -> list[NamesPlan | None]:
+        """The least and the most of naming. Laws can be made for any number of items: one that is made anyway does."""
+        first, last = choice.ends()
+        return [self.names_plan(way) for way in (first, last if self.laws is None else TYPICAL)]
+
+    def guarantee(self, *steps: MechanismStep, counted: bool = True, spent: Losses | None = None) -> Guarantee:
         """The whole promise, with these parts, or before anything is chosen; where names and counts came from one step, no
-        bound of the counts was chosen."""
-        account = self.account
+        bound of the counts was chosen. `spent` are the losses of the course that was taken."""
+        account, budget = self.account, self.account.budget
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
-        found = [
-            MechanismStep(
-                "all together", account.budget.epsilon, account.budget.delta, {"by": _COMPOSED[account.law is None]}
-            )
-        ]
+        found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": _COMPOSED[account.law is None]})]
         for field, name in names.items():
             part = getattr(account, field)
             if part is not None and (counted or field != "counts_choice"):
@@ -271,16 +272,13 @@ class Stages:
         if not steps:
             what = "counts" if account.names_choice is None else "names and counts"
             what += " and totals" if account.totals_choice is not None else ""
-            steps = (
-                MechanismStep(
-                    f"noise of {what}",
-                    account.budget.epsilon,
-                    account.budget.delta,
-                    {"calibrated for": "what is chosen"},
-                ),
-            )
-        steps, budget = (*found, *steps), account.budget
-        return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.losses, spent=spent)
+            told = {"calibrated for": "what is chosen"}
+            steps = (MechanismStep(f"noise of {what}", budget.epsilon, budget.delta, told),)
+        whole = (*found, *steps)
+        made = Guarantee(budget.epsilon, budget.delta, self.relation, whole, losses=self.losses)
+        if spent is None:
+            return made
+        return dataclasses.replace(made, spent=spent.zcdp_to_order(), spent_order=spent.order_of_all())
 
     @property
     def losses(self) -> Losses:

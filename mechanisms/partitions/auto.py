@@ -60,6 +60,9 @@ _MEDIANS = {1: 0.65, 3: 0.77, 6: 0.836, 10: 0.877, 17: 0.942, 30: 1.0, 55: 1.067
 _MEDIANS |= {1000: 1.585, 3000: 1.88, 10_000: 2.4}
 _IN_ROUNDS = 1.04
 
+#: The one law that is made at the start of a release of which names are a part.
+TYPICAL = ChosenStrategy("law", 30, 1)
+
 
 def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
@@ -74,7 +77,7 @@ def part_candidates(laws: LawPart, rounds: int, one_item: bool) -> tuple[Strateg
     """The same where names are a part of a release, with medians as they typically are; laws of `one_item` if asked for."""
     ways = [(items, number) for items in MAX_ITEMS for number in (1, rounds)] + [(items, 1) for items in _BETWEEN]
     ways = [way for way in sorted(ways) if law_sizes(laws, *way) <= _MOST_STATES]
-    middle = StrategyCandidate.of("law", [last_round(laws, 30, 1)]).threshold
+    middle = StrategyCandidate.of("law", [last_round(laws, TYPICAL.max_items, TYPICAL.rounds)]).threshold
     return tuple(
         StrategyCandidate(
             "law", items, round(middle * _MEDIANS[items] * (_IN_ROUNDS if number > 1 else 1)), rounds=number

@@ -120,7 +120,9 @@ def test_a_year_of_count_releases():
         left = delta - YEAR * 1e-9
         expected, _ = rdp.compute_epsilon(orders, [a * YEAR * 0.02 for a in orders], left)
         assert total_epsilon([released] * YEAR, delta) == pytest.approx(expected, rel=0.01)
-        assert total_epsilon([released] * YEAR, delta, adaptive=True) == pytest.approx(expected, rel=0.01)
+        # Where costs are chosen on the way, three fifths of delta are for what is not hidden, whatever that was.
+        adaptive, _ = rdp.compute_epsilon(orders, [a * YEAR * 0.02 for a in orders], 0.4 * delta)
+        assert total_epsilon([released] * YEAR, delta, adaptive=True) == pytest.approx(adaptive, rel=0.01)
     assert total_epsilon([released] * YEAR, YEAR * 0.99e-9) == math.inf
 
 
@@ -235,10 +237,10 @@ def test_adaptive_totals_are_of_what_was_spent():
     by_noise = {plan.counts is not None: plan.guarantee for plan in plans}
     assert {each.losses for each in by_noise.values()} == {planned.losses}
     by_law, pure_way = by_noise[True], by_noise[False]
-    assert by_law.spent is None and by_law.zcdp.rho == pytest.approx(1 / 2)  # a rho up to an order is none
-    assert pure_way.spent.rho < 0.61 * planned.zcdp.rho
+    assert by_law.spent_order < 30 and by_law.zcdp.rho == pytest.approx(1 / 2)  # a rho up to an order is none of all
+    assert pure_way.spent.rho < 0.66 * planned.zcdp.rho
     adaptive = total_epsilon([pure_way] * YEAR, 1e-6, adaptive=True)
-    assert adaptive < 45 < total_epsilon([by_law] * YEAR, 1e-6, adaptive=True)
+    assert total_epsilon([by_law] * YEAR, 1e-6, adaptive=True) < 8 < 40 < adaptive < 50
     assert total_delta([pure_way] * YEAR, adaptive, adaptive=True) <= 1e-6
     assert total_epsilon([pure_way] * YEAR, 1e-9, adaptive=True) == math.inf
 

@@ -130,7 +130,7 @@ def test_the_limit_holds_for_the_composed_total(ledger):
     dataset, adaptive = (make_dataset("d", "user", "add-remove", 8.0, 1e-6, None, each) for each in (False, True))
     composed, filtered = (spending.total(spent, each) for each in (dataset, adaptive))
     assert composed.sum_epsilon == 8 and composed.epsilon < filtered.epsilon < 4
-    for most, each in ((61, dataset), (54, adaptive)):
+    for most, each in ((61, dataset), (51, adaptive)):
         spending.refuse_above(each, "", [release] * (most - 1), release)
         with pytest.raises(spending.ExceededError) as error:
             spending.refuse_above(each, "", [release] * most, release)
