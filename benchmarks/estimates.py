@@ -103,8 +103,7 @@ def in_hindsight(
         sizes[way] = counts_in_rounds(shard, rounds, next(releases), "Named", mechanism.item_type).num_rows
     found: dict[str, Worth] = {}
     for way in sorted(ways, key=lambda way: -sizes[way])[:1] + [way for way in ways if way.strategy == "laplace"]:
-        counts = ((0, 0),) if way.strategy == "laplace" else itertools.product(NORMS, CAPS)
-        counts = [(norm, cap) for norm, cap in counts if cap <= 4 * norm or cap <= 1]
+        counts = [(0, 0)] if way.strategy == "laplace" else list(itertools.product(NORMS, CAPS))
         best = (1, 1)
         for totals in MOST_TOTALS:  # the totals' bound first, at a moderate norm; then the counts'
             found |= one(mechanism, batch, true, way, counts[len(counts) // 2], totals, releases)

@@ -53,6 +53,7 @@ class KeysChoice(KeptChoice):
     users_budget: Budget | None = None
 
     name = "keys"
+    misplaced = Fraction(1, 4)  # chosen for what is cut off, and not scaled
 
     @property
     def budget(self) -> Budget:

@@ -3,17 +3,17 @@
 Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
 items by which these counts are calibrated (`histogram.estimates`):
 
-    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 4
+    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 5
     B: the totals, scaled down to a norm of B.                                         loss = users above B
 
 where cost is the expected error of one count by noise at R = 1, and worth the sum over users of
 
     events that both bounds leave * the part of the user's events that the cap c alone leaves.
 
-A part of the events that are left out is misplaced by the calibration: the quarter stands for it. Scaling leaves a user's items
+A part of the events that are left out is misplaced by the calibration: the fifth stands for it. Scaling leaves a user's items
 in proportion, so that the calibration restores them. A cap flattens them, and what is kept is then less like the whole: hence
 the second factor. None of this is part of any proof. What a norm of B leaves out is lost. So B is chosen as for one total
-(`one_total`), with a public weight B^-3.
+(`one_total`), with a public weight B^(-5/2).
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
 8 R at most, a public limit, since one user could else decide alone.
@@ -21,7 +21,7 @@ The norm is l2 where noise is Gaussian, and a user of many items then keeps R sq
 Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
 (R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is 8 R, or R (l1). The first
 factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each loss
-by at most S/4, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
+by at most S/5, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
 stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for, and
 then (R, c) is not drawn.
 """
@@ -39,17 +39,15 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.one_total import falling_weight
 from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, log_weight, select
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
 from headcount.mechanisms.randomness.lanes import Lanes
 
-# No part of any proof: what is looked at, and what an event is worth that the bound leaves out.
+# No part of any proof: what is looked at.
 BOUNDS = tuple(2**power for power in range(14))
 CAPS = (1, 3, 10, 100, 1000)
 NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
-MISPLACED = Fraction(1, 4)
 
 # Nor this: what the noise of a total counts beside that of all counts, which the calibration multiplies. On data of many kinds
 # .3 and 1 do about as well.
@@ -57,6 +55,9 @@ _OF_TOTALS = 0.3
 
 #: The largest share of precision that totals get beside counts.
 MOST_OF_TOTALS = 0.7
+
+# Nor this, the weight of a norm B: with 3, as for one total, a few percent of users who have most events would often be cut.
+_FALLING = 2.5
 
 # Nor this: how often a choice may miss what `gem_exponents` promises of it.
 _MISSED = 0.005
@@ -128,6 +129,7 @@ class KeptChoice:
     by_item = False
     bounded_range = True  # of both draws together: the ranges add up
     draws = 1  # one lane, with words for both
+    misplaced = Fraction(1, 5)  # no part of any proof: what an event is worth that the bound leaves out
 
     @property
     def budget(self) -> Budget:
@@ -149,14 +151,18 @@ class KeptChoice:
         whole = limit_per_item(shard, 1) if self.once else shard
         events = whole.totals()
         found: dict[KeptCandidate, int] = {}
-        ways: dict[tuple[int, str], list[KeptCandidate]] = {}
-        most = int(whole.count.max(initial=1))  # caps above it are alike
-        for each in self.candidates:
-            ways.setdefault((min(each.max_per_item, most), each.noise), []).append(each)
-        for (cap, noise), alike in ways.items():
-            capped = limit_per_item(whole, cap)
-            totals, norms = capped.totals(), self.norms_of(capped, noise)
-            found |= _worth(sorted(alike, key=lambda each: each.bound), totals, norms, totals / np.maximum(events, 1))
+        seen: dict[tuple[Any, ...], list[int]] = {}
+        most = int(whole.count.max(initial=1))
+        for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
+            alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
+            alike.sort(key=lambda each: each.bound)
+            # Caps above all counts are the same, and so is all that follows, if users may be worth as much.
+            way = (min(cap, most), noise, *((each.bound, each.most) for each in alike))
+            if way not in seen:
+                capped = limit_per_item(whole, cap)
+                totals, norms = capped.totals(), self.norms_of(capped, noise)
+                seen[way] = _worth(alike, totals, norms, totals / np.maximum(events, 1))
+            found |= zip(alike, seen[way], strict=True)
         table = [found[each] for each in self.candidates]
         if self.norms:
             table += self.above(events)
@@ -179,10 +185,10 @@ class KeptChoice:
         assert self.counts_budget is not None
         worth = table[: len(self.candidates)]
         losses = [
-            table[-1] * each.cost - MISPLACED * parts / PARTS
+            table[-1] * each.cost - self.misplaced * parts / PARTS
             for each, parts in zip(self.candidates, worth, strict=True)
         ]
-        sensitivities = [MISPLACED * each.most for each in self.candidates]
+        sensitivities = [self.misplaced * each.most for each in self.candidates]
         epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
         tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / _MISSED)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
@@ -196,7 +202,7 @@ class KeptChoice:
     def norm_exponents(self, above: Sequence[int], budget: Budget) -> list[Fraction]:
         """The exponents of the norms, by the users above each."""
         losses = em_exponents(above, 1, budget.epsilon_fraction)
-        return [loss + falling_weight(norm) for loss, norm in zip(losses, self.norms, strict=True)]
+        return [loss + log_weight(norm, _FALLING) for loss, norm in zip(losses, self.norms, strict=True)]
 
     def above(self, totals: np.ndarray) -> list[int]:
         """How many users with these totals are above each norm."""
@@ -238,20 +244,20 @@ class KeptChoice:
 
 def _worth(
     candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None, spared: np.ndarray
-) -> dict[KeptCandidate, int]:
+) -> list[int]:
     """What users are worth to candidates of one cap and noise, from the lowest bound on: users with these totals, and norms
     that are bounded unless the totals are, and the part of all events that the cap has spared.
 
     Users whom a bound leaves as they are are worth the same under every higher one, and are not looked at again.
     """
-    found, settled = {}, 0
+    found, settled = [], 0
     for each in candidates:
         kept = np.minimum(totals, each.most)
         if norms is not None:
             kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most)
         # Cut to the limit before it is a whole number, so that no product is too large for one.
         worth = (kept * spared * PARTS).astype(np.int64)
-        found[each] = settled + int(worth.sum())
+        found.append(settled + int(worth.sum()))
         left = kept < totals
         settled += int(worth[~left].sum())
         totals, norms, spared = totals[left], None if norms is None else norms[left], spared[left]

@@ -35,14 +35,7 @@ from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: forty bounds in every factor of ten, up to the most that a user counts for.
 GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
-
-
-def falling_weight(bound: int) -> Fraction:
-    """What the public weight C^-3 adds to the exponent of a bound."""
-    return log_weight(bound, 3)
-
-
-WEIGHTS = tuple(map(falling_weight, GRID))
+WEIGHTS = tuple(log_weight(bound, 3) for bound in GRID)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,7 +110,7 @@ def gem_exponents(
     return [step * score for score in _gem_scores(values, weights, one_sided, tau)]
 
 
-def log_weight(weight: float, times: int = 1) -> Fraction:
+def log_weight(weight: float, times: float = 1) -> Fraction:
     """What to add to the exponent of a candidate of the public weight `weight ** -times`, on both neighbours."""
     return Fraction(round(times * math.log(weight) * 2**20), 2**20)
 

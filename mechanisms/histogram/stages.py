@@ -344,9 +344,7 @@ class Stages:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
             for bound in (self.bound,) if self.bound is not None else BOUNDS:
-                # A cap far above the norm does nothing; one is always left, that which is given or 1.
-                kept = [cap for cap in caps if cap <= 4 * bound or cap == caps[0]]
-                found += [KeptCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in kept]
+                found += [KeptCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in caps]
         return tuple(found)
 
     def _cost(self, bound: int, cap: int, kind: str, unit: Fraction) -> Fraction:

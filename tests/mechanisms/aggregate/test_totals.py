@@ -11,7 +11,8 @@ from headcount.mechanisms.aggregate.metrics import Metric
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.totals import _times, totals_norm
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.bound_choice.kept import PARTS, KeptBound
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,16 @@ def test_users_of_very_many_events_do_not_spoil_the_numbers_of_users(make_releas
         error = np.abs(np.asarray(rows.column("users")) / true - 1)
         assert error.max() < 0.2
         assert np.asarray(rows.column("users_noise_stddev")).max() < 0.06 * true.min()
+
+
+def test_no_user_is_worth_more_than_its_limit():
+    """A user of 2,000 keys with 3 rows on each, where larger caps than 3 change nothing but what one user may be worth."""
+    choice = aggregate(Budget(1, 1e-8), [Metric("events")]).stages.choice
+    keys = pa.array([f"k{number}" for number in range(2000)])
+    shard = one_shard([contribution_batch(pa.array(np.zeros(2000, dtype=np.int64)), keys, pa.array(np.full(2000, 3)))])
+    worth = dict(zip(choice.candidates, choice.user_table(shard), strict=False))
+    for each, parts in worth.items():
+        left = min(3, each.max_per_item) * min(2000, each.bound)
+        spared = min(3, each.max_per_item) / 3
+        assert parts == pytest.approx(PARTS * min(left, each.most) * spared, abs=1)
+    assert any(parts < PARTS * 3 * each.bound for each, parts in worth.items() if each.max_per_item > 3)

@@ -25,7 +25,6 @@ from headcount.mechanisms.bound_choice import kept as kept_module
 from headcount.mechanisms.bound_choice.kept import (
     BOUNDS,
     CAPS,
-    MISPLACED,
     MOST_KEPT,
     NORMS,
     PARTS,
@@ -215,10 +214,10 @@ def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(rela
 
 
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> dict[KeptCandidate, int]:
+    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> list[int]:
         by = totals if norms is None else norms
-        left = {each: totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates}
-        return {each: int(np.floor(kept * PARTS).sum()) for each, kept in left.items()}
+        left = [totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates]
+        return [int(np.floor(kept * PARTS).sum()) for kept in left]
 
     monkeypatch.setattr(kept_module, "_worth", worth)
 
@@ -227,7 +226,7 @@ def the_cap_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept, divided by the part that the cap has left: a guess at what there was, which no limit holds for."""
     worth = kept_module._worth
 
-    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> dict[KeptCandidate, int]:
+    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> list[int]:
         return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9))
 
     monkeypatch.setattr(kept_module, "_worth", more)
@@ -238,7 +237,7 @@ def whole_events(monkeypatch: pytest.MonkeyPatch) -> None:
         losses = [
             table[-1] * each.cost - Fraction(parts, PARTS) for each, parts in zip(self.candidates, table, strict=False)
         ]
-        sensitivities = [MISPLACED * each.most for each in self.candidates]
+        sensitivities = [self.misplaced * each.most for each in self.candidates]
         return sharp(losses, sensitivities, self.counts_budget.epsilon_fraction, True)
 
     monkeypatch.setattr(KeptChoice, "counts_exponents", exponents)
