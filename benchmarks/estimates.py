@@ -43,6 +43,7 @@ SAVED_BAR = 0.9
 BARS = {"demo": (0.35, 500, None), "words": (0.30, 3000, None), "authors": (None, 110, 0.30)}
 NORMS = (1, 2, 4, 8, 16, 32, 64, 128)
 CAPS = (1, 3, 10, 100)
+MODERATE = (4, 10)
 MOST_TOTALS = (10, 30, 100, 300, 1000, 3000, 10_000)
 
 
@@ -106,7 +107,7 @@ def in_hindsight(
         counts = [(0, 0)] if way.strategy == "laplace" else list(itertools.product(NORMS, CAPS))
         best = (1, 1)
         for totals in MOST_TOTALS:  # the totals' bound first, at a moderate norm; then the counts'
-            found |= one(mechanism, batch, true, way, counts[len(counts) // 2], totals, releases)
+            found |= one(mechanism, batch, true, way, MODERATE if len(counts) > 1 else counts[0], totals, releases)
         words = min((each for each in found if each.startswith(f"{way.strategy} ")), key=lambda each: found[each].l1)
         totals = int(words.rsplit(" ", 1)[1])
         for best in counts:
