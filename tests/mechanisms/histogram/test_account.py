@@ -53,7 +53,7 @@ def test_the_parts_of_the_gaussian_way_by_an_independent_sum(monkeypatch):
     monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
     mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
-    whole = composed_delta(1.0, (), Parts((0.015, 0.05, 0.05, 0.1), mu)) + made.hiding
+    whole = composed_delta(1.0, (), Parts((0.015, 0.05, 0.05, 0.07), mu)) + made.hiding
     assert whole == pytest.approx(TOTAL_SHARE * 1e-8, rel=1e-4)
     assert made.hiding == pytest.approx(1e-9)
     assert [m**2 / mu**2 for m in (made.names_mu, made.counts_mu, made.totals_mu)] == pytest.approx([0.75, 0.2, 0.05])
