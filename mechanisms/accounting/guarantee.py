@@ -124,9 +124,10 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
-        spent = {} if self.spent is None else {"spent": {"rho": self.spent.rho, "delta": self.spent.delta}}
-        if math.isfinite(self.spent_order):
-            spent["spent"]["order"] = self.spent_order
+        spent = {}
+        if self.spent is not None:
+            order = {"order": self.spent_order} if math.isfinite(self.spent_order) else {}
+            spent = {"spent": {"rho": self.spent.rho, "delta": self.spent.delta} | order}
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
