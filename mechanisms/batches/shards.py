@@ -74,6 +74,15 @@ class Shard:
         offsets = np.cumsum(before, out=before)[self.offsets]
         return dataclasses.replace(self, offsets=offsets, item=self.item[rows], count=count)
 
+    def of_users(self, users: np.ndarray) -> Shard:
+        """These users alone, in this order, with all of their rows."""
+        rows = self.rows_per_user()[users]
+        offsets = np.append(0, np.cumsum(rows))
+        kept = np.arange(offsets[-1]) + np.repeat(self.offsets[users] - offsets[:-1], rows)
+        return dataclasses.replace(
+            self, users=self.users.take(users), offsets=offsets, item=self.item[kept], count=self.count[kept]
+        )
+
     def with_items(self, names: Names) -> Shard:
         """The same users with their rows of these items only."""
         return self._rows_where(pc.is_in(self.items, value_set=names.cast(self.items.type)))

@@ -149,6 +149,12 @@ class KeptChoice:
     def user_table(self, shard: Shard) -> list[int]:
         """What the shard's users are worth to each candidate, in `PARTS`, and the users above each norm."""
         whole = limit_per_item(shard, 1) if self.once else shard
+        caps = sorted({each.max_per_item for each in self.candidates})
+        tables = [self._part_table(part, users) for part, users in _parts(whole, caps)]
+        return [*map(sum, zip([0] * (len(self.candidates) + len(self.norms)), *tables, strict=True)), 0]
+
+    def _part_table(self, whole: Shard, users: np.ndarray) -> list[int]:
+        """The same without the last entry, for users who stand for so many each."""
         events = whole.totals()
         found: dict[KeptCandidate, int] = {}
         seen: dict[tuple[Any, ...], list[int]] = {}
@@ -161,12 +167,9 @@ class KeptChoice:
             if way not in seen:
                 capped = limit_per_item(whole, cap)
                 totals, norms = capped.totals(), self.norms_of(capped, noise)
-                seen[way] = _worth(alike, totals, norms, totals / np.maximum(events, 1))
+                seen[way] = _worth(alike, totals, norms, totals / np.maximum(events, 1), users)
             found |= zip(alike, seen[way], strict=True)
-        table = [found[each] for each in self.candidates]
-        if self.norms:
-            table += self.above(events)
-        return [*table, 0]
+        return [*(found[each] for each in self.candidates), *self.above(events, users)]
 
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray | None:
         """What a bound is a bound of: the users' l2 norms, or for Laplace noise their totals (None)."""
@@ -204,9 +207,9 @@ class KeptChoice:
         losses = em_exponents(above, 1, budget.epsilon_fraction)
         return [loss + log_weight(norm, _FALLING) for loss, norm in zip(losses, self.norms, strict=True)]
 
-    def above(self, totals: np.ndarray) -> list[int]:
-        """How many users with these totals are above each norm."""
-        return tails(in_bins(self.norms, np.searchsorted(self.norms, totals)))
+    def above(self, totals: np.ndarray, users: np.ndarray | None = None) -> list[int]:
+        """How many users with these totals, who stand for one or for so many each, are above each norm."""
+        return tails(in_bins(self.norms, np.searchsorted(self.norms, totals), users)) if self.norms else []
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
         """The private choice."""
@@ -242,11 +245,33 @@ class KeptChoice:
         return {"candidates for the counts": len(self.candidates), "for the totals": len(self.norms)}
 
 
+def _parts(shard: Shard, caps: Sequence[int]) -> Iterator[tuple[Shard, np.ndarray]]:
+    """The users by the least cap that leaves them as they are, as caps above that need no second look; and how many users each
+    stands for. Those of single events are alike if they have as many items."""
+    level = np.zeros(len(shard.users), dtype=np.int64)
+    for number, cap in enumerate((1, *caps), start=1):
+        level[np.searchsorted(shard.offsets, np.flatnonzero(shard.count > cap), side="right") - 1] = number
+    for number in np.flatnonzero(np.bincount(level)).tolist():
+        users = np.flatnonzero(level == number)
+        stand_for = np.ones(len(users), dtype=np.int64)
+        if number == 0:
+            items = shard.rows_per_user()[users]
+            one_of = np.zeros(items.max() + 1, dtype=np.int64)
+            one_of[items] = users
+            stand_for = np.bincount(items)
+            users, stand_for = one_of[stand_for > 0], stand_for[stand_for > 0]
+        yield shard.of_users(users), stand_for
+
+
 def _worth(
-    candidates: Sequence[KeptCandidate], totals: np.ndarray, norms: np.ndarray | None, spared: np.ndarray
+    candidates: Sequence[KeptCandidate],
+    totals: np.ndarray,
+    norms: np.ndarray | None,
+    spared: np.ndarray,
+    users: np.ndarray,
 ) -> list[int]:
-    """What users are worth to candidates of one cap and noise, from the lowest bound on: users with these totals, and norms
-    that are bounded unless the totals are, and the part of all events that the cap has spared.
+    """What users, who stand for so many each, are worth to candidates of one cap and noise, from the lowest bound on: users
+    with these totals, and norms that are bounded unless the totals are, and the part of all events that the cap has spared.
 
     Users whom a bound leaves as they are are worth the same under every higher one, and are not looked at again.
     """
@@ -256,9 +281,10 @@ def _worth(
         if norms is not None:
             kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most)
         # Cut to the limit before it is a whole number, so that no product is too large for one.
-        worth = (kept * spared * PARTS).astype(np.int64)
+        worth = (kept * spared * PARTS).astype(np.int64) * users
         found.append(settled + int(worth.sum()))
         left = kept < totals
         settled += int(worth[~left].sum())
-        totals, norms, spared = totals[left], None if norms is None else norms[left], spared[left]
+        totals, spared, users = totals[left], spared[left], users[left]
+        norms = None if norms is None else norms[left]
     return found

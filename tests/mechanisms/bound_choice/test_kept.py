@@ -121,6 +121,18 @@ def test_users_add_up_and_nobody_is_not_there():
     assert choice.user_table(shard) == [0] * choice.entries
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_users_who_are_alike_are_looked_at_once_and_count_each(once):
+    """Caps cut nobody, some and all of these users; many have nothing but single events."""
+    rng = np.random.default_rng(7)
+    several = (1, 1, 1, 1, 2, 3, 4, 10, 11, 150, 2000)
+    users = [{f"i{n}": 1 for n in range(rng.integers(1, 5))} for _ in range(60)]
+    users += [{f"i{n}": int(rng.choice(several)) for n in range(rng.integers(1, 5))} for _ in range(120)]
+    choice = choice_of(once=once)
+    each = [table_of(choice, [user], 0) for user in users]
+    assert table_of(choice, users, 7) == [sum(column) for column in zip(*each, strict=True)][:-1] + [7]
+
+
 # The sensitivity, whatever a user has.
 
 EXTREME = [
@@ -214,10 +226,10 @@ def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(rela
 
 
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> list[int]:
+    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
         by = totals if norms is None else norms
         left = [totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates]
-        return [int(np.floor(kept * PARTS).sum()) for kept in left]
+        return [int((np.floor(kept * PARTS) * users).sum()) for kept in left]
 
     monkeypatch.setattr(kept_module, "_worth", worth)
 
@@ -226,8 +238,8 @@ def the_cap_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept, divided by the part that the cap has left: a guess at what there was, which no limit holds for."""
     worth = kept_module._worth
 
-    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any) -> list[int]:
-        return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9))
+    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
+        return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9), users)
 
     monkeypatch.setattr(kept_module, "_worth", more)
 

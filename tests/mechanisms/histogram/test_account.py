@@ -53,7 +53,7 @@ def test_the_parts_of_the_gaussian_way_by_an_independent_sum(monkeypatch):
     monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
     mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
-    whole = composed_delta(1.0, (), Parts((0.015, 0.05, 0.05, 0.07), mu)) + made.hiding
+    whole = composed_delta(1.0, (), Parts((0.015, 0.07, 0.05, 0.07), mu)) + made.hiding
     assert whole == pytest.approx(TOTAL_SHARE * 1e-8, rel=1e-4)
     assert made.hiding == pytest.approx(1e-9)
     assert [m**2 / mu**2 for m in (made.names_mu, made.counts_mu, made.totals_mu)] == pytest.approx([0.75, 0.2, 0.05])
@@ -66,8 +66,8 @@ def test_laplace_noise_alone_has_no_delta_and_both_ways_cost_less_than_two():
     assert pure.delta() == 0 and not pure.gaussian and pure.budget.delta == 0
     kinds = dict(named=True, chosen=True, calibrated=True)
     both, one = (make_account(Budget(1, 1e-8), **kinds, pure=pure) for pure in (True, False))
-    assert both.counts_mu == one.counts_mu  # and names by law pay for the other way, by next to nothing
-    assert 0.99 < both.law.cost / one.law.cost < 1
+    assert both.counts_mu == one.counts_mu  # and names by law pay for the other way, by a hundredth or two
+    assert 0.98 < both.law.cost / one.law.cost < 1
 
 
 def test_what_is_not_asked_for_goes_to_the_others():
@@ -78,7 +78,7 @@ def test_what_is_not_asked_for_goes_to_the_others():
 
 MORE = {
     "names_limit": Budget(0.02),
-    "names_choice": Budget(0.055),
+    "names_choice": Budget(0.075),
     "counts_choice": Budget(0.06),
     "totals_choice": Budget(0.08),
     "names_mu": 1.01,
