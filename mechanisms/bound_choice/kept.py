@@ -153,8 +153,8 @@ class KeptChoice:
         tables = [self._part_table(part, users) for part, users in _parts(whole, caps)]
         return [*map(sum, zip([0] * (len(self.candidates) + len(self.norms)), *tables, strict=True)), 0]
 
-    def _part_table(self, whole: Shard, users: np.ndarray) -> list[int]:
-        """The same without the last entry, for users who stand for so many each."""
+    def _part_table(self, whole: Shard, users: np.ndarray | None) -> list[int]:
+        """The same without the last entry, for users who stand for so many each, or for themselves (None)."""
         events = whole.totals()
         found: dict[KeptCandidate, int] = {}
         seen: dict[tuple[Any, ...], list[int]] = {}
@@ -208,7 +208,7 @@ class KeptChoice:
         return [loss + log_weight(norm, _FALLING) for loss, norm in zip(losses, self.norms, strict=True)]
 
     def above(self, totals: np.ndarray, users: np.ndarray | None = None) -> list[int]:
-        """How many users with these totals, who stand for one or for so many each, are above each norm."""
+        """How many users with these totals, who stand for themselves or for so many each, are above each norm."""
         return tails(in_bins(self.norms, np.searchsorted(self.norms, totals), users)) if self.norms else []
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
@@ -245,22 +245,22 @@ class KeptChoice:
         return {"candidates for the counts": len(self.candidates), "for the totals": len(self.norms)}
 
 
-def _parts(shard: Shard, caps: Sequence[int]) -> Iterator[tuple[Shard, np.ndarray]]:
-    """The users by the least cap that leaves them as they are, as caps above that need no second look; and how many users each
-    stands for. Those of single events are alike if they have as many items."""
+def _parts(shard: Shard, caps: Sequence[int]) -> Iterator[tuple[Shard, np.ndarray | None]]:
+    """The users by the least cap that leaves them as they are, as caps above that need no second look. Those of single events
+    are alike if they have as many items: one stands for all of them, whose numbers come beside."""
     level = np.zeros(len(shard.users), dtype=np.int64)
     for number, cap in enumerate((1, *caps), start=1):
         level[np.searchsorted(shard.offsets, np.flatnonzero(shard.count > cap), side="right") - 1] = number
     for number in np.flatnonzero(np.bincount(level)).tolist():
         users = np.flatnonzero(level == number)
-        stand_for = np.ones(len(users), dtype=np.int64)
-        if number == 0:
-            items = shard.rows_per_user()[users]
-            one_of = np.zeros(items.max() + 1, dtype=np.int64)
-            one_of[items] = users
-            stand_for = np.bincount(items)
-            users, stand_for = one_of[stand_for > 0], stand_for[stand_for > 0]
-        yield shard.of_users(users), stand_for
+        if number > 0:
+            yield shard.of_users(users), None
+            continue
+        items = shard.rows_per_user()[users]
+        alike = np.bincount(items)
+        one_of = np.zeros(len(alike), dtype=np.int64)
+        one_of[items] = users
+        yield shard.of_users(one_of[alike > 0]), alike[alike > 0]
 
 
 def _worth(
@@ -268,10 +268,11 @@ def _worth(
     totals: np.ndarray,
     norms: np.ndarray | None,
     spared: np.ndarray,
-    users: np.ndarray,
+    users: np.ndarray | None,
 ) -> list[int]:
-    """What users, who stand for so many each, are worth to candidates of one cap and noise, from the lowest bound on: users
-    with these totals, and norms that are bounded unless the totals are, and the part of all events that the cap has spared.
+    """What users, who stand for themselves or for so many each, are worth to candidates of one cap and noise, from the lowest
+    bound on: users with these totals, and norms that are bounded unless the totals are, and the part of all events that the cap
+    has spared.
 
     Users whom a bound leaves as they are are worth the same under every higher one, and are not looked at again.
     """
@@ -281,10 +282,12 @@ def _worth(
         if norms is not None:
             kept = np.minimum(totals * np.minimum(1.0, each.bound / np.maximum(norms, 1.0)), each.most)
         # Cut to the limit before it is a whole number, so that no product is too large for one.
-        worth = (kept * spared * PARTS).astype(np.int64) * users
+        worth = (kept * spared * PARTS).astype(np.int64)
+        if users is not None:
+            worth *= users
         found.append(settled + int(worth.sum()))
         left = kept < totals
         settled += int(worth[~left].sum())
-        totals, spared, users = totals[left], spared[left], users[left]
-        norms = None if norms is None else norms[left]
+        totals, spared = totals[left], spared[left]
+        norms, users = (None if column is None else column[left] for column in (norms, users))
     return found

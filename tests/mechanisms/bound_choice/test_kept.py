@@ -229,7 +229,7 @@ def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
         by = totals if norms is None else norms
         left = [totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates]
-        return [int((np.floor(kept * PARTS) * users).sum()) for kept in left]
+        return [int((np.floor(kept * PARTS) * (1 if users is None else users)).sum()) for kept in left]
 
     monkeypatch.setattr(kept_module, "_worth", worth)
 
