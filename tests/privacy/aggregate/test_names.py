@@ -92,7 +92,7 @@ def test_an_account_of_parts_that_cost_more_is_refused():
         "counts_mu": 1.001 * made.counts_mu,
         "totals_mu": 1.01 * made.totals_mu,
         "names_limit": Budget(0.016),
-        "names_choice": Budget(0.051),
+        "names_choice": Budget(0.071),
         "counts_choice": Budget(0.051),
         "totals_choice": Budget(0.071),
         "ranges_choices": (Budget(0.101),),
@@ -178,9 +178,9 @@ def test_what_the_release_promises_is_what_is_said_of_its_losses():
     assert account.law.cost / account.law.order < losses.rho < 1.35 * account.law.cost / account.law.order
     assert losses.mu == pytest.approx(math.hypot(account.counts_mu, account.totals_mu))
     assert losses.zcdp() is None and guarantee.zcdp.rho == pytest.approx(0.5)
-    # One release costs no more than its promise, and 52 of them 7.45 at 1e-6 in place of 52.
+    # One release costs no more than its promise, and 52 of them 7.48 at 1e-6 in place of 52.
     assert total_epsilon([guarantee], 1e-8) <= 1 and total_delta([guarantee], 1) <= 1e-8
-    assert total_epsilon([guarantee] * 52, 1e-6) == pytest.approx(7.451, rel=1e-3)
+    assert total_epsilon([guarantee] * 52, 1e-6) == pytest.approx(7.483, rel=1e-3)
     assert "Renyi" in guarantee.mechanisms[0].words()
     names = made.stages.shared.names_cost()
     assert 0.5 < names.epsilon < 1 and names.delta == 1e-8

@@ -103,8 +103,8 @@ def test_the_audit_is_sharp(make_release, monkeypatch):
     mechanism = mechanism_of("gaussian")
     account, neighbours = mechanism.stages.account, (crowd(), [*crowd(), TARGETS["all"]])
     spent = audited(mechanism, *neighbours, make_release(), monkeypatch)
-    assert spent.gaussian["Counts"] > 0.98 * account.counts_mu**2
-    assert spent.gaussian["Totals"] > 0.98 * account.totals_mu**2
+    both = account.counts_mu**2 + account.totals_mu**2  # of which each has its share, by what was chosen
+    assert sum(spent.gaussian.values()) > 0.98 * both and min(spent.gaussian.values()) > 0.15 * both
     assert spent.shown > 0.01 * account.hiding
     spent = audited(mechanism, crowd(), [*crowd(), TARGETS["once"]], make_release(), monkeypatch)
     assert max(spent.choices.values()) > 0.2, spent.choices
