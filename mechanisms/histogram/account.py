@@ -36,9 +36,9 @@ from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law_budget import best_order
 
-# Shares of epsilon, chosen on data of many kinds. That of the totals' norm is the largest, as one that is too small makes all
-# estimates too low, and that of how items are named as large: by a wrong one nothing may come out. That has two draws, of
-# which the first is a limit on items per user.
+# Shares of epsilon, chosen on data of many kinds. Two are larger than the others: a totals' norm that is too small makes all
+# estimates too low, and a wrong way to name items may leave nothing. That choice has two draws, of which the first is a limit
+# on items per user.
 _NAMES_LIMIT, _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.015, 0.07, 0.05, 0.07
 
 # That of the range of one column of values; of each of k of them it is this divided by the root of k.

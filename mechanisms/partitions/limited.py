@@ -5,7 +5,7 @@ many items, laws of many would be drawn by chance; where users have a thousand e
 many users have more than K items is a number that one user moves by 1. So it is asked first, by a small part of epsilon:
 
     the limit:    P(K) is proportional to K^-3 exp(-e1 #{users with more than K items}),     K of the candidates
-    the law:      P(c) is proportional to K(c)^(3/4) exp(-e2 loss(c) / S),                  c with K(c) <= the limit
+    the law:      P(c) is proportional to K(c)^(3/4) exp(-e2 loss(c) / S),                   c with K(c) <= the limit
 
 where S is the largest sensitivity among those c, and twice that where a user is replaced. With the limit known the plain
 exponential mechanism does, which has twice the power of the generalised one. The power of K is for users who have much more
