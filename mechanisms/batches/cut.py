@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.batches.run_sums import begins_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ItemCut:
         ends = np.searchsorted(place, self.cuts)
         for shard in np.flatnonzero(np.diff(ends)):
             rows = slice(ends[shard], ends[shard + 1])
-            first = np.diff(place[rows], prepend=-1) > 0
+            first = begins_run(place[rows])
             names = self.items.take(pa.array(place[rows][first]))
             yield int(shard), _chunk(pa.DictionaryArray.from_arrays(np.cumsum(first) - 1, names), columns, rows)
 

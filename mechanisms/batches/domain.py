@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.batches.names import Names, first_hash, hash64, string_buffers
+from headcount.mechanisms.batches.names import Names, first_hash, hash64, shard_of, string_buffers
 from headcount.mechanisms.errors import InputError, ParameterError
 
 
@@ -244,4 +244,6 @@ def only_domain(batch: pa.RecordBatch, domain: Domain) -> pa.RecordBatch:
 
 def in_shard(public: Domain | Names, shard: int, shards: int) -> Names:
     """The part of a domain, or of other public names, that belongs to one item shard."""
-    return (public.held if isinstance(public, Domain) else _Held(public)).in_shard(shard, shards)
+    if isinstance(public, Domain):
+        return public.held.in_shard(shard, shards)
+    return public.filter(pa.array(shard_of(hash64(public), shards) == shard))

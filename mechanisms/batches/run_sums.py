@@ -1,4 +1,4 @@
-"""Sums over runs and codes, in 64-bit integers that never wrap.
+"""Runs of equal rows, and sums over runs and codes, in 64-bit integers that never wrap.
 
 A sum that would leave 64 bits stays at INT64_MAX (saturates). So no count makes a job fail, and no sensitivity grows: a cut sum
 moves by no more than the sum does.
@@ -9,6 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 INT64_MAX = 2**63 - 1
+
+
+def begins_run(*columns: np.ndarray) -> np.ndarray:
+    """Whether each row differs from the one before in any of the columns; the first one does."""
+    first = np.ones(len(columns[0]), dtype=bool)
+    np.not_equal(columns[0][1:], columns[0][:-1], out=first[1:])
+    for column in columns[1:]:
+        first[1:] |= column[1:] != column[:-1]
+    return first
 
 
 def run_sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:

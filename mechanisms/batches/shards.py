@@ -26,7 +26,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.distinct import Grouped, distinct, grouped, sorting
 from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.threads import in_threads
 from headcount.mechanisms.errors import InputError
 
@@ -303,11 +303,7 @@ def consolidate(
         if count is not None:
             count = count[order]
             np.minimum(count, MOST_COUNT, out=count)  # a batch may come from other hands than those of Contributions
-    first = np.empty(len(packed), dtype=bool)
-    first[:1] = True
-    np.not_equal(packed[1:], packed[:-1], out=first[1:])
-    for column in values:
-        first[1:] |= column[1:] != column[:-1]
+    first = begins_run(packed, *values)
     if not first.all():
         starts = np.flatnonzero(first)
         cut = count is not None or len(packed) > MOST_COUNT  # rows of one each are no more than all rows

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import unpack
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import (
     MOST_COUNT,
     Shard,
@@ -86,7 +86,7 @@ def gather_values(chunks: Iterable[bytes]) -> ValueShard:
     rows = united(chunks)
     user, item, count, values = consolidate(rows.user, rows.item, rows.count, rows.values)
     count = np.ones(len(user), dtype=np.int64) if count is None else count
-    starts = np.flatnonzero((np.diff(user, prepend=-1) != 0) | (np.diff(item, prepend=-1) != 0))
+    starts = np.flatnonzero(begins_run(user, item))
     pairs = Shard(
         users=rows.users,
         items=rows.items,

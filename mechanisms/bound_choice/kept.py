@@ -248,15 +248,17 @@ class KeptChoice:
 def _parts(shard: Shard, caps: Sequence[int]) -> Iterator[tuple[Shard, np.ndarray | None]]:
     """The users by the least cap that leaves them as they are, as caps above that need no second look. Those of single events
     are alike if they have as many items: one stands for all of them, whose numbers come beside."""
-    level = np.zeros(len(shard.users), dtype=np.int64)
-    for number, cap in enumerate((1, *caps), start=1):
-        level[np.searchsorted(shard.offsets, np.flatnonzero(shard.count > cap), side="right") - 1] = number
+    rows = shard.rows_per_user()
+    most = np.zeros(len(shard.users), dtype=np.int64)  # the largest count of each user
+    if len(shard.count):
+        most[rows > 0] = np.maximum.reduceat(shard.count, shard.offsets[:-1][rows > 0])
+    level = np.searchsorted(sorted({1, *caps}), most)
     for number in np.flatnonzero(np.bincount(level)).tolist():
         users = np.flatnonzero(level == number)
         if number > 0:
             yield shard.of_users(users), None
             continue
-        items = shard.rows_per_user()[users]
+        items = rows[users]
         alike = np.bincount(items)
         one_of = np.zeros(len(alike), dtype=np.int64)
         one_of[items] = users

@@ -23,26 +23,34 @@ from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 
 def rand_clip(shard: Shard, bound: int, subkey: bytes) -> Shard:
     """At most `bound` events of each user, a uniform sample without replacement: l1 <= bound, counts >= 1."""
-    kept = _sampled(shard, shard.count, bound, subkey)
-    rows = np.flatnonzero(kept)
-    clipped = shard.keep(rows, kept[rows])
-    if kept is shard.count:  # nobody was above the bound, which took the same sums to see
-        return clipped
+    above = shard.totals() > bound
+    if not above.any():
+        return shard
+    rows, offsets, lanes = _lanes(shard, above, subkey)
+    count = shard.count.copy()
+    count[rows] = sample_units(lanes, count[rows], offsets, bound)
+    rows = np.flatnonzero(count)
+    clipped = shard.keep(rows, count[rows])
     return _checked(clipped, run_sums(np.abs(clipped.count), clipped.offsets[:-1]), bound)
 
 
 def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
     """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
-    if int(shard.rows_per_user().max(initial=0)) <= items:
-        return shard
     rows = sampled_items(shard, items, subkey)
+    if len(rows) == len(shard.item):
+        return shard
     limited = shard.keep(rows, shard.count[rows])
     return _checked(limited, limited.rows_per_user(), items)
 
 
 def sampled_items(shard: Shard, items: int, subkey: bytes) -> np.ndarray:
     """The rows of at most `items` distinct items of each user, chosen uniformly: those that `limit_items` leaves."""
-    return np.flatnonzero(_sampled(shard, np.ones(len(shard.count), dtype=np.int64), items, subkey))
+    stays = np.ones(len(shard.item), dtype=bool)
+    above = shard.rows_per_user() > items
+    if above.any():
+        rows, offsets, lanes = _lanes(shard, above, subkey)
+        stays[rows] = sample_units(lanes, np.ones(len(rows), dtype=np.int64), offsets, items)
+    return np.flatnonzero(stays)
 
 
 def limit_per_item(shard: Shard, count: int) -> Shard:
@@ -67,7 +75,7 @@ def clip_norm(shard: Shard, bound: int, p: int) -> Shard:
     Counts come out in units of 2**-clip_grid(bound), rounded down; so the norm keeps the bound exactly, in integers.
     """
     limit = bound << clip_grid(bound)
-    value = _scaled_l1(shard, bound, limit) if p == 1 else _scaled_l2(shard, bound, limit)
+    value = _scaled_rows(shard, shard.totals() if p == 1 else squared_norms(shard), bound, limit, p)
     norms = run_sums(value if p == 1 else value * value, shard.offsets[:-1])
     rows = np.flatnonzero(value)
     return _checked(shard.keep(rows, value[rows]), norms, limit if p == 1 else limit * limit)
@@ -80,14 +88,8 @@ def _checked(bounded: Shard, norms: np.ndarray, limit: int) -> Shard:
     return bounded
 
 
-def _sampled(shard: Shard, units: np.ndarray, wanted: int, subkey: bytes) -> np.ndarray:
-    """The units of each row that stay, when each user keeps a uniform sample of at most `wanted` units.
-
-    A user who has no more than that keeps all and needs no lane.
-    """
-    above = run_sums(units, shard.offsets[:-1]) > wanted
-    if not above.any():
-        return units
+def _lanes(shard: Shard, above: np.ndarray, subkey: bytes) -> tuple[np.ndarray, np.ndarray, Lanes]:
+    """The rows of the users above a bound, where the rows of each of them begin, and their lanes; others need none."""
     who = np.flatnonzero(above)
     rows = np.flatnonzero(np.repeat(above, shard.rows_per_user()))
     offsets = np.append(0, np.cumsum(shard.rows_per_user()[who]))
@@ -98,9 +100,7 @@ def _sampled(shard: Shard, units: np.ndarray, wanted: int, subkey: bytes) -> np.
         shard.items.take(pa.array(shard.item[rows])),
         shard.count[rows],
     )
-    kept = units.copy()
-    kept[rows] = sample_units(Lanes(block_key(subkey), ids), units[rows], offsets, wanted)
-    return kept
+    return rows, offsets, Lanes(block_key(subkey), ids)
 
 
 def sample_units(lanes: Lanes, units: np.ndarray, offsets: np.ndarray, wanted: int) -> np.ndarray:
@@ -159,35 +159,34 @@ def squared_norms(shard: Shard) -> np.ndarray:
     return run_sums(count * count, shard.offsets[:-1])
 
 
-def _scaled_l1(shard: Shard, bound: int, limit: int) -> np.ndarray:
-    norm = np.repeat(shard.totals(), shard.rows_per_user())
-    return _scaled(shard.count, norm > bound, limit // bound, shard.count * (limit / norm), norm, limit, 1)
+def _scaled_rows(shard: Shard, power: np.ndarray, bound: int, limit: int, p: int) -> np.ndarray:
+    """Each row's count in grid units, scaled for users above the bound; `power` is norm^p of each user."""
+    unit, rows = limit // bound, shard.rows_per_user()
+    one = np.full(len(power), unit)  # counts of one are alike for a user, and scaled once
+    above = np.flatnonzero(power > bound**p)
+    one[above] = _scaled(np.ones(len(above), dtype=np.int64), power[above], limit, p)
+    value = np.repeat(one, rows)
+    more = np.flatnonzero(shard.count != 1)
+    if len(more):
+        value[more] = shard.count[more] * unit
+        own = np.repeat(power, rows)[more]
+        above = np.flatnonzero(own > bound**p)
+        value[more[above]] = _scaled(shard.count[more[above]], own[above], limit, p)
+    return value
 
 
-def _scaled_l2(shard: Shard, bound: int, limit: int) -> np.ndarray:
-    square = np.repeat(squared_norms(shard), shard.rows_per_user())
-    estimate = shard.count * (limit / np.sqrt(square.astype(np.float64)))
-    return _scaled(shard.count, (square > bound * bound).astype(bool), limit // bound, estimate, square, limit, 2)
+def _scaled(count: np.ndarray, power: np.ndarray, limit: int, p: int) -> np.ndarray:
+    """The counts times limit / norm, rounded down.
 
-
-def _scaled(
-    count: np.ndarray, above: np.ndarray, unit: int, estimate: np.ndarray, power: np.ndarray, limit: int, p: int
-) -> np.ndarray:
-    """The estimate of count limit / norm rounded down for rows of users above the bound, the count in grid units for the
-    others; `power` is norm^p.
-
-    The estimate is off by less than 2**-48 of itself; where it lies closer than that to an integer, integers decide.
+    The float is off by less than 2**-48 of itself; where it lies closer than that to an integer, integers decide.
     """
-    value = np.where(above, 0, count) * unit
-    rows = np.flatnonzero(above)
-    near = estimate[rows]
-    value[rows] = np.floor(near).astype(np.int64)
-    close = np.abs(near - np.rint(near)) <= near * 2.0**-48
-    rows, most = rows[close], np.rint(near[close]).astype(np.int64)
-    if len(rows):
-        whole, power = count[rows], power[rows]
+    near = count * (limit / (power if p == 1 else np.sqrt(power.astype(np.float64))))
+    value = near.astype(np.int64)
+    close = np.flatnonzero(np.abs(near - np.rint(near)) <= near * 2.0**-48)
+    if len(close):
+        whole, most, power = count[close], np.rint(near[close]).astype(np.int64), power[close]
         # Both sides of the comparison are about (count limit)^p: beyond 64 bits in Python's integers, which never wrap.
         if (int(whole.max()) * limit + 1) ** p >= INT64_MAX >> 1:
             whole, most, power = (column.astype(object) for column in (whole, most, power))
-        value[rows] = most - (most**p * power > (whole * limit) ** p)
+        value[close] = most - (most**p * power > (whole * limit) ** p)
     return value

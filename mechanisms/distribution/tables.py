@@ -25,7 +25,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import pack, unpack
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import RandClipStep
@@ -167,7 +167,7 @@ def _counted(key: np.ndarray, users: np.ndarray | None) -> tuple[np.ndarray, np.
         users = np.ones(len(key), dtype=np.int64)
     order = np.argsort(key, kind="stable")
     key = key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
+    starts = np.flatnonzero(begins_run(key))
     return key[starts], run_sums(users[order], starts)
 
 

@@ -35,7 +35,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.intervals import DEVIATIONS
 from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import Step
@@ -197,18 +197,20 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     shard, place = shard.placed(grouped.items)
     if once:
         shard = limit_per_item(shard, 1)
-    first = np.arange(len(shard.users)) * grouped.number
-    key = np.repeat(first, shard.rows_per_user()) + grouped.group[place[shard.item]]
+    bits = grouped.number.bit_length()
+    key = np.repeat(np.arange(len(shard.users)) << bits, shard.rows_per_user())
+    key += np.append(grouped.group, 0)[place][shard.item]  # the last one where nothing is grouped, and no rows are left
     order = np.argsort(key, kind="stable")
     key = key[order]
-    starts = np.flatnonzero(np.diff(key, prepend=-1))
-    user, group = np.divmod(key[starts], grouped.number)
+    starts = np.flatnonzero(begins_run(key))
+    key, sums = key[starts], run_sums(shard.count[order], starts)
+    user, group = key >> bits, key & ((1 << bits) - 1)
     return Shard(
         shard.users,
         pa.array(np.arange(grouped.number)),
         np.append(0, np.cumsum(np.bincount(user, minlength=len(shard.users)))),
         group,
-        np.minimum(run_sums(shard.count[order], starts) * grouped.weights[group], MOST_COUNT),
+        np.minimum(sums if grouped.apart == 0 else sums * grouped.weights[group], MOST_COUNT),
     )
 
 

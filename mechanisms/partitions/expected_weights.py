@@ -16,7 +16,7 @@ import numpy as np
 
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.packing import unpack
-from headcount.mechanisms.batches.run_sums import sum_by_code
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums, sum_by_code
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.partitions.law import law_weight
@@ -50,22 +50,23 @@ def split_weights(
         return iter(())
     cut = cut_by_item(shard.items, shards)
     rows = shard.rows_per_user()
-    held = np.flatnonzero(np.bincount(rows))
-    place = np.searchsorted(held, rows)
-    shares = np.array([(1 << FRACTION_BITS) // max(1, d) for d in held.tolist()])[place]
+    held = np.flatnonzero(np.bincount(rows))  # how many items users have
+    nth = np.zeros(held[-1] + 1, dtype=np.int64)
+    nth[held] = np.arange(len(held))
+    # How many users of so many items each item has: few numbers, of which all else follows.
+    bits = len(held).bit_length()
+    key = (cut.places() << bits)[shard.item]
+    key += np.repeat(nth[rows], rows)
+    key.sort()
+    starts = np.flatnonzero(begins_run(key))
+    place, number = key[starts] >> bits, key[starts] & ((1 << bits) - 1)
+    users = np.diff(starts, append=len(key))
+    rung = np.searchsorted(np.array(ladder), held)[number]
+    cells = np.flatnonzero(begins_run(place, rung))
     weigh = _law_weights if by_law else _root_weights
-    roots, others = np.array([weigh(max(1, d)) for d in held.tolist()]).T[:, place]
-    rung_of = np.searchsorted(np.array(ladder), held)
-    rungs, nth = np.unique(rung_of, return_inverse=True)  # those that are there: fewer cells stay in the cache
-    steps = len(rungs)
-    key = cut.places()[shard.item] * steps + np.repeat(nth[place], rows)
-    size = len(shard.items) * steps
-    users = np.bincount(key, minlength=size)
-    key_of = np.flatnonzero(users)  # in order
-    sums = {"users": users[key_of]}
-    for name, values in (("shares", shares), ("roots", roots), ("others", others)):
-        sums[name] = sum_by_code(key, np.repeat(values, rows), size)[key_of]
-    return cut.rows(key_of // steps, {"rung": rungs[key_of % steps]} | sums)
+    each = np.array([(1, (1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
+    sums = {name: run_sums(users * one[number], cells) for name, one in zip(_COLUMNS, each, strict=True)}
+    return cut.rows(place[cells], {"rung": rung[cells]} | sums)
 
 
 def _root_weights(items: int) -> tuple[int, int]:

@@ -4,52 +4,59 @@ A pipeline may run any step twice. Fresh noise in each run would publish two noi
 nothing here is fresh: word j of a lane is AES-256 of (lane id + j) under the step's block key. A lane's draws
 do not depend on which other lanes are present, on their order, or on how they are cut into arrays.
 
-The samplers are exact: integers only, no floating point, every probability as stated, given that the cipher's
-words are uniform and independent. They follow Canonne, Kamath, Steinke: "The Discrete Gaussian for
-Differential Privacy" (2020), except that a run of Bernoulli(exp(-1)) trials is read off a table at once
-(`Lanes.geometric`).
+The samplers are exact: every probability is as stated, and no result depends on how a float is rounded, given that the
+cipher's words are uniform and independent. They follow Canonne, Kamath, Steinke: "The Discrete Gaussian for Differential
+Privacy" (2020), except that a run of Bernoulli(exp(-1)) trials is read off a table at once (`Lanes.geometric`), and that
+Bernoulli(exp(-x)) compares a uniform number with exp(-x), by as many of its digits as it takes (`Lanes.bernoulli_exp`).
 """
 
 from __future__ import annotations
 
 import functools
+from fractions import Fraction
 from math import factorial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.randomness.blocks import WORD, BlockCipher, Words
 
-Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[Any]  # int64; Python integers (dtype object) where int64 is too narrow
 Flags = npt.NDArray[np.bool_]
 
 #: `Lanes.geometric` stops counting here; what lies beyond has probability e^-4096 and is neglected.
 GEOMETRIC_LIMIT = 4096
 
-_WORD = np.dtype("<u8")
 _LARGEST = np.uint64(2**64 - 1)
 
 
 @functools.lru_cache(maxsize=1024)
-def exp_floor(power: int, bits: int) -> int:
+def exp_floor(power: int | Fraction, bits: int) -> int:
     """floor(2^bits * e^-power), exactly.
 
-    The sum of 1/k! for k <= n is below e by less than 2/(n+1)!, which gives rational bounds on e^-power. It
-    is irrational for power >= 1, so for some n both bounds have the same floor, and that is the answer.
+    The sum of 1/k! for k <= n is below e by less than 2/(n+1)!, and that of x^k/k! below e^x by less than 2 x^(n+1)/(n+1)!
+    for x < 1, which gives rational bounds on e^-power. It is irrational unless it is 1, so for some n both bounds have the same
+    floor, and that is the answer.
     """
+    if power >= bits > 0:
+        return 0
+    whole, rest = divmod(Fraction(power), 1)
+    n, d = rest.numerator, rest.denominator
     terms = 32
     while True:
         terms *= 2
-        # e lies strictly between below/unit and above/unit.
+        # e lies strictly between below/unit and above/unit, and e^rest between least/part and most/part.
         unit = factorial(terms + 1)
         below = sum(unit // factorial(k) for k in range(terms + 1))
         above = below + 2
-        scaled = unit**power << bits
-        if scaled // below**power == scaled // above**power:
-            return scaled // below**power
+        part = d**terms * factorial(terms)
+        least = sum(n**k * d ** (terms - k) * (factorial(terms) // factorial(k)) for k in range(terms + 1))
+        most = least + (2 * n ** (terms + 1) // (d * (terms + 1)) + 1 if n else 0)
+        scaled = part * unit**whole << bits
+        if scaled // (least * below**whole) == scaled // (most * above**whole):
+            return scaled // (least * below**whole)
 
 
 # Edge v-1 of this table is floor(2^64 e^-v); it ends with the first zero (v = 45).
@@ -68,14 +75,11 @@ class Lanes:
     """
 
     def __init__(self, block_key: bytes, ids: Words) -> None:
-        if len(block_key) != 32:
-            raise ParameterError(f"a block key is 32 bytes, got {len(block_key)}")
         if ids.ndim != 2 or ids.shape[1] != 2 or ids.dtype != np.uint64:
             raise ParameterError(f"lane ids are uint64 of shape (n, 2), got {ids.dtype} of shape {ids.shape}")
-        self._ids = np.ascontiguousarray(ids, dtype=_WORD)
-        self._drawn = np.zeros(len(ids), dtype=_WORD)
-        self._cipher = Cipher(algorithms.AES(block_key), modes.ECB()).encryptor()
-        self._output = np.empty(0, dtype=np.uint8)
+        self._ids = np.ascontiguousarray(ids, dtype=WORD)
+        self._drawn = np.zeros(len(ids), dtype=WORD)
+        self._cipher = BlockCipher(block_key)
 
     @property
     def n(self) -> int:
@@ -92,13 +96,7 @@ class Lanes:
         return lanes
 
     def _encrypt(self, blocks: Words) -> Words:
-        size = blocks.size * 8
-        if size == 0:
-            return np.empty(0, dtype=_WORD)
-        if len(self._output) < size + 15:  # update_into asks for one byte less than a block on top
-            self._output = np.empty(size + 15, dtype=np.uint8)
-        self._cipher.update_into(blocks.data.cast("B"), self._output.data)
-        return self._output[:size].view(_WORD)[::2].copy()
+        return self._cipher(blocks)[:, 0].copy()
 
     def words(self, index: npt.ArrayLike) -> Words:
         """The next word of each lane."""
@@ -116,8 +114,8 @@ class Lanes:
         starts = np.cumsum(each) - each
         blocks = self._ids.take(np.repeat(lanes, each), axis=0)
         steps = np.arange(len(blocks)) - np.repeat(starts, each)
-        blocks[:, 1] += np.repeat(self._drawn[lanes], each) + steps.astype(_WORD)
-        self._drawn[lanes] += np.asarray(each).astype(_WORD)
+        blocks[:, 1] += np.repeat(self._drawn[lanes], each) + steps.astype(WORD)
+        self._drawn[lanes] += np.asarray(each).astype(WORD)
         return self._encrypt(blocks)
 
     def uniform_below(self, bound: int | Integers, index: npt.ArrayLike) -> Integers:
@@ -206,33 +204,29 @@ class Lanes:
     def bernoulli_exp(self, numerator: int | Integers, denominator: int | Integers, index: npt.ArrayLike) -> Flags:
         """True with probability exp(-numerator/denominator), for any numerator >= 0.
 
-        The whole part w passes if a geometric variable is at least w (so never above GEOMETRIC_LIMIT). For
-        the rest x < 1: let K be the first k = 1, 2, ... at which a Bernoulli(x/k) fails; K is odd with
-        probability exp(-x). Bernoulli(x/k) is drawn as Bernoulli(1/k) and Bernoulli(x), so that no number
-        exceeds the numerator and denominator given.
+        Read a lane's words as the binary digits of a uniform R in [0, 1): it is true where R < exp(-numerator/denominator).
+        One word tells by far: a float of the right side is off by less than 2^-40 of itself, and one of the word by 2^10. Where
+        both are closer than that, integers decide; so no float has a part in any result.
         """
         lanes = self._checked(index)
         if np.less(numerator, 0).any():
             raise ParameterError("exp(-x) is a probability for x >= 0 only")
-        whole = np.broadcast_to(numerator // denominator, lanes.shape)
-        rest = numerator - whole * denominator
-        result = np.ones(len(lanes), dtype=bool)
-        large = np.flatnonzero(whole)
-        if large.size:
-            result[large] = self.geometric(lanes[large]) >= whole[large]
-        active = np.flatnonzero(result)
-        k = 1
-        while active.size:
-            if k > 1:
-                chosen = self.uniform_below(k, lanes[active]) == 0
-                result[active] = k % 2 == 1
-                active = active[chosen]
-            below = denominator[active] if isinstance(denominator, np.ndarray) else denominator
-            passed = self.bernoulli(rest[active], below, lanes[active])
-            result[active] = k % 2 == 1
-            active = active[passed]
-            k += 1
+        words = self.words(lanes)
+        power = np.broadcast_to(np.asarray(numerator / denominator, dtype=np.float64), lanes.shape)
+        edge, drawn = np.exp(-power) * 2.0**64, words.astype(np.float64)
+        result = drawn < edge
+        for close in np.flatnonzero(np.abs(drawn - edge) <= edge * 2.0**-38 + 2.0**12).tolist():
+            exact = Fraction(*(int(np.broadcast_to(each, lanes.shape)[close]) for each in (numerator, denominator)))
+            result[close] = self._settle_exp(int(lanes[close]), int(words[close]), exact)
         return result
+
+    def _settle_exp(self, lane: int, word: int, power: Fraction) -> bool:
+        """Whether R < exp(-power) for a lane whose first word is `word`: R lies in [digits, digits + 1) / 2^bits."""
+        digits, bits = word, 64
+        while (edge := exp_floor(power, bits)) == digits:
+            digits = digits << 64 | int(self.words([lane])[0])
+            bits += 64
+        return digits < edge
 
 
 def _bounds(bound: int | Integers) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.batches.names import Names
-from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.randomness.lane_ids import item_lane_ids
 
 SALT_BYTES = 16
@@ -42,5 +42,5 @@ def sums_by_bucket(names: Names, sums: np.ndarray, salt: bytes, buckets: int) ->
     bucket = buckets_of(names, salt, buckets)
     order = np.argsort(bucket)
     bucket, sums = bucket[order], sums[order]
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    starts = np.flatnonzero(begins_run(bucket))
     return pa.array(bucket[starts]), run_sums(sums, starts)  # of sums of users' pairs: fits

@@ -14,6 +14,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.job.utils import dict_to_struct
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
+from apache_beam.runners.worker import statesampler
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN, DataInputOperation
 from apache_beam.transforms import userstate
 
@@ -53,7 +54,7 @@ class _LocalRunner(FnApiRunner):
 
     def run_stages(self, stage_context: Any, stages: Any) -> Any:
         progress.planned([_step(stage) for stage in stages])
-        with nullcontext() if self.store is None else keeping(self.store, self.memory_limit):
+        with prompt_ends(), nullcontext() if self.store is None else keeping(self.store, self.memory_limit):
             return super().run_stages(stage_context, stages)
 
     def _execute_bundle(self, runner_execution_context: Any, bundle_context_manager: Any, bundle_input: Any) -> Any:
@@ -91,6 +92,24 @@ def specs_once() -> Iterator[None]:
         yield
     finally:
         userstate.get_dofn_specs = look
+
+
+class _PromptSampler(statesampler.StateSampler):
+    """Beam's own, which looks every few milliseconds at what a step does. A stage ends only with its last look, and by itself
+    that is up to a fifth of a second late: of a job of thirty stages, every tenth second."""
+
+    def __init__(self, prefix: str, counter_factory: Any, sampling_period_ms: int = 5) -> None:
+        super().__init__(prefix, counter_factory, sampling_period_ms)
+
+
+@contextmanager
+def prompt_ends() -> Iterator[None]:
+    """Has Beam's worker in this process end its stages at once."""
+    sampler, statesampler.StateSampler = statesampler.StateSampler, _PromptSampler
+    try:
+        yield
+    finally:
+        statesampler.StateSampler = sampler
 
 
 def _step(stage: Any) -> progress.Step:

@@ -20,6 +20,7 @@ from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums
 from headcount.mechanisms.randomness.keys import Release
+from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import check_whole
@@ -151,7 +152,7 @@ class _NoiseKey:
         return functools.cache(lambda plan: noise_subkey(key, self._release.id, self._label, plan, self.domain))
 
 
-class _Merge(beam.DoFn):
+class _Merge(Ahead):
     """(item shard, chunks) -> Arrow stream of the merged sums with their lanes, and their part of the digest beside."""
 
     def __init__(self, noise: _NoiseKey, item_type: type, shards: int) -> None:
@@ -163,6 +164,14 @@ class _Merge(beam.DoFn):
 
     def process(
         self, group: tuple[int, Iterable[bytes]], decided: Any, named: NamedBatches | Domain | None
+    ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
+        shard, chunks = group
+        yield from self.ahead(
+            (shard, list(chunks)), decided, named
+        )  # a runner may fetch them, which only this thread can do
+
+    def compute(
+        self, group: tuple[int, list[bytes]], decided: Any, named: NamedBatches | Domain | None
     ) -> Iterator[bytes | beam.pvalue.TaggedOutput]:
         shard, chunks = group
         plan = self._noise.plan_of(decided)
@@ -184,7 +193,9 @@ class _Merge(beam.DoFn):
             yield to_ipc(histogram)
 
 
-class _AddNoise(beam.DoFn):
+class _AddNoise(Ahead):
+    """Merged sums -> (file, noisy counts)."""
+
     def __init__(self, noise: _NoiseKey, output_files: int) -> None:
         self._noise = noise
         self._output_files = output_files
@@ -193,6 +204,11 @@ class _AddNoise(beam.DoFn):
         self._subkey = self._noise.fetched()
 
     def process(
+        self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin]
+    ) -> Iterator[tuple[int, bytes]]:
+        yield from self.ahead(histogram, decided, digests, origins)
+
+    def compute(
         self, histogram: bytes, decided: Any, digests: list[int], origins: list[Origin]
     ) -> Iterator[tuple[int, bytes]]:
         plan = self._noise.plan_of(decided)

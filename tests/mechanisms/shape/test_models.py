@@ -208,7 +208,7 @@ def test_entropy_and_support_follow_from_noisy_sums_in_both_models(noises):
     rows = summed_shape(sums, None, p, 100_000, noises)
     found = {row["property"]: row for row in shape_properties(rows, QUESTIONS).to_pylist()}
     exact = make_tally(counts[counts > 0])
-    for question, most in zip(QUESTIONS[:3], (0.4, 6_000, 12_000), strict=True):
+    for question, most in zip(QUESTIONS[:3], (0.4, 6_000, 16_000), strict=True):
         estimator = question.estimator(100_000, 0.0)
         truth = estimator.value(estimator.exact(exact))
         row = found[question.name]
