@@ -17,7 +17,7 @@ from headcount.mechanisms.batches.names import Names, first_hash, hash64, shard_
 from headcount.mechanisms.errors import InputError, ParameterError
 
 
-class _Held:
+class Held:
     """Distinct names in memory, in any order, and what finds one among millions: their places in the order of their hashes.
 
     A hash only says where to look: whether a name is there is settled by the name itself.
@@ -28,28 +28,37 @@ class _Held:
         self._ordering = threading.Lock()
 
     @property
-    def _order(self) -> tuple[np.ndarray, np.ndarray, Names]:
+    def _order(self) -> tuple[np.ndarray, np.ndarray, bool]:
         with self._ordering:
             return self._ordered
 
     @cached_property
-    def _ordered(self) -> tuple[np.ndarray, np.ndarray, Names]:
-        """The places by hash, the hashes, and the few names, if any, that share theirs with another."""
+    def _ordered(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        """The places by hash, the hashes, and whether two names share theirs, which hardly ever is."""
         hashes = hash64(self.names)
         place = np.argsort(hashes)
         hashes = hashes[place]
-        tied = np.flatnonzero(hashes[1:] == hashes[:-1])
-        return place, hashes, self.names.take(pa.array(place[np.union1d(tied, tied + 1)]))
+        return place, hashes, bool((hashes[1:] == hashes[:-1]).any())
 
-    def holds(self, items: Names) -> pa.Array:
-        """Whether each of the items is one of the names."""
+    def places(self, items: Names) -> tuple[np.ndarray, pa.BooleanArray]:
+        """The place of each of the items among the names, and whether it is one of them; for others any place."""
         place, hashes, tied = self._order
+        if tied or len(place) == 0:
+            known = pc.index_in(items, value_set=self.names)
+            return np.asarray(known.fill_null(0)), known.is_valid()
         wanted = hash64(items)
-        by_hash = np.argsort(wanted)  # neighbours lie close together: far fewer misses of the cache
-        found = np.empty(len(wanted), dtype=np.int64)
-        found[by_hash] = np.searchsorted(hashes, wanted[by_hash])
-        held = pc.equal(self.names.take(pa.array(place[np.minimum(found, len(place) - 1)])), items)
-        return pc.or_(held, pc.is_in(items, value_set=tied)) if len(tied) else held
+        if (wanted[1:] >= wanted[:-1]).all():
+            found = np.searchsorted(hashes, wanted)
+        else:
+            by_hash = np.argsort(wanted)  # neighbours lie close together: far fewer misses of the cache
+            found = np.empty(len(wanted), dtype=np.int64)
+            found[by_hash] = np.searchsorted(hashes, wanted[by_hash])
+        found = place[np.minimum(found, len(place) - 1)]
+        return found, pc.equal(self.names.take(pa.array(found)), items)
+
+    def holds(self, items: Names) -> pa.BooleanArray:
+        """Whether each of the items is one of the names."""
+        return self.places(items)[1]
 
     def in_shard(self, shard: int, shards: int) -> Names:
         """The names of one item shard: a stretch of the hashes."""
@@ -64,7 +73,7 @@ class Domain:
 
     def __init__(self, names: Names) -> None:
         """The names must be sorted, each once."""
-        self._held = _Held(names)
+        self._held = Held(names)
 
     def __len__(self) -> int:
         return len(self.held.names)
@@ -82,10 +91,10 @@ class Domain:
         return {"names": self._held.names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._held = _Held(state["names"])
+        self._held = Held(state["names"])
 
     @property
-    def held(self) -> _Held:
+    def held(self) -> Held:
         """The names in memory."""
         return self._held
 
@@ -110,7 +119,7 @@ class Domain:
         return domain_digest(self.names)
 
 
-_loaded: weakref.WeakValueDictionary[str, _Held] = weakref.WeakValueDictionary()
+_loaded: weakref.WeakValueDictionary[str, Held] = weakref.WeakValueDictionary()
 _loading = threading.Lock()
 
 
@@ -125,7 +134,7 @@ class StoredDomain(Domain):
         """The names as they are now must be sorted, each once."""
         self._load, self._size, self._type = load, len(names), names.type
         self.digest = domain_digest(names)
-        self._found: _Held | None = _Held(names)
+        self._found: Held | None = Held(names)
         _loaded[self.digest] = self._found
 
     def __len__(self) -> int:
@@ -138,11 +147,11 @@ class StoredDomain(Domain):
         vars(self).update(state, _found=None)
 
     @property
-    def held(self) -> _Held:
+    def held(self) -> Held:
         """The names, loaded if this process has not done so."""
         if self._found is None:
             with _loading:
-                self._found = _loaded.get(self.digest) or _loaded.setdefault(self.digest, _Held(self._load()))
+                self._found = _loaded.get(self.digest) or _loaded.setdefault(self.digest, Held(self._load()))
         return self._found
 
     @property
@@ -172,7 +181,7 @@ class UnnamedDomain(Domain):
         self._size = state["size"]
 
     @property
-    def held(self) -> _Held:
+    def held(self) -> Held:
         """None: whoever plans with it must put another in its place."""
         raise RuntimeError("the keys of the domain have no names yet")
 

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.distinct import Grouped, distinct, grouped, sorting
+from headcount.mechanisms.batches.domain import Held
 from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
@@ -85,16 +86,16 @@ class Shard:
 
     def with_items(self, names: Names) -> Shard:
         """The same users with their rows of these items only."""
-        return self._rows_where(pc.is_in(self.items, value_set=names.cast(self.items.type)))
+        return self.placed(names)[0]
 
     def placed(self, names: Names) -> tuple[Shard, np.ndarray]:
-        """The same, and the place of each of the shard's items among the names; 0 for those that have no rows any more."""
-        place = pc.index_in(self.items, value_set=names.cast(self.items.type))
-        return self._rows_where(place.is_valid()), np.asarray(place.fill_null(0))
+        """The same, and the place of each of the shard's items among the names; any for those that have no rows any more."""
+        place, known = Held(names.cast(self.items.type)).places(self.items)
+        return self._rows_where(known), place
 
     def without_items(self, names: Names) -> Shard:
         """The same users without their rows of these items."""
-        return self._rows_where(pc.invert(pc.is_in(self.items, value_set=names.cast(self.items.type))))
+        return self._rows_where(pc.invert(Held(names.cast(self.items.type)).holds(self.items)))
 
     def _rows_where(self, kept: pa.BooleanArray) -> Shard:
         if pc.all(kept, min_count=0).as_py():

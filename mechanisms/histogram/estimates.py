@@ -33,6 +33,7 @@ from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.batches.distinct import sorting
 from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
@@ -200,7 +201,7 @@ def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
     bits = grouped.number.bit_length()
     key = np.repeat(np.arange(len(shard.users)) << bits, shard.rows_per_user())
     key += np.append(grouped.group, 0)[place][shard.item]  # the last one where nothing is grouped, and no rows are left
-    order = np.argsort(key, kind="stable")
+    order = sorting(key, len(shard.users) << bits)
     key = key[order]
     starts = np.flatnonzero(begins_run(key))
     key, sums = key[starts], run_sums(shard.count[order], starts)

@@ -60,12 +60,13 @@ def split_weights(
     key.sort()
     starts = np.flatnonzero(begins_run(key))
     place, number = key[starts] >> bits, key[starts] & ((1 << bits) - 1)
-    users = np.diff(starts, append=len(key))
     rung = np.searchsorted(np.array(ladder), held)[number]
     cells = np.flatnonzero(begins_run(place, rung))
     weigh = _law_weights if by_law else _root_weights
-    each = np.array([(1, (1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
-    sums = {name: run_sums(users * one[number], cells) for name, one in zip(_COLUMNS, each, strict=True)}
+    each = np.array([((1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
+    users = np.diff(starts, append=len(key))
+    sums = {"users": np.diff(starts[cells], append=len(key))}
+    sums |= {name: run_sums(users * one[number], cells) for name, one in zip(_COLUMNS[1:], each, strict=True)}
     return cut.rows(place[cells], {"rung": rung[cells]} | sums)
 
 

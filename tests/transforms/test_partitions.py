@@ -40,7 +40,7 @@ def _tagged(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list
 
 def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(collect, make_release):
     """The choice falls on one round here, so that later ones do nothing, and on several there."""
-    rows, release = _rows(), make_release()
+    rows, release = _rows(), make_release("both")
     expected = {
         name: select_partitions(BUDGET, strategy=name, max_items=4).run([_batch(rows)], release, name)
         for name in STRATEGIES

@@ -203,7 +203,7 @@ def test_a_range_that_is_chosen_for_quantiles_alone_cuts_as_little_as_can_be(tex
     """Of 2,000 users at epsilon 20, with prices up to 100: the end is among the two that cut nothing, or only the tail."""
     rows, asked = log(2000), parse_metrics("quantile", f"0.5,0.9:{text}")
     made, decision = aggregate(Budget(20, 1e-4), asked, domain=KEYS).run_decided(
-        batches_of(rows, asked), make_release()
+        batches_of(rows, asked), make_release("ranges")
     )
     assert decision is not None and decision.plan.ranges[0].high in (50, 100)
     for name, share in (("p50_price", Fraction(1, 2)), ("p90_price", Fraction(9, 10))):

@@ -41,7 +41,7 @@ def found(rows):
 def test_as_many_items_are_chosen_as_users_have(make_release, items, of, relation):
     """Also where all items are shown at one item per user. By a fixed key; of another one, it has a chance of 0.99."""
     made = sampled_histogram(BUDGET, relation=relation)
-    assert chosen(made, crowd(5000, items, of), make_release()) == items
+    assert chosen(made, crowd(5000, items, of), make_release("items")) == items
 
 
 def test_heavy_hitters_are_found_that_one_item_per_user_hides(make_release):

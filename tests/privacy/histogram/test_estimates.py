@@ -254,7 +254,7 @@ def test_totals_of_items_apart_that_count_several_times_after_the_norm_are_caugh
         return spent.laplace["Totals"] / account.pure_totals
 
     real_rows, real_bounded = module.group_rows, module.bounded_users
-    release = make_release(noise)
+    release = make_release(f"{noise}-totals")
     # Without a split by what was chosen, the totals have the part that the account says.
     monkeypatch.setattr(Stages, "split", lambda self, kept, norm: (self.account.counts_mu, self.account.totals_mu))
     assert fits(spent := audited(mechanism, *neighbours, release, monkeypatch), mechanism)
