@@ -205,8 +205,9 @@ class Lanes:
         """True with probability exp(-numerator/denominator), for any numerator >= 0.
 
         Read a lane's words as the binary digits of a uniform R in [0, 1): it is true where R < exp(-numerator/denominator).
-        One word tells by far: a float of the right side is off by less than 2^-40 of itself, and one of the word by 2^10. Where
-        both are closer than that, integers decide; so no float has a part in any result.
+        One word of 64 bits tells by far: a float of the right side is off by less than 2^-40 of itself, or is far below a bit
+        of the word, whose own float is off by 2^10 bits. Where both are closer than that, integers decide; so no result
+        depends on how floats are rounded.
         """
         lanes = self._checked(index)
         if np.less(numerator, 0).any():
