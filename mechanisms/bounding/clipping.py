@@ -37,8 +37,6 @@ def rand_clip(shard: Shard, bound: int, subkey: bytes) -> Shard:
 def limit_items(shard: Shard, items: int, subkey: bytes) -> Shard:
     """At most `items` distinct items of each user, chosen uniformly, with their whole counts: l0 <= items."""
     rows = sampled_items(shard, items, subkey)
-    if len(rows) == len(shard.item):
-        return shard
     limited = shard.keep(rows, shard.count[rows])
     return _checked(limited, limited.rows_per_user(), items)
 

@@ -96,7 +96,7 @@ def specs_once() -> Iterator[None]:
 
 class _PromptSampler(statesampler.StateSampler):
     """Beam's own, which looks every few milliseconds at what a step does. A stage ends only with its last look, and by itself
-    that is up to a fifth of a second late: of a job of thirty stages, every tenth second."""
+    that is up to a fifth of a second late: 2 to 5 % of the time of a job of thirty stages."""
 
     def __init__(self, prefix: str, counter_factory: Any, sampling_period_ms: int = 5) -> None:
         super().__init__(prefix, counter_factory, sampling_period_ms)

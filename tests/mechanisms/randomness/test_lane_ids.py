@@ -129,6 +129,9 @@ def test_lane_ids_tell_apart_what_differs():
         *user("u", ["ab", "c"], [1, 2]),
         *user("u", ["c", "ab"], [1, 1]),
         *user("u", ["abc"], [1]),
+        # The same words in another order, which only their places tell apart.
+        *user("a user's", ["a name..", "another."], [1, 1]),
+        *user("a user's", ["another.", "a name.."], [1, 1]),
         *user("u", [1, 2], [1, 1]),
         *user(7, [1, 2], [1, 1]),
         *user(7, ["ab", "c"], [1, 1]),

@@ -83,6 +83,14 @@ def test_a_sample_of_one_more_is_refused_by_the_step_itself_and_seen_without_tha
     assert most(name, crowd()) == BOUND + 1
 
 
+@pytest.mark.parametrize("name", STEPS)
+def test_a_sample_of_everything_is_refused_too(name, monkeypatch):
+    """No step takes rows that are all kept for users who are all within the bound."""
+    monkeypatch.setattr(clipping, "sample_units", lambda lanes, units, ends, wanted: units)
+    with pytest.raises(RuntimeError, match="bounding did not keep its bound"):
+        most(name, crowd())
+
+
 def test_a_sample_with_counts_that_cancel_out_is_refused(monkeypatch):
     """An l1 norm is that of the sizes: +7 and -2 on two items are a sum of 5, and a norm of 9."""
     sample = clipping.sample_units
