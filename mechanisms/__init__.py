@@ -64,7 +64,6 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.sampled.auto import heavy_hitters as heavy_hitters
     from headcount.mechanisms.sampled.auto import sampled_histogram as sampled_histogram
     from headcount.mechanisms.sampled.cohorts import draw_cohort as draw_cohort
-    from headcount.mechanisms.sampled.cohorts import known_cohort as known_cohort
     from headcount.mechanisms.sampled.quantiles import quantile_hierarchy as quantile_hierarchy
     from headcount.mechanisms.sampled.quantiles import quantile_search as quantile_search
     from headcount.mechanisms.shape.auto import shape_histogram as shape_histogram
@@ -110,7 +109,7 @@ _ROOMS = {
     "randomness.noise": "discrete_gaussian discrete_laplace",
     "randomness.system": "SystemLanes",
     "sampled.auto": "heavy_hitters sampled_histogram",
-    "sampled.cohorts": "draw_cohort known_cohort",
+    "sampled.cohorts": "draw_cohort",
     "sampled.quantiles": "quantile_hierarchy quantile_search",
     "shape.auto": "shape_histogram",
     "shape.distinct": "distinct_items",
