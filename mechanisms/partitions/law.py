@@ -53,6 +53,10 @@ MOST_LAW_ITEMS = 10_000
 #: Chances are multiples of 2**-BITS.
 BITS = 128
 
+#: The least delta for which items are named by laws. From 1e-28 on those of all numbers of items can be made, in three rounds
+#: and at an epsilon of 0.1 to 10: with less, the chances of single users would be rounded by too much.
+LEAST_DELTA = 1e-25
+
 # No part of any proof. The weight of a user of K items, in units, at most and where a law would have too many states; up to
 # which logit a law rises; how far apart the nodes are between which the recursion interpolates.
 _FINE, _STATES, _MOST_STATES = 4, 1 << 12, 1 << 20
@@ -61,6 +65,15 @@ _STEP = 0.2
 
 # W is lowered when a law is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
 _MADE, _CHECKED = (1 - 1e-4, 1 - 1e-3, 1 - 1e-2, 0.9), 1 - 1e-6
+
+
+def check_law_delta(delta: float) -> None:
+    """Refuses a delta that is too small for laws."""
+    if delta < LEAST_DELTA:
+        raise ParameterError(
+            f"naming items that come from the data needs a delta of at least {LEAST_DELTA:g} here, got {delta:g}: raise delta, "
+            "or name them by noise (a histogram in one stage, or the strategy laplace)"
+        )
 
 
 def law_weight(items: int, grid: int) -> int:
@@ -137,12 +150,18 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
     rho = middle * cost / order
     for made in _MADE:
         held = middle < math.inf and (items < FREE or made < _MADE[0])
-        logits = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
+        wanted = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
+        chances = _chances(wanted)
+        if chances[int(weights[0])] == 0:  # the least state must not be rounded to 0 where others are not
+            continue
+        logits = _logits(chances, wanted)  # of what is drawn: near 2**-BITS, chances are rounded by much
         if _keeps_pairs(logits, weights, order, cost * _CHECKED / numbers) and _keeps_rho(
             logits, weights, numbers, order, rho
         ):
-            return Law.of(grid, _chances(logits))
-    raise ParameterError("a law of this order and cost cannot be computed in floats: change epsilon or delta a little")
+            return Law.of(grid, chances)
+    raise ParameterError(
+        f"a law of this order and cost, for {items} items per user, cannot be computed in {BITS} bits: raise epsilon or delta"
+    )
 
 
 def law_states(items: int, order: float, cost: float) -> float:
@@ -259,6 +278,14 @@ def _chances(logits: Floats) -> list[int]:
 
 def _scaled(chance: float) -> int:
     return int(math.ldexp(chance, BITS))
+
+
+def _logits(chances: list[int], wanted: Floats) -> Floats:
+    """The logits of chances as they are drawn, of the states of `wanted`."""
+    found = wanted.copy()
+    for state in np.flatnonzero(np.isfinite(wanted)).tolist():
+        found[state] = math.log(chances[state]) - math.log((1 << BITS) - chances[state])
+    return found
 
 
 @functools.lru_cache(maxsize=256)

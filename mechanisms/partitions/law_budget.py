@@ -55,7 +55,7 @@ from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.coins import law_middle
-from headcount.mechanisms.partitions.law import Law, coin_law, law_states, one_item_law
+from headcount.mechanisms.partitions.law import Law, check_law_delta, coin_law, law_states, one_item_law
 
 # No part of the proof: the order is where R / a^1.9 is largest. R / a is what the middle of a law rises by, and its beginning
 # rises the faster the lower a is. Medians are within half a percent of those at the best order, for two or three items in two;
@@ -87,6 +87,9 @@ class LawBudget:
 
     #: What the rounds before the last have of all. They take away what is named easily.
     early = 1 / 20
+
+    def __post_init__(self) -> None:
+        check_law_delta(self.budget.delta)
 
     @functools.cached_property
     def order(self) -> float:
@@ -191,6 +194,9 @@ class LawPart:
     shown: float
 
     early = 1 / 10
+
+    def __post_init__(self) -> None:
+        check_law_delta(self.budget.delta)
 
     @property
     def rho(self) -> float:

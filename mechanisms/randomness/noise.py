@@ -21,6 +21,9 @@ from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes
 #: The largest scale of either noise: every value then fits int64.
 LARGEST_SCALE = 2**40
 
+#: What `by_law` draws for what is never reached: above every sum that gets noise.
+NEVER = 2**62
+
 # Lanes worked on together: enough to spread the cost of a call, few enough to stay in the processor's cache.
 _CHUNK = 1 << 17
 
@@ -54,8 +57,9 @@ def truncated_laplace(lanes: Lanes, scale: Fraction | int, most: int) -> npt.NDA
 def by_law(lanes: Lanes, law: bytes) -> npt.NDArray[np.int64]:
     """Integers y >= 0, one per lane, with P[y <= x] = law[x] / 2**128: 16 bytes each, little endian, which must not fall.
 
-    y is how many entries are no larger than an integer below 2**128, drawn as two words, the high one first. It is the length
-    of the law where all are, so that what lies beyond has the rest of the probability.
+    y is how many entries are no larger than an integer below 2**128, drawn as two words, the high one first. Where all are, it
+    is NEVER, which is above every sum: P[y <= x] stays at the last entry for all x beyond it. (If it were 1 there, the step
+    from the last entry to 1 would have no finite divergence.)
     """
     low, high = np.frombuffer(law, dtype="<u8").reshape(-1, 2).T.copy()
     index = np.arange(lanes.n)
@@ -66,6 +70,7 @@ def by_law(lanes: Lanes, law: bytes) -> npt.NDArray[np.int64]:
         seconds = lanes.words(tied)
         for lane, second in zip(tied.tolist(), seconds, strict=True):
             result[lane] += np.searchsorted(low[first[lane] : last[lane]], second, side="right")
+    result[result == len(high)] = NEVER
     return result
 
 
