@@ -26,7 +26,7 @@ from headcount.mechanisms.bounding.steps import (
 )
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
-from headcount.transforms.core.contributions import as_contributions, check_whole
+from headcount.transforms.core.contributions import as_contributions, check_whole, reading_of
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.user_shards import UserShards, check_shards
 
@@ -61,7 +61,7 @@ class Bounded(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[pa.RecordBatch]:
         check_whole(rows)
-        release = release_for(rows.pipeline, self._release)
+        release = release_for(rows.pipeline, self._release, reading_of(rows))
         label = full_label(rows)
         contributions = as_contributions(rows)
         return (

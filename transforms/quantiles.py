@@ -15,6 +15,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.counting.evidence import Origin
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Axis, Value
 from headcount.mechanisms.sampled.histogram import CHOICES, SampleKey
@@ -72,6 +73,12 @@ class _OverValues(PrivateTransform):
     def of_leaves(self) -> Self:
         """The same transform, for `Contributions` whose items are the numbers of leaves, as `mechanism.leaves` gives them."""
         return self._but(_of_leaves=True)
+
+    def _reading(self, rows: beam.PCollection) -> str:
+        if self._of_leaves:
+            return super()._reading(rows)
+        user, value, count = self._columns
+        return reading(user=user, value=value, count=count, drop_null=self._drop_null)
 
     def _bounded(self, rows: beam.PCollection, release: Release, drawn_as: str | None = None) -> beam.PCollection:
         """Record batches in which each user has one leaf, once."""

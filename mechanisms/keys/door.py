@@ -18,6 +18,7 @@ from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
 from headcount.mechanisms.keys.fields import CONVERT, Field, field_of
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, element_type, exploded, found_type, is_list
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.keys.times import UTC, check_zone
 from headcount.mechanisms.keys.value_ranges import (
     ValueRange,
@@ -89,6 +90,20 @@ class Door:
     def beside(self) -> tuple[str, ...]:
         """The columns besides those of user, key and count, which are all that a tuple has."""
         return (*(() if self.time is None else (self.time,)), *(of.column for of in self.values))
+
+    @property
+    def reading(self) -> str:
+        """How rows are read, for the key of their release. (Values have names and ranges in what is made of them.)"""
+        return reading(
+            user=self.user,
+            item=[column.spec for column in self.items],
+            count=self.count,
+            drop_null=self.drop_null,
+            max_item_bytes=self.max_item_bytes,
+            explode=self.explode,
+            time_zone=self.time_zone,
+            window=None if self.window is None else self.window.spec,
+        )
 
     @property
     def is_plain(self) -> bool:

@@ -20,7 +20,7 @@ import threading
 from typing import Protocol
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.subkeys import KEY_BYTES
+from headcount.mechanisms.randomness.subkeys import KEY_BYTES, subkey
 
 _HEX_KEY = re.compile(rb"[0-9a-fA-F]{64}")
 _RELEASE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -162,6 +162,20 @@ def _secret_payload(resource: str) -> bytes:
     return bytes(payload.data)
 
 
+@dataclasses.dataclass(frozen=True)
+class RowsKey:
+    """The key of releases of rows that are read in one way (`keys.reading`): it follows from another one, where that is."""
+
+    source: KeySource
+    reading: str
+
+    derived = True
+
+    def fetch(self) -> bytes:
+        """The key that follows."""
+        return subkey(self.source.fetch(), "", "Rows", {"reading": self.reading})
+
+
 def _write_fresh_key(descriptor: int) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         os.fchmod(descriptor, 0o600)
@@ -234,3 +248,12 @@ class Release:
             raise ParameterError(f"a release id is 1 to 64 letters, digits, dots, dashes or underscores, got {id!r}")
         object.__setattr__(self, "key_source", key_source)
         object.__setattr__(self, "id", id)
+
+    def of_rows(self, reading: str) -> Release:
+        """The same release, with the key for rows that are read in this way.
+
+        Itself for rows that are read plainly, and where that was done: a step inside another one has the key of the latter.
+        """
+        if not reading or getattr(self.key_source, "derived", False):
+            return self
+        return Release(RowsKey(self.key_source, reading), self.id)

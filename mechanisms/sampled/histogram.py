@@ -94,6 +94,8 @@ class SampleKey:
     release: Release
     sample: str
 
+    derived = True
+
     def fetch(self) -> bytes:
         """The sample's subkey."""
         return self.plan.subkey(self.release.key_source.fetch(), self.release.id, self.sample)

@@ -16,7 +16,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.core.contributions import ContributionBatch, check_whole, contributed
+from headcount.transforms.core.contributions import ContributionBatch, check_whole, contributed, reading_of
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import ToRows
@@ -111,7 +111,11 @@ class PrivateTransform(beam.PTransform):
     def _drawn(self, rows: beam.PCollection) -> tuple[Release, str]:
         """The one release of all steps, and the label of what they draw. Refuses rows that no release may be made of."""
         check_whole(rows)
-        return release_for(rows.pipeline, self._release), full_label(rows)
+        return release_for(rows.pipeline, self._release, self._reading(rows)), full_label(rows)
+
+    def _reading(self, rows: beam.PCollection) -> str:
+        """How rows are read, which the key of a release depends on."""
+        return reading_of(rows)
 
     def _shown(self, batches: beam.PCollection, row: Any) -> beam.PCollection:
         """(file, record batch) as the caller wants them, with the key columns: as they are, or as rows."""

@@ -81,6 +81,19 @@ def contributed(rows: beam.PCollection) -> type[ContributionBatch]:
     return rows.element_type if is_contributions(rows) else Contributions().contributed(rows)
 
 
+def reading_of(rows: beam.PCollection) -> str:
+    """How the rows of a collection of contributions were read: by the `Contributions` that made it, or those that were bounded
+    or filtered since. Of several put together, and of other rows, nothing is known: their pipeline has read them."""
+    part = rows.producer
+    while part is not None:
+        if isinstance(part.transform, Contributions):
+            return part.transform.reading
+        if len(part.inputs) == 1 and isinstance(part.inputs[0], beam.PCollection) and is_contributions(part.inputs[0]):
+            return reading_of(part.inputs[0])
+        part = part.parent
+    return ""
+
+
 class Contributions(beam.PTransform):
     """Turns rows into contribution batches, the input of every other transform (which apply it by themselves).
 
@@ -139,6 +152,11 @@ class Contributions(beam.PTransform):
         self._known = schema is not None
         if schema is not None:
             self._door = self._door.of_schema(schema, "schema: ")
+
+    @property
+    def reading(self) -> str:
+        """How rows are read."""
+        return self._door.reading
 
     def contributed(self, rows: beam.PCollection) -> type[ContributionBatch]:
         """The element type of what is made of a collection: it tells the key columns."""

@@ -23,7 +23,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beyond_barrier, sorted_by_item
 from headcount.transforms.core.coders import typed
-from headcount.transforms.core.contributions import check_whole
+from headcount.transforms.core.contributions import check_whole, reading_of
 from headcount.transforms.core.domain import OnlyDomain
 from headcount.transforms.core.release import full_label, release_for
 from headcount.transforms.core.rows import KeepGood
@@ -108,7 +108,7 @@ class Noise(beam.PTransform):
 
     def expand(self, bounded: beam.PCollection) -> beam.PCollection:
         check_whole(bounded)
-        release = release_for(bounded.pipeline, self._release)
+        release = release_for(bounded.pipeline, self._release, reading_of(bounded))
         noise = _NoiseKey(self._domain, release, self._drawn_as or full_label(bounded), self._plan_of or _plan)
         plan = self._plan if isinstance(self._plan, NoisePlan) else beam.pvalue.AsSingleton(self._plan)
         output_files = self._output_files or self._shards

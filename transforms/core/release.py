@@ -29,10 +29,11 @@ def in_expansion_service() -> bool:
     return ExternalTransform.get_local_namespace() != "external"
 
 
-def release_for(pipeline: beam.Pipeline, release: Release | None) -> Release:
-    """The given release, or on this machine a fresh one with a key that lives as long as this process."""
+def release_for(pipeline: beam.Pipeline, release: Release | None, reading: str) -> Release:
+    """The given release, for rows that are read in this way; or on this machine a fresh one with a key that lives as long as
+    this process."""
     if release is not None:
-        return release
+        return release.of_rows(reading)
     named = pipeline._options.view_as(StandardOptions).runner
     if in_expansion_service():
         named = "the runner behind this expansion service"
