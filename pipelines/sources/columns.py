@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -211,9 +210,16 @@ def _agree(here: pa.DataType, there: pa.DataType, exact: bool) -> bool:
     if nested.is_list(here) and nested.is_list(there):
         return _agree(_plain(here.value_type), _plain(there.value_type), exact)
     if pa.types.is_integer(here) and pa.types.is_integer(there):
-        least, most = (np.iinfo(each.to_pandas_dtype()) for each in (here, there))
-        return not exact or bool(most.min <= least.min and least.max <= most.max)
+        (low, high), (least, most) = map(_limits, (here, there))
+        return not exact or least <= low and high <= most
     return not exact and ((is_time(here) and is_time(there)) or (_is_number(here) and _is_number(there)))
+
+
+def _limits(found: pa.DataType) -> tuple[int, int]:
+    """The least and the largest integer of a type."""
+    if pa.types.is_unsigned_integer(found):
+        return 0, (1 << found.bit_width) - 1
+    return -1 << found.bit_width - 1, (1 << found.bit_width - 1) - 1
 
 
 def _plain(found: pa.DataType) -> pa.DataType:
