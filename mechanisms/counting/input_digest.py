@@ -32,8 +32,7 @@ _BATCH = 1 << 13  # rows whose blocks a cache holds
 _COLUMN, _LENGTH, _TEXT = np.uint64(1 << 56), np.uint64(1 << 24), np.uint64(1)  # what a block's number is made of
 _MASKS = np.array([(1 << 8 * k) - 1 for k in range(9)], dtype=np.uint64)
 
-NOTHING = (0, 0)
-Sum = tuple[int, int]
+NOTHING = bytes(16)
 
 
 class InputDigest:
@@ -43,8 +42,8 @@ class InputDigest:
         own = subkey(bytes(KEY_BYTES) if key is None else key, release_id, _LABEL, {"keyed": key is not None})
         self._own, self._blocks, self._rows = own, BlockCipher(lane_key(own)), BlockCipher(block_key(own))
 
-    def of(self, batch: pa.RecordBatch) -> Sum:
-        """What the rows of a batch of texts and integers add; a row counts as often as its column `count` says, or once."""
+    def of(self, batch: pa.RecordBatch) -> bytes:
+        """The sum of a batch of texts and integers; a row counts as often as its column `count` says, or once."""
         ids = np.zeros((batch.num_rows, 2), dtype=WORD)
         for number, name in enumerate(name for name in batch.schema.names if name != "count"):
             self._add(ids, number, batch.column(name))
@@ -54,13 +53,11 @@ class InputDigest:
             rows = slice(start, start + _BATCH)
             each = self._rows(ids[rows])
             found += (each if counts is None else each * counts[rows, None]).sum(axis=0, dtype=WORD)
-        return int(found[0]), int(found[1])
+        return found.tobytes()
 
-    def whole(self, sums: Iterable[Sum]) -> str:
-        """The digest of all that was added, in 32 hexadecimal digits."""
-        high, low = add_up(sums)
-        content = high.to_bytes(8, "little") + low.to_bytes(8, "little")
-        return hashlib.blake2b(content, key=self._own, digest_size=16, person=b"headcount.input").hexdigest()
+    def whole(self, sums: Iterable[bytes]) -> str:
+        """The digest of all batches, in 32 hexadecimal digits."""
+        return hashlib.blake2b(add_up(sums), key=self._own, digest_size=16, person=b"headcount.input").hexdigest()
 
     def _add(self, ids: Words, number: int, column: pa.Array) -> None:
         """Add the blocks of a column to the sums of its rows."""
@@ -98,9 +95,7 @@ class InputDigest:
         return self._blocks(blocks)
 
 
-def add_up(sums: Iterable[Sum]) -> Sum:
+def add_up(sums: Iterable[bytes]) -> bytes:
     """Sums of parts of an input as that of the whole, in any order."""
-    high = low = 0
-    for each in sums:
-        high, low = (high + each[0]) % 2**64, (low + each[1]) % 2**64
-    return high, low
+    halves = np.frombuffer(b"".join([NOTHING, *sums]), dtype=WORD).reshape(-1, 2)
+    return halves.sum(axis=0, dtype=WORD).tobytes()

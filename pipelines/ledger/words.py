@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
-from headcount.pipelines.ledger.records import RESERVED, Dataset, Entry, now
+from headcount.pipelines.ledger.records import OPEN, Dataset, Entry, now
 
 _FIELDS = (
     *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
-    *("epsilon", "delta", "unit", "relation", "output", "report_sha256", "rows_sha256", "parameters_sha256"),
-    *("runner", "guarantee", "changes"),
+    *("epsilon", "delta", "unit", "relation", "user_column", "time_column", "time_zone", "output"),
+    *("report_sha256", "rows_sha256", "release_sha256", "parameters_sha256", "runner", "guarantee", "changes"),
 )
 
 
@@ -56,7 +56,7 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
             lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
         ever = spending.total(spending.spent(entries), dataset)
         lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
-    reserved = sum(entry.state == RESERVED for entry in entries)
+    reserved = sum(entry.state in OPEN for entry in entries)
     if reserved:
         lines.append(
             f"{reserved:,} of these are only reserved, and count: headcount ledger resolve looks at their outputs"

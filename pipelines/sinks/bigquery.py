@@ -93,8 +93,8 @@ def make_target(
     )
 
 
-def prepare(target: TableTarget) -> bool:
-    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left.
+def refuse(target: TableTarget) -> bool:
+    """Before anything else: refuse a table that is there or cannot be made, and change nothing.
 
     True if there is an earlier output, which this one replaces.
     """
@@ -106,8 +106,14 @@ def prepare(target: TableTarget) -> bool:
             _refuse_foreign(target, table)
             if _has_report(table) and not target.overwrite:
                 raise ParameterError(f"--output {target.table} holds an output already: give another, or --overwrite")
-        sinks.prepare_temporary(target)
         return table is not None and _has_report(table)
+
+
+def prepare(target: TableTarget) -> None:
+    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left."""
+    refuse(target)
+    with _writing(target):
+        sinks.prepare_temporary(target)
 
 
 def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes) -> None:
