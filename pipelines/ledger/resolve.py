@@ -53,9 +53,7 @@ def decide(entry: Entry, said: str | None = None) -> Decision:
             raise
         except Exception as error:  # every storage has its own
             if said is None:
-                return Decision(
-                    None, f"stays reserved: {request.output!r} cannot be looked at: {stores.reason(error)}"
-                )
+                return Decision(None, f"stays reserved: {request.output!r} cannot be looked at: {stores.reason(error)}")
     if found is not None and found.release_id == request.release_id:
         change = published(found.report, "resolved: its output is complete")
         return Decision(Settled(entry, change), f"committed: {request.output!r} is complete")
