@@ -194,7 +194,7 @@ def run_job(
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
                 if elsewhere is not None:
                     account.started()
-                with told_first(release.id, account.publishing):
+                with told_first(release.id, account.publishing) if here else nullcontext():
                     finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()

@@ -135,8 +135,7 @@ class Account:
         try:
             if not self._may_publish:
                 change = Change(GIVEN_BACK, note="the job failed, and nothing was published")
-                if not self._ledger.settle(Settled(self._entry, change)):
-                    _tell(f"data set {self._entry.request.dataset}: somebody else has told what became of this release")
+                self._ledger.settle(Settled(self._entry, change))  # unless somebody has said it already
                 return
             found = self._found()
             if found is not None:
