@@ -3,7 +3,8 @@
 The report is part of what is published. It says in plain words what came out and what was promised; the numbers of the
 mechanisms, parameters and versions are its "details". It holds nothing of the input: no rows, bytes, shards, dropped rows,
 timings, file lists or key source. It is complete before the job starts, but for what the job chooses itself, at a cost that the
-promise states, and for what `sinks.finished` says of the released rows.
+promise states, for what `sinks.finished` says of the released rows, and, on an account, for the digest of the input under the
+key (`counting.input_digest`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Users(NamedTuple):
         """As the end of a sentence."""
         if self.user_column is None:
             return "no column of users"
-        when = "" if self.time_column is None else f" by the times in {self.time_column!r} in {self.time_zone}"
+        when = "" if self.time_column is None else f" and by the times in {self.time_column!r} in {self.time_zone}"
         return f"the column {self.user_column!r}{when}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
-from headcount.pipelines.ledger.records import OPEN, Dataset, Entry, now
+from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
 
 _FIELDS = (
     *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
@@ -35,9 +35,16 @@ def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
 def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
     """A data set with its limit, and its releases in order."""
     head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
+    known = dataset.users if dataset.user_column is not None else _first_users(entries)
+    head += "" if known is None else f", told apart by {known.words()}"
     if not entries:
         return f"{head}\n  no release yet"
     return "\n".join([head, "", *aligned(table(entries), [True] * len(_HEADS))])
+
+
+def _first_users(entries: Sequence[Entry]) -> Users | None:
+    """Whom the first release that counts protects, and so all others."""
+    return next((entry.request.users for entry in entries if entry.state in SPENT), None)
 
 
 def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
