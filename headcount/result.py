@@ -24,6 +24,7 @@ from headcount.pipelines.jobs.told import told
 from headcount.pipelines.options import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.sinks import output
+from headcount.pipelines.sinks.repeated import refuse_another
 
 
 class Released(NamedTuple):
@@ -50,9 +51,16 @@ class Result:
     """
 
     def __init__(
-        self, released: Released, about: report.About, plan: Plan, decision: report.Decision | None, show: Any
+        self,
+        released: Released,
+        about: report.About,
+        plan: Plan,
+        decision: report.Decision | None,
+        show: Any,
+        input_digest: str | None = None,
     ) -> None:
         self._released, self._about, self._plan, self._decision, self._show = released, about, plan, decision, show
+        self._input_digest = input_digest
 
     @cached_property
     def table(self) -> pa.Table:
@@ -70,11 +78,14 @@ class Result:
         return found
 
     def checked(self, expected: str | None = None) -> bytes:
-        """The content of report.json, for one file of Parquet; refuses rows of another digest than is expected, if one is."""
-        target = dataclasses.replace(self._target("result", "parquet", False, 1), expected=expected)
+        """The content of report.json, for one file of Parquet; refuses a release of another digest than is expected, if one
+        is."""
+        target = self._target("result", "parquet", False, 1)
         (rows,) = self._released.files(1)
         _, written = output.encoded(target, 0, rows)
-        return self._finished(target, target.checked([written]))
+        finished = self._finished(target, [written])
+        refuse_another(expected, finished, target.release_id)
+        return finished
 
     def save(
         self,
@@ -127,9 +138,8 @@ class Result:
         """The content of report.json for these files."""
         given = {**self._about.parameters, "format": target.format, "output_files": target.files}
         about = dataclasses.replace(self._about, parameters=given)
-        if self._decision is None:
-            return target.finished(report.make_report(about, self._plan.guarantee), written)
-        return target.finished(report.decided_report(self._decision, about), written)
+        guarantee = self._plan.guarantee if self._decision is None else self._decision.guarantee
+        return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
 
     def __repr__(self) -> str:
         shown = told(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from headcount import frames
 from headcount.keywords import namespace, spelled
+from headcount.mechanisms.counting.input_digest import InputDigest
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
@@ -63,6 +66,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     account = accounts.open_account(args, command.name, release, plan)
     try:
         result = _result(command, args, release, mechanism, plan, events)
+        # What is not said in the ledger is not returned.
         account.published(result.checked(account.expected))
     except BaseException:
         account.failed()
@@ -79,10 +83,22 @@ def _result(
     events: frames.Events,
 ) -> Result:
     label, decision = plan.drawn_as or label_of(command.name), None
+    digest = None if args.ledger is None else InputDigest(release.key_source.fetch(), release.id)
+    sums: list[bytes] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in events.batches:
+            if digest is not None:
+                sums.append(digest.of(batch))
+            yield batch
+
+    read = batches()
     if isinstance(mechanism, Deciding):
-        rows, decision = mechanism.run_decided(events.batches, release, label)
+        rows, decision = mechanism.run_decided(read, release, label)
     else:
-        rows = mechanism.run(events.batches, release, label)
+        rows = mechanism.run(read, release, label)
+    for _ in read:  # what a mechanism has no need of is part of the input, too
+        pass
     quality = Quality(**options.quality(args)) if hasattr(args, "suppress_below") else EVERY_ROW
     about = report.About(
         command.name,
@@ -95,4 +111,5 @@ def _result(
         protection(args),
         args.dataset,
     )
-    return Result(Released(rows, events.keys, quality), about, plan, decision, command.show)
+    known = None if digest is None else digest.whole(sums)
+    return Result(Released(rows, events.keys, quality), about, plan, decision, command.show, known)

@@ -24,6 +24,11 @@ M = TypeVar("M", bound="Promise")
 Rows = Iterable[Mapping[str, Any]]
 
 
+class UnsettledError(Exception):
+    """All is done and published, but a ledger could not be told: an exit status of its own, since the entry waits for a person
+    or another run."""
+
+
 class Listed(NamedTuple):
     """What `headcount --help` tells of a subcommand, and the module whose COMMAND it is."""
 
@@ -191,6 +196,8 @@ class JobCommand(Command, Generic[M]):
         say(self.shown(outcome))
         if outcome.page is not None:
             say(f"to look at: {outcome.page}")
+        if outcome.unsettled is not None:
+            raise UnsettledError(outcome.unsettled)
 
     def shown(self, outcome: Outcome) -> str:
         """What is said of the rows of a job that has ended; nothing of one that is only submitted."""

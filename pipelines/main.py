@@ -1,6 +1,7 @@
 """The command line's entry: finds the subcommand, runs it, and turns every end into an exit status.
 
-0: done. 2: refused, with one line that says why. 1: unexpected, with a traceback. 130, 143: stopped.
+0: done. 2: refused, with one line that says why. 3: done and published, but a ledger could not be told. 1: unexpected, with a
+traceback. 130, 143: stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command
+from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command, UnsettledError
 from headcount.pipelines.jobs.light import leave_out_services
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.suggestions import did_you_mean, nearest
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HeadcountError as error:
         _say(str(error))
         return 2
+    except UnsettledError as error:
+        _say(str(error))
+        return 3
     except KeyboardInterrupt:
         _say("stopped by SIGINT")
         return 128 + signal.SIGINT

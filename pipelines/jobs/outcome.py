@@ -17,7 +17,7 @@ class Outcome:
 
     A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
     `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one, and `charged` what
-    the ledger says of it, if there is one.
+    the ledger says of it, if there is one. `unsettled` is what is wrong if it is published and the ledger could not be told.
     """
 
     output: str
@@ -29,6 +29,7 @@ class Outcome:
     format: str = "parquet"
     page: str | None = None
     charged: str | None = None
+    unsettled: str | None = None
 
     def words(self) -> str:
         """What was decided, what must be known of the numbers, and where they are."""

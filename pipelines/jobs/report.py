@@ -3,7 +3,8 @@
 The report is part of what is published. It says in plain words what came out and what was promised; the numbers of the
 mechanisms, parameters and versions are its "details". It holds nothing of the input: no rows, bytes, shards, dropped rows,
 timings, file lists or key source. It is complete before the job starts, but for what the job chooses itself, at a cost that the
-promise states, and for what `sinks.finished` says of the released rows.
+promise states, for what `sinks.finished` says of the released rows, and, on an account, for the digest of the input under the
+key (`counting.input_digest`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headcount.mechanisms.accounting.expected_error import correlated, expected_
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.protection import Protection
+from headcount.pipelines.sinks.digests import INPUT
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.output import REPORT_MARK
 
@@ -73,12 +75,19 @@ class About:
     dataset: str | None = None
 
 
-def decided_report(decision: Decision, about: About) -> bytes:
+def decided_report(decision: Decision, about: About, input_digest: str | None = None) -> bytes:
     """The content of report.json where the job decided something itself."""
-    return make_report(about, decision.guarantee, decision)
+    return make_report(about, decision.guarantee, decision, input_digest)
 
 
-def make_report(about: About, guarantee: Guarantee, decision: Decision | None = None) -> bytes:
+def plain_report(input_digest: str, about: About, guarantee: Guarantee) -> bytes:
+    """The content of report.json where nothing but the digest of the input is known at the end alone."""
+    return make_report(about, guarantee, None, input_digest)
+
+
+def make_report(
+    about: About, guarantee: Guarantee, decision: Decision | None = None, input_digest: str | None = None
+) -> bytes:
     """The content of report.json, before there are rows; what is None was not given and is left out."""
     protected, guarantee = about.protection.words(guarantee), about.protection.of(guarantee)
     content: dict[str, Any] = {
@@ -99,6 +108,7 @@ def make_report(about: About, guarantee: Guarantee, decision: Decision | None = 
         "guarantee": {"words": guarantee.words().splitlines(), **guarantee.as_dict()},
         "parameters": _given(about.parameters),
         **({} if decision is None else decision.sections()),
+        **({} if input_digest is None else {INPUT: input_digest}),
         "versions": versions(),
     }
     return to_json({**_given(content), "details": details})

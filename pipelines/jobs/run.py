@@ -22,6 +22,7 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress, releases
 from headcount.pipelines.jobs import failures, memory, remote, report
+from headcount.pipelines.jobs.evidence import DigestOfInput
 from headcount.pipelines.jobs.local import keeps_chunks, local_runner, specs_once
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
@@ -32,7 +33,7 @@ from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.write import WriteOutput
+from headcount.pipelines.sinks.write import WriteOutput, told_first
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns
 from headcount.pipelines.sources.domain import domain_digest
@@ -45,7 +46,9 @@ _BYTES_PER_SHARD = 16 << 20  # of input without compression: a shard stays below
 _FEWEST_SHARDS, _MOST_SHARDS = 4, 4096
 _FEWEST_TO_SHARE = 32  # workers share shards by a hash of the number: of ten, one of two workers got eight
 
-_KEPT = "in the files that it reads"  # where noise is drawn before the job, or is kept with what it was drawn for
+# Where a release may be found without the process that reserved it: noise that is drawn before the job, or is kept with what it
+# was drawn for; and workers that outlive it.
+_KEPT, _WORKERS = "in the files that it reads", "worker processes"
 
 _View = TypeVar("_View", bound=PipelineOptions)
 
@@ -54,12 +57,13 @@ class Source:
     """What a job reads; made once everything about it that can be refused was refused.
 
     `required` flags must be given. `keyed` says whether the job draws noise, from the key of a release; else what it reads has
-    its noise already. `keys` are what is counted, where that is known. `size` is about the bytes of the input, without
-    compression.
+    its noise already. `digested` says whether the rows may be others under the same id, which a ledger must see. `keys` are
+    what is counted, where that is known. `size` is about the bytes of the input, without compression.
     """
 
     required: tuple[str, ...] = ("--input", "--output")
     keyed = False
+    digested = True
     item_type: type = str
     keys: Keys | None = None
     size = 0
@@ -152,13 +156,17 @@ def run_job(
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         ).of_keys(source_.keys)
-        replaces = sink.prepare(target)
+        replaces = sink.refuse(target)
         if replaces and kind.keyed and args.release_id is None:
             account_flags.tell_of_replacing()
-        elsewhere = runner if kind.keyed else _KEPT
+        elsewhere = _KEPT if not kind.keyed else runner or (None if here else _WORKERS)
+        # Before anything is removed: of two jobs of one release, the second is refused here, and leaves the first alone.
         account = accounts.open_account(args, command, release, plan, target, elsewhere)
         target = dataclasses.replace(target, expected=account.expected)
+        prepared = False
         try:
+            sink.prepare(target)
+            prepared = True
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             # Workers elsewhere count for themselves: of those, states are told.
             shown = nullcontext() if runner is not None else progress.Progress(sys.stderr, source_.expected_rows)
@@ -168,7 +176,11 @@ def run_job(
                 )
                 if not kind.keyed:
                     account.started()
-                result = source_.read(pipeline) | label_of(command) >> transform
+                read = source_.read(pipeline)
+                digest = None
+                if args.ledger is not None and kind.digested:
+                    digest = read | "InputDigest" >> DigestOfInput(release, kind.keyed)
+                result = read | label_of(command) >> transform
                 about = report.About(
                     command,
                     release.id,
@@ -180,14 +192,16 @@ def run_job(
                     protection(args),
                     args.dataset,
                 )
-                rows, content = _reported(result, plan.guarantee, about)
+                rows, content = _reported(result, plan.guarantee, about, digest)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
-                if runner is not None:
+                if elsewhere is not None:
                     account.started()
-                finished = _run(pipeline, signals, runner, beam_options)
+                with told_first(release.id, account.publishing) if here else nullcontext():
+                    finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()
-            sink.abandon(target)
+            if prepared:
+                sink.abandon(target)
             account.failed()
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
@@ -198,7 +212,7 @@ def run_job(
     if not finished:
         return Outcome(args.output, release.id, sink.COMPLETE, charged=account.submitted())
     found = sink.read_report(target)
-    charged = account.published(found)
+    charged, unsettled = account.published(found)
     outcome = Outcome(
         args.output,
         release.id,
@@ -208,18 +222,25 @@ def run_job(
         sink.written(target),
         target.format,
         charged=charged,
+        unsettled=unsettled,
     )
     return with_page(outcome) if sink is output else outcome
 
 
 def _reported(
-    result: beam.PCollection | CountsAndDecision, guarantee: Guarantee, about: report.About
+    result: beam.PCollection | CountsAndDecision,
+    guarantee: Guarantee,
+    about: report.About,
+    digest: beam.PCollection[str] | None,
 ) -> tuple[beam.PCollection, bytes | beam.PCollection[bytes]]:
-    """The rows of a command's transform, and the report on them: known now, or once the job has decided."""
-    if not isinstance(result, CountsAndDecision):
+    """The rows of a command's transform, and the report on them: known now, or once the job has decided or seen its input."""
+    if isinstance(result, CountsAndDecision):
+        beside = [] if digest is None else [beam.pvalue.AsSingleton(digest)]
+        made = beam.Map(report.decided_report, about, *beside).with_output_types(bytes)
+        return result.counts, result.decision | "Report" >> made
+    if digest is None:
         return result, report.make_report(about, guarantee)
-    written = result.decision | "Report" >> beam.Map(report.decided_report, about).with_output_types(bytes)
-    return result.counts, written
+    return result, digest | "Report" >> beam.Map(report.plain_report, about, guarantee).with_output_types(bytes)
 
 
 def pipeline_options(flags: Sequence[str]) -> tuple[PipelineOptions, str | None]:

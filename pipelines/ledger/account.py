@@ -1,8 +1,9 @@
 """What a job or a call does with a ledger: it reserves its cost before it reads rows, and says in the end what became of it.
 
 Never is anything published that is not in the ledger: the entry is there before, and stays there whatever happens to the
-process. It is given back only if nothing of it could have been published. Only the process that starts a job touches the
-ledger, never its workers.
+process. Where this process publishes itself, it says so before, with the digest of what: if the ledger cannot be told then,
+nothing is published. The cost is given back only if nothing of it could have been published. Only the process that starts a job
+touches the ledger, never workers elsewhere.
 """
 
 from __future__ import annotations
@@ -13,16 +14,26 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.ledger.flags import AUTO
+from headcount.pipelines.ledger.records import (
+    COMMITTED,
+    GIVEN_BACK,
+    PUBLISHING,
+    Change,
+    Entry,
+    Request,
+    Users,
+    published,
+)
 from headcount.pipelines.protection import protection
 from headcount.pipelines.sinks.output import Target
 
 if TYPE_CHECKING:
     from headcount.pipelines.ledger.book import Ledger
-    from headcount.pipelines.ledger.records import Change, Entry
 
 _AGAIN = "written once more, at no cost"
 _EXTRAS = {"sqlite": ("ledger", "sqlalchemy"), "postgresql": ("postgres", "psycopg")}
@@ -56,31 +67,50 @@ def identified(release: Release, args: argparse.Namespace, command: str, plan: P
 class Account:
     """The account of one release; without a ledger it does nothing.
 
-    `expected` is the digest of the rows of a release that is committed already: only these may be published again.
+    `expected` is the digest of a release that was published already, or was about to be: only this one may be published again.
     """
 
     def __init__(self, ledger: Ledger | None = None, entry: Entry | None = None) -> None:
         self._ledger, self._entry = ledger, entry
         self._may_publish = False
-        self.expected = None if entry is None else entry.last.rows_sha256
+        made = None if entry is None else entry.made
+        self.expected = None if made is None else made.release_sha256
 
     def started(self) -> None:
         """From now on something may be published, whatever becomes of this process: on other machines, or at once."""
         self._may_publish = True
 
-    def published(self, report: bytes) -> str | None:
-        """The output with this report is there, so its cost is spent; what is to be said of that."""
-        if self._entry is None:
-            return None
-        from headcount.pipelines.ledger.records import published
+    def publishing(self, report: bytes) -> None:
+        """Say in the ledger that what has this report is about to be published; raises if it must not be, or cannot be said."""
+        if self._ledger is None or self._entry is None or self._entry.state == COMMITTED:
+            return
+        self._ledger.publish(self._entry, published(report, state=PUBLISHING))
+        self._may_publish = True
 
+    def published(self, report: bytes) -> tuple[str | None, str | None]:
+        """The output with this report is there, so its cost is spent: what is to be said of that, and what is wrong if the
+        ledger could not be told."""
+        if self._ledger is None or self._entry is None:
+            return None, None
         name = self._entry.request.dataset
-        change = published(report, None if self.expected is None else _AGAIN)
-        # What a call returns is seen and leaves no trace by which the entry could be told later: so it must be written now.
-        self._add(change, must=self._entry.request.output is None and self.expected is None)
-        return (
-            self._told_again() or f"data set {name}: this release is in the ledger (see: headcount ledger total {name})"
-        )
+        try:
+            before = self._ledger.commit(self._entry, published(report, None if self.expected is None else _AGAIN))
+        except HeadcountError as error:
+            # What a call returns is seen and leaves no trace by which the entry could be told later: so it must be written now.
+            if self._entry.request.output is None and self.expected is None:
+                raise
+            if self._entry.state == COMMITTED:
+                return self._told_again(), None
+            return None, (
+                f"{error}; this release is published, but not yet committed in the ledger: it counts, and stays reserved; run "
+                f"`headcount ledger resolve {name}`, before the output is moved"
+            )
+        if before == GIVEN_BACK:
+            _tell(
+                f"this release had been given up, and is published: it counts, also beyond the limit of data set {name}"
+            )
+        said = f"data set {name}: this release is in the ledger (see: headcount ledger total {name})"
+        return self._told_again() or said, None
 
     def submitted(self) -> str | None:
         """The job runs without this process; what is to be said of that."""
@@ -88,7 +118,7 @@ class Account:
             return None
         name = self._entry.request.dataset
         stays = f"data set {name}: the cost stays reserved until `headcount ledger resolve {name}` finds the output complete"
-        return self._told_again() or stays
+        return self._told_again() or self._leave("it was submitted") or stays
 
     def _told_again(self) -> str | None:
         """What is to be said of a release that is only written once more."""
@@ -98,38 +128,48 @@ class Account:
 
     def failed(self) -> None:
         """The job or call failed, and its output was abandoned: give back, unless something may have been published."""
-        if self._entry is None or self.expected is not None:
+        if self._ledger is None or self._entry is None or self.expected is not None:
             return
-        from headcount.pipelines.ledger import outputs
-        from headcount.pipelines.ledger.records import GIVEN_BACK, Change, published
+        from headcount.pipelines.ledger.book import Settled
 
+        try:
+            if not self._may_publish:
+                change = Change(GIVEN_BACK, note="the job failed, and nothing was published")
+                self._ledger.settle(Settled(self._entry, change))  # unless somebody has said it already
+                return
+            found = self._found()
+            if found is not None:
+                self._ledger.commit(self._entry, published(found, "its job was stopped when the output was complete"))
+                return
+        except HeadcountError as error:
+            _tell(f"{error}; the entry stays reserved: run `headcount ledger resolve` later")
+            return
+        stays = (
+            f"the job may have published, so its cost stays reserved in data set {self._entry.request.dataset}: "
+            "`headcount ledger resolve` looks at the output"
+        )
+        _tell(self._leave("it failed when it may have been published") or stays)
+
+    def _leave(self, note: str) -> str | None:
+        """Say in the ledger that this process has no more to do with the entry; what is wrong if it cannot be said."""
+        assert self._ledger is not None and self._entry is not None
+        try:
+            self._ledger.leave(self._entry, note)
+        except HeadcountError as error:
+            return f"{error}; the entry stays reserved: run `headcount ledger resolve` later"
+        return None
+
+    def _found(self) -> bytes | None:
+        """The report of the output, if it is there and of this release; what cannot be looked at may be there as well."""
+        from headcount.pipelines.ledger import outputs
+
+        assert self._entry is not None
         place = self._entry.request.output
         try:
             found = None if place is None else outputs.look(place)
-        except Exception:  # every storage has its own; what cannot be looked at may be there
-            self._may_publish = True
-            found = None
-        if found is not None and found.release_id == self._entry.request.release_id:
-            self._add(published(found.report, "its job was stopped when the output was complete"))
-        elif self._may_publish:
-            _tell(
-                f"the job may have published, so its cost stays reserved in data set {self._entry.request.dataset}: "
-                "`headcount ledger resolve` looks at the output"
-            )
-        else:
-            self._add(Change(GIVEN_BACK, note="the job failed, and nothing was published"))
-
-    def _add(self, change: Change, must: bool = False) -> None:
-        """Write what became of the entry. A ledger that cannot be reached now has it as reserved, which counts."""
-        from headcount.pipelines.ledger.book import Settled
-
-        assert self._ledger is not None and self._entry is not None
-        try:
-            self._ledger.settle(Settled(self._entry, change))
-        except HeadcountError as error:
-            if must:
-                raise
-            _tell(f"{error}; the entry stays reserved: run `headcount ledger resolve` later")
+        except Exception:  # every storage has its own
+            return None
+        return found.report if found is not None and found.release_id == self._entry.request.release_id else None
 
 
 def open_account(
@@ -148,14 +188,13 @@ def open_account(
         return Account()
     ledger = open_ledger(args.ledger)
     from headcount.pipelines.ledger import outputs, processes, resolve
-    from headcount.pipelines.ledger.records import RESERVED, Request
 
     place = None if target is None else target.place_of_report
     there = None if place is None else outputs.look(place)
     # What an earlier attempt of this release left, and whatever was to be written to the same place, is settled first.
     decided = [
         resolve.decide(entry).settled
-        for entry in ledger.entries(states=[RESERVED])
+        for entry in resolve.undecided(ledger)
         if entry.request.release_id == release.id or (place is not None and entry.request.output == place)
     ]
     request = Request(
@@ -164,6 +203,7 @@ def open_account(
         command,
         protection(args).of(plan.guarantee),
         hashlib.sha256(_json([command, _public(plan)])).hexdigest(),
+        *_users(args),
         args.label,
         args.period,
         place,
@@ -173,6 +213,12 @@ def open_account(
         processes.this_process(),
     )
     return Account(ledger, ledger.reserve(request, [each for each in decided if each is not None]))
+
+
+def _users(args: argparse.Namespace) -> Users:
+    """Who is told apart by the flags; the zone matters only where a unit is a day or the like."""
+    timed = WINDOWS[protection(args).unit] is not None
+    return Users(args.user, args.time if timed else None, args.time_zone if timed else None)
 
 
 def _public(plan: Plan) -> dict[str, Any]:

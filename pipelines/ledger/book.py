@@ -1,18 +1,31 @@
 """The ledger itself: data sets with their limits, and the entries of their releases.
 
+An entry is reserved, then publishing, then committed; or left or given back on the way. It counts unless it is given back.
+
+    reserved     nothing of it was published by the process that reserved it, as that would say so first
+    publishing   something may have been published; the entry holds the digest of what
+    left         its process has no more to do with it, and something may have been published, or may yet be
+    committed    it is published, or a person says so
+
 Invariants, which hold at the end of every transaction, whatever processes die or race:
-- what is reserved or committed in the time of a limit keeps the limit, composed (`spending.total`);
-- a release id is reserved or committed at most once, in one data set;
+- what counts in the time of a limit keeps the limit, composed (`spending.total`), but for what was published after it had been
+  given up, which counts all the same;
+- what counts in one data set protects the same users, told apart by the same columns;
+- a release id counts at most once, in one data set, for one digest of its input, rows and choices;
+- an entry that was ever committed counts for ever, whatever is added to it;
+- only a person gives back what may have been published (`resolve`); no process publishes here what was given back;
+- the times of a data set whose limit is for a month or year do not go back;
 - rows are added and never changed: every state that an entry had is still there.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,12 +34,15 @@ from headcount.pipelines.ledger import spending, tables
 from headcount.pipelines.ledger.database import Database
 from headcount.pipelines.ledger.records import (
     COMMITTED,
+    GIVEN_BACK,
+    LEFT,
     RESERVED,
     SPENT,
     Change,
     Dataset,
     Entry,
     Request,
+    Users,
     guarantee_of,
     guarantee_text,
     now,
@@ -36,6 +52,8 @@ from headcount.pipelines.suggestions import did_you_mean, nearest
 
 _STORED = [column.name for column in tables.entries.columns if column.name not in ("id", "span")]
 _DATASET = [field.name for field in dataclasses.fields(Dataset)]
+_LOOKS = 3  # at what is spent, before the limit is checked while others wait
+_SKEW = datetime.timedelta(minutes=5)  # by which clocks of machines may differ
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +62,13 @@ class Settled:
 
     entry: Entry
     change: Change
+
+
+class _Seen(NamedTuple):
+    """The entries with which one more keeps the limit of a month or year: with fewer of them, it does too."""
+
+    span: str
+    entries: frozenset[int]
 
 
 class Ledger:
@@ -56,6 +81,7 @@ class Ledger:
     def create(self, dataset: Dataset) -> None:
         """Add a data set; the first one makes the tables."""
         self._database.make()
+        self._database.check()
         with self._database.writing() as connection:
             if dataset.name in _names(connection):
                 raise ParameterError(f"data set {dataset.name!r} is in {self.name} already: see headcount ledger show")
@@ -82,26 +108,49 @@ class Ledger:
     def reserve(self, request: Request, settled: Iterable[Settled] = ()) -> Entry:
         """Reserve what a release costs, or refuse it; the entry that is committed already, if this is it once more.
 
-        What is `settled` of other entries is written before, in the same transaction.
+        What is `settled` of other entries is written before, in the same transaction. What releases cost together takes long to
+        compute, so others do not wait for it: it is computed before, and holds if nothing came since.
         """
+        settled = tuple(settled)
         try:
-            return self._reserve(request, settled)
+            for _ in range(_LOOKS):
+                entry = self._reserve(request, settled, self._look(request, settled))
+                if entry is not None:
+                    return entry
+            entry = self._reserve(request, settled, None)
+            assert entry is not None
+            return entry
         except spending.ExceededError as error:
             raise error.refusal() from None
 
-    def _reserve(self, request: Request, settled: Iterable[Settled]) -> Entry:
+    def _look(self, request: Request, settled: Sequence[Settled]) -> _Seen:
+        """What is spent now, if the limit holds with one more; refuses one with which it does not."""
+        gone = {each.entry.id for each in settled if each.change.state == GIVEN_BACK}
+        with self._checked() as connection:
+            dataset, at = _open_dataset(connection, request)
+            span = dataset.span(at)
+            again = [entry for entry in _entries(connection, None, request.release_id, SPENT) if entry.id not in gone]
+            spent = [entry for entry in _entries(connection, dataset.name, None, SPENT, span) if entry.id not in gone]
+        if again:  # which costs nothing
+            return _Seen(span, frozenset())
+        spending.refuse_above(dataset, span, [entry.request.guarantee for entry in spent], request.guarantee)
+        return _Seen(span, frozenset(entry.id for entry in spent))
+
+    def _reserve(self, request: Request, settled: Iterable[Settled], seen: _Seen | None) -> Entry | None:
+        """Reserve it if nothing came since what was seen, or whatever came, if nothing was; None if it must be seen again."""
         with self._database.writing() as connection:
             for each in settled:
                 _settle(connection, each)
-            dataset = _dataset(connection, request.dataset)
-            dataset.refuse_other(request.guarantee)
+            dataset, at = _open_dataset(connection, request)
             for entry in _entries(connection, None, request.release_id, SPENT):
                 _refuse_another(entry, request)
                 return entry
-            at = now()
             span = dataset.span(at)
-            spent = [entry.request.guarantee for entry in _entries(connection, dataset.name, None, SPENT, span)]
-            spending.refuse_above(dataset, span, spent, request.guarantee)
+            if seen is None:
+                spent = [entry.request.guarantee for entry in _entries(connection, dataset.name, None, SPENT, span)]
+                spending.refuse_above(dataset, span, spent, request.guarantee)
+            elif seen.span != span or not seen.entries.issuperset(_ids(connection, dataset.name, span)):
+                return None
             stored = {name: getattr(request, name) for name in _STORED} | {
                 "guarantee": guarantee_text(request.guarantee),
                 "process": json.dumps(dict(request.process), sort_keys=True),
@@ -113,9 +162,34 @@ class Ledger:
             return next(entry for entry in _entries(connection, None, request.release_id, SPENT) if entry.id == number)
 
     def settle(self, settled: Settled) -> bool:
-        """Add what became of an entry; False if somebody else has told it meanwhile."""
+        """Add what became of an entry; False if somebody else has told it meanwhile, or if it is committed and stays so."""
         with self._database.writing() as connection:
             return _settle(connection, settled)
+
+    def publish(self, entry: Entry, change: Change) -> None:
+        """Say that an entry is about to be published; refuses one that was given back, of which nothing may be."""
+        with self._database.writing() as connection:
+            state = _again(connection, entry).state
+            if state == GIVEN_BACK:
+                raise ParameterError(
+                    f"release {entry.request.release_id!r} was given up while it was made, so nothing of it is published: run "
+                    "it again"
+                )
+            if state != COMMITTED:
+                _add(connection, entry.id, change, now())
+
+    def leave(self, entry: Entry, note: str) -> None:
+        """Say that this process has no more to do with an entry, of which something may have been published."""
+        with self._database.writing() as connection:
+            if _again(connection, entry).state != COMMITTED:
+                _add(connection, entry.id, Change(LEFT, note=note), now())
+
+    def commit(self, entry: Entry, change: Change) -> str:
+        """Add that an entry is published, whatever was said of it before; the state that it had."""
+        with self._database.writing() as connection:
+            state = _again(connection, entry).state
+            _add(connection, entry.id, change, now())
+            return state
 
     @contextmanager
     def _checked(self) -> Iterator[sa.Connection]:
@@ -135,11 +209,53 @@ def _refuse_another(entry: Entry, request: Request) -> None:
         raise ParameterError(
             f"release {request.release_id!r} was made with other parameters: give the same again, or another --release-id"
         )
-    if entry.state != COMMITTED:
+    # One that died while it published may be made again: what it may have published is known.
+    over = entry.state == COMMITTED or (entry.made is not None and entry.is_over())
+    if not over:
         raise ParameterError(
             f"release {request.release_id!r} is being made by {entry.changes[0].who} since {entry.changes[0].at[:19]}: wait "
             "for it; if it is over, run `headcount ledger resolve`"
         )
+    if entry.made is None:
+        raise ParameterError(
+            f"what release {request.release_id!r} has published is not known here, so that it cannot be made again: give "
+            "another --release-id, which is charged"
+        )
+
+
+def _open_dataset(connection: sa.Connection, request: Request) -> tuple[Dataset, str]:
+    """The data set of a request, if its numbers add up with those of the others, and the time of the request."""
+    dataset = _dataset(connection, request.dataset)
+    dataset.refuse_other(request.guarantee)
+    known = dataset.users
+    if known.user_column is None:
+        first = _counting(dataset.name, SPENT).order_by(tables.entries.c.id).limit(1)
+        row = connection.execute(first).mappings().one_or_none()
+        known = request.users if row is None else Users(*(row[name] for name in Users._fields))
+    dataset.refuse_others(known, request.users)
+    return dataset, _time(connection, dataset)
+
+
+def _time(connection: sa.Connection, dataset: Dataset) -> str:
+    """The time of a new entry: not before the newest, or a clock that is set back would open the limit of an earlier year."""
+    at = now()
+    if not dataset.per:
+        return at
+    of_dataset = sa.select(tables.entries.c.id).where(tables.entries.c.dataset == dataset.name)
+    found = connection.execute(
+        sa.select(sa.func.max(tables.changes.c.at)).where(tables.changes.c.entry.in_(of_dataset))
+    )
+    newest = max(dataset.at, found.scalar_one() or "")
+    if newest and _moment(newest) - _moment(at) > _SKEW:
+        raise ParameterError(
+            f"the clock of this machine says {at[:19]}, and data set {dataset.name!r} has an entry of {newest[:19]} (UTC): set "
+            f"the clock, as the limit is for each {dataset.per}"
+        )
+    return max(at, newest)
+
+
+def _moment(at: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(at)
 
 
 def _names(connection: sa.Connection) -> list[str]:
@@ -163,16 +279,7 @@ def _entries(
     states: Sequence[str] | None,
     span: str | None = None,
 ) -> list[Entry]:
-    query = sa.select(tables.entries).order_by(tables.entries.c.id)
-    for column, value in (("dataset", dataset), ("release_id", release_id), ("span", span)):
-        if value is not None:
-            query = query.where(tables.entries.c[column] == value)
-    if states is not None:
-        newest = sa.select(sa.func.max(tables.changes.c.id)).group_by(tables.changes.c.entry)
-        those = sa.select(tables.changes.c.entry).where(
-            tables.changes.c.id.in_(newest), tables.changes.c.state.in_(states)
-        )
-        query = query.where(tables.entries.c.id.in_(those))
+    query = _counting(dataset, states, release_id, span).order_by(tables.entries.c.id)
     rows = connection.execute(query).mappings().all()
     changed: dict[int, list[Change]] = {row["id"]: [] for row in rows}
     wanted = sa.select(query.subquery().c.id)
@@ -181,6 +288,28 @@ def _entries(
         told = {name: value for name, value in change.items() if name != "entry"}
         changed[change["entry"]].append(Change(**told))
     return [_entry(row, changed[row["id"]]) for row in rows]
+
+
+def _counting(
+    dataset: str | None, states: Sequence[str] | None, release_id: str | None = None, span: str | None = None
+) -> sa.Select[Any]:
+    """The rows of the entries in some states. The state of one is as `Entry.state` has it."""
+    query, entry = sa.select(tables.entries), tables.entries.c
+    for column, value in (("dataset", dataset), ("release_id", release_id), ("span", span)):
+        if value is not None:
+            query = query.where(entry[column] == value)
+    if states is not None:
+        change = tables.changes.c
+        ever = entry.id.in_(sa.select(change.entry).where(change.state == COMMITTED))
+        newest = sa.select(sa.func.max(change.id)).group_by(change.entry)
+        last = entry.id.in_(sa.select(change.entry).where(change.id.in_(newest), change.state.in_(states)))
+        query = query.where(sa.or_(ever, last) if COMMITTED in states else sa.and_(sa.not_(ever), last))
+    return query
+
+
+def _ids(connection: sa.Connection, dataset: str, span: str) -> list[int]:
+    """The numbers of the entries that count."""
+    return [*connection.execute(_counting(dataset, SPENT, span=span)).scalars()]
 
 
 def _entry(row: Any, changed: Sequence[Change]) -> Entry:
@@ -197,9 +326,14 @@ def _add(connection: sa.Connection, entry: int, change: Change, at: str) -> None
     connection.execute(tables.changes.insert().values(entry=entry, **told))
 
 
+def _again(connection: sa.Connection, entry: Entry) -> Entry:
+    """An entry as it is now."""
+    return next(each for each in _entries(connection, None, entry.request.release_id, None) if each.id == entry.id)
+
+
 def _settle(connection: sa.Connection, settled: Settled) -> bool:
-    newest = sa.select(sa.func.max(tables.changes.c.id)).where(tables.changes.c.entry == settled.entry.id)
-    if connection.execute(newest).scalar_one() != settled.entry.last.id:
+    present = _again(connection, settled.entry)
+    if present.last.id != settled.entry.last.id or (present.state == COMMITTED and settled.change.state != COMMITTED):
         return False
     _add(connection, settled.entry.id, settled.change, now())
     return True

@@ -34,7 +34,13 @@ def look(place: str) -> Found | None:
 
 def abandon(request: Request) -> None:
     """Remove what a job left that was not complete; an attempt of it that still runs finds its files gone, and fails."""
-    if request.output is not None and stores.scheme_of(request.output) != "bigquery":
+    if request.output is None:
+        return
+    if stores.scheme_of(request.output) == "bigquery":
+        from headcount.pipelines.sinks.bigquery import abandon_dead
+
+        abandon_dead(request.output, request.release_id)
+    else:
         sink.abandon(sink.Target(request.output, request.release_id, 1, "parquet", False, request.files))
 
 

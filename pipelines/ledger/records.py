@@ -10,17 +10,38 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.sinks.output import rows_digest
+from headcount.pipelines.ledger.processes import is_over
+from headcount.pipelines.sinks.repeated import release_digest, rows_of
 
-RESERVED, COMMITTED, GIVEN_BACK = "reserved", "committed", "given back"
-SPENT = (RESERVED, COMMITTED)  # what counts
+RESERVED, PUBLISHING, LEFT, COMMITTED, GIVEN_BACK = "reserved", "publishing", "left", "committed", "given back"
+OPEN = (RESERVED, PUBLISHING, LEFT)  # of which it is not known what became of them
+SPENT = (*OPEN, COMMITTED)  # what counts
 SPANS = {"": "", "month": "%Y-%m", "year": "%Y"}  # how long a limit holds, and the name of such a time
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Users(NamedTuple):
+    """Who is told apart, and so protected: by the column of users, and by that of times in a zone if a unit is a window."""
+
+    user_column: str | None
+    time_column: str | None = None
+    time_zone: str | None = None
+
+    def words(self) -> str:
+        """As the end of a sentence."""
+        if self.user_column is None:
+            return "no column of users"
+        when = "" if self.time_column is None else f" and by the times in {self.time_column!r} in {self.time_zone}"
+        return f"the column {self.user_column!r}{when}"
+
+
+ANY_USERS = Users(None)  # of a data set that does not say it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +49,7 @@ class Dataset:
     """A data set: who is promised something, and how much at most, in all or in each month or year.
 
     The total of an `adaptive` one holds even if what releases cost, and how many there are, was chosen after a look at others.
+    Without a column of users, the first release that counts says who is told apart.
     """
 
     name: str
@@ -37,6 +59,9 @@ class Dataset:
     limit_delta: float
     per: str = ""
     adaptive: bool = False
+    user_column: str | None = None
+    time_column: str | None = None
+    time_zone: str | None = None
     at: str = ""
     who: str = ""
 
@@ -45,6 +70,11 @@ class Dataset:
             raise ParameterError(
                 f"the name of a data set is 1 to 64 letters, digits, dots, dashes or underscores, got {self.name!r}"
             )
+
+    @property
+    def users(self) -> Users:
+        """Who is told apart, if that was said when it was made."""
+        return Users(self.user_column, self.time_column, self.time_zone)
 
     def span(self, at: str) -> str:
         """The month or year of a time, if the limit is for such."""
@@ -68,6 +98,15 @@ class Dataset:
                     f"its numbers do not add up with the others; give {flag} {ours}, or another --dataset"
                 )
 
+    def refuse_others(self, known: Users, asked: Users) -> None:
+        """Refuse a release that protects others than the releases of this data set do: one of these may be many of them."""
+        if known != asked:
+            raise ParameterError(
+                f"data set {self.name!r} protects each {self.unit} of {known.words()}, and this release each of "
+                f"{asked.words()}: one of the former may be many of the latter, so that their costs do not add up; give the "
+                "same --user, --time and --time-zone, or another --dataset"
+            )
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -78,6 +117,9 @@ class Request:
     command: str
     guarantee: Guarantee
     parameters_sha256: str
+    user_column: str | None = None
+    time_column: str | None = None
+    time_zone: str | None = None
     label: str | None = None
     period: str | None = None
     output: str | None = None
@@ -85,6 +127,11 @@ class Request:
     replaces: str | None = None
     runner: str | None = None
     process: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def users(self) -> Users:
+        """Who is told apart."""
+        return Users(self.user_column, self.time_column, self.time_zone)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +141,7 @@ class Change:
     state: str
     report_sha256: str | None = None
     rows_sha256: str | None = None
+    release_sha256: str | None = None
     note: str | None = None
     at: str = ""
     who: str = ""
@@ -116,12 +164,21 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """Whether it is reserved, committed or given back."""
-        return self.last.state
+        """What counts of its history: what was ever committed stays so, whatever anybody adds."""
+        return COMMITTED if any(change.state == COMMITTED for change in self.changes) else self.last.state
+
+    @property
+    def made(self) -> Change | None:
+        """The first change that says what was published, or was about to be; None if that is not known."""
+        return next((change for change in self.changes if change.release_sha256 is not None), None)
+
+    def is_over(self) -> bool | None:
+        """Whether its process has no more to do with it; None if that cannot be known from here."""
+        return True if self.state == LEFT else is_over(self.request.process)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
-        request = self.request
+        request, made = self.request, self.made or self.last
         plain = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
         history = [
             {name: value for name, value in dataclasses.asdict(change).items() if value is not None and name != "id"}
@@ -135,18 +192,16 @@ class Entry:
             "state": self.state,
             "at": self.changes[0].at,
             "who": self.changes[0].who,
-            "report_sha256": self.last.report_sha256,
-            "rows_sha256": self.last.rows_sha256,
+            "report_sha256": made.report_sha256,
+            "rows_sha256": made.rows_sha256,
+            "release_sha256": made.release_sha256,
             "changes": history,
         }
 
 
-def published(report: bytes, note: str | None = None) -> Change:
-    """The change by which a release with this report.json is committed."""
-    content = json.loads(report)
-    # The report of a table has the digest of what was loaded, and no files.
-    rows = content["rows_sha256"] if "files" not in content else rows_digest([f["sha256"] for f in content["files"]])
-    return Change(COMMITTED, hashlib.sha256(report).hexdigest(), rows, note)
+def published(report: bytes, note: str | None = None, state: str = COMMITTED) -> Change:
+    """The change by which a release with this report.json is committed, or is about to be published."""
+    return Change(state, hashlib.sha256(report).hexdigest(), rows_of(report), release_digest(report), note)
 
 
 def guarantee_text(guarantee: Guarantee) -> str:
@@ -160,14 +215,27 @@ def guarantee_of(text: str) -> Guarantee:
 
 
 def make_dataset(
-    name: str, unit: str, relation: str, epsilon: float, delta: float, per: str | None, adaptive: bool = False
+    name: str,
+    unit: str,
+    relation: str,
+    epsilon: float,
+    delta: float,
+    per: str | None,
+    adaptive: bool = False,
+    users: Users = ANY_USERS,
 ) -> Dataset:
     """A new data set; refuses a limit that is none."""
     if not 0 < epsilon < float("inf"):
         raise ParameterError(f"--limit-epsilon must be positive, got {epsilon}")
     if not 0 <= delta < 1:
         raise ParameterError(f"--limit-delta must be at least 0 and below 1, got {delta}")
-    return Dataset(name, unit, Relation.parse(relation).value, epsilon, delta, per or "", adaptive)
+    if users.user_column is None and users.time_column is not None:
+        raise ParameterError("--time says when a user's rows were: give --user, the column that tells users apart, too")
+    windowed = WINDOWS.get(unit) is not None
+    if users.user_column is not None and (users.time_column is not None) != windowed:
+        words = "needs the column that says when a row was: give --time" if windowed else "has no --time: leave it out"
+        raise ParameterError(f"--unit {unit} {words}")
+    return Dataset(name, unit, Relation.parse(relation).value, epsilon, delta, per or "", adaptive, *users)
 
 
 def now() -> str:

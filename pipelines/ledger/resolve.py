@@ -1,19 +1,31 @@
 """What became of reserved entries whose jobs did not say it: killed, detached, or cut off from the ledger.
 
-An entry is committed if its output is complete. It is given back only if nothing of it is there and nothing can come: its
-process has ended, of which there is proof, or a person says so. All else stays reserved, and counts.
+An entry is committed if its output is complete. It is given back without a person only if nothing of it can have been
+published: it was never about to be, of which its state is proof, and its process has ended, of which there is proof too. That
+nothing is there now is no proof, since an output can be moved away. All else stays as it is, and counts, until a person says
+what became of it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from headcount.mechanisms.errors import HeadcountError
+from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.ledger import outputs
-from headcount.pipelines.ledger.book import Settled
-from headcount.pipelines.ledger.processes import is_over
-from headcount.pipelines.ledger.records import GIVEN_BACK, Change, Entry, published
+from headcount.pipelines.ledger.book import Ledger, Settled
+from headcount.pipelines.ledger.records import (
+    COMMITTED,
+    GIVEN_BACK,
+    OPEN,
+    RESERVED,
+    SPENT,
+    Change,
+    Entry,
+    published,
+)
 from headcount.pipelines.storage import stores
+
+GAVE_UP, PUBLISHED = "gave up", "published"  # what a person may say of an entry
 
 
 class Decision(NamedTuple):
@@ -23,8 +35,16 @@ class Decision(NamedTuple):
     words: str
 
 
-def decide(entry: Entry, gave_up: bool = False) -> Decision:
-    """What became of a reserved entry; `gave_up` is a person's word that its job is over and published nothing."""
+def undecided(ledger: Ledger, dataset: str | None = None, release_id: str | None = None) -> list[Entry]:
+    """The entries of which it is not known what became of them: open ones, and those of jobs elsewhere that were given up, and
+    may have published since."""
+    found = ledger.entries(dataset, release_id, OPEN)
+    given_up = [e for e in ledger.entries(dataset, release_id, [GIVEN_BACK]) if e.request.runner is not None]
+    return [*found, *(entry for entry in given_up if not ledger.entries(None, entry.request.release_id, SPENT))]
+
+
+def decide(entry: Entry, said: str | None = None) -> Decision:
+    """What became of an entry that is undecided; `said` is a person's word on it."""
     request, found = entry.request, None
     if request.output is not None:
         try:
@@ -32,11 +52,24 @@ def decide(entry: Entry, gave_up: bool = False) -> Decision:
         except HeadcountError:
             raise
         except Exception as error:  # every storage has its own
-            return Decision(None, f"stays reserved: {request.output!r} cannot be looked at: {stores.reason(error)}")
+            if said is None:
+                return Decision(None, f"stays reserved: {request.output!r} cannot be looked at: {stores.reason(error)}")
     if found is not None and found.release_id == request.release_id:
         change = published(found.report, "resolved: its output is complete")
         return Decision(Settled(entry, change), f"committed: {request.output!r} is complete")
-    over = "its job was given up" if gave_up else _over(entry, found)
+    if said == PUBLISHED:
+        made = entry.made or Change(COMMITTED)
+        change = Change(
+            COMMITTED, made.report_sha256, made.rows_sha256, made.release_sha256, "resolved: somebody says so"
+        )
+        return Decision(Settled(entry, change), "committed: you say that it was published")
+    if entry.state == GIVEN_BACK:
+        return Decision(None, "is given back, and nothing of it is there")
+    if said == GAVE_UP and entry.is_over() is False:
+        raise ParameterError(
+            f"release {request.release_id!r} may still be published: {_process(entry)} is still there; stop it first"
+        )
+    over = "its job was given up" if said == GAVE_UP else _over(entry, found)
     if over is None:
         return Decision(None, f"stays reserved: {_why_not(entry, found)}")
     outputs.abandon(request)
@@ -46,10 +79,9 @@ def decide(entry: Entry, gave_up: bool = False) -> Decision:
 
 def _over(entry: Entry, found: outputs.Found | None) -> str | None:
     """Why nothing of the entry was published and nothing can come; None if that is not known."""
-    if entry.request.runner is not None or _may_be_replaced(entry, found):
+    if entry.state != RESERVED or entry.request.runner is not None or _may_be_replaced(entry, found):
         return None
-    process = entry.request.process
-    return f"process {process['pid']} on {process['host']} has ended" if is_over(process) else None
+    return f"{_process(entry)} has ended" if entry.is_over() else None
 
 
 def _may_be_replaced(entry: Entry, found: outputs.Found | None) -> bool:
@@ -57,13 +89,22 @@ def _may_be_replaced(entry: Entry, found: outputs.Found | None) -> bool:
     return found is not None and found.release_id != entry.request.replaces
 
 
+def _process(entry: Entry) -> str:
+    return f"process {entry.request.process['pid']} on {entry.request.process['host']}"
+
+
 def _why_not(entry: Entry, found: outputs.Found | None) -> str:
-    request, process = entry.request, entry.request.process
-    say_so = f"if it is over and published nothing, say so: --release-id {request.release_id} --gave-up"
+    request, over = entry.request, entry.is_over()
+    if over is False:
+        return f"{_process(entry)} is still there"
+    say_so = f"say what became of it: --release-id {request.release_id} with --published, or --gave-up if nothing was"
     if _may_be_replaced(entry, found):
         return f"another output lies at {request.output!r}, which may have replaced it; {say_so}"
     if request.runner is not None:
         return f"what it releases may be elsewhere ({request.runner}), and {request.output!r} is not complete; {say_so}"
-    if is_over(process) is None:
-        return f"whether process {process['pid']} on {process['host']} has ended cannot be known here; {say_so}"
-    return f"process {process['pid']} on {process['host']} is still there"
+    if entry.state != RESERVED:
+        return (
+            f"it was about to be published, and {request.output!r} is not complete now, which is no proof that it never was; "
+            f"run the same job again, at no further cost, or {say_so}"
+        )
+    return f"whether {_process(entry)} has ended cannot be known here; {say_so}"

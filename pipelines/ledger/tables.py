@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-VERSION = 1  # of these tables
+VERSION = 2  # of these tables
 
 metadata = sa.MetaData()
 
 # One row. Whoever writes locks it first, so that one transaction at a time looks and adds.
 ledger = sa.Table("headcount_ledger", metadata, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+
+
+def _users() -> list[sa.Column[str]]:
+    """Who is protected: the column of users, and that of times with its zone, where a unit is a user's day or the like."""
+    return [sa.Column(name, sa.Text) for name in ("user_column", "time_column", "time_zone")]
+
 
 datasets = sa.Table(
     "headcount_datasets",
@@ -25,6 +31,7 @@ datasets = sa.Table(
     sa.Column("limit_delta", sa.Double, nullable=False),
     sa.Column("per", sa.String(8), nullable=False),
     sa.Column("adaptive", sa.Boolean, nullable=False),
+    *_users(),  # none if its first release says it
     sa.Column("at", sa.String(32), nullable=False),
     sa.Column("who", sa.Text, nullable=False),
 )
@@ -40,6 +47,7 @@ entries = sa.Table(
     sa.Column("label", sa.Text),
     sa.Column("period", sa.Text),
     sa.Column("guarantee", sa.Text, nullable=False),
+    *_users(),
     sa.Column("parameters_sha256", sa.String(64), nullable=False),
     sa.Column("output", sa.Text),  # none of a call in Python
     sa.Column("files", sa.String(32), nullable=False),  # what the names of its files begin with
@@ -58,5 +66,6 @@ changes = sa.Table(
     sa.Column("who", sa.Text, nullable=False),
     sa.Column("report_sha256", sa.String(64)),
     sa.Column("rows_sha256", sa.String(64)),
+    sa.Column("release_sha256", sa.String(64)),  # of all that follows from the input, and of a keyed digest of that
     sa.Column("note", sa.Text),
 )

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
-from headcount.pipelines.ledger.records import RESERVED, Dataset, Entry, now
+from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
 
 _FIELDS = (
     *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
-    *("epsilon", "delta", "unit", "relation", "output", "report_sha256", "rows_sha256", "parameters_sha256"),
-    *("runner", "guarantee", "changes"),
+    *("epsilon", "delta", "unit", "relation", "user_column", "time_column", "time_zone", "output"),
+    *("report_sha256", "rows_sha256", "release_sha256", "parameters_sha256", "runner", "guarantee", "changes"),
 )
 
 
@@ -35,9 +35,16 @@ def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
 def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
     """A data set with its limit, and its releases in order."""
     head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
+    known = dataset.users if dataset.user_column is not None else _first_users(entries)
+    head += "" if known is None else f", told apart by {known.words()}"
     if not entries:
         return f"{head}\n  no release yet"
     return "\n".join([head, "", *aligned(table(entries), [True] * len(_HEADS))])
+
+
+def _first_users(entries: Sequence[Entry]) -> Users | None:
+    """Whom the first release that counts protects, and so all others."""
+    return next((entry.request.users for entry in entries if entry.state in SPENT), None)
 
 
 def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
@@ -56,7 +63,7 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
             lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
         ever = spending.total(spending.spent(entries), dataset)
         lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
-    reserved = sum(entry.state == RESERVED for entry in entries)
+    reserved = sum(entry.state in OPEN for entry in entries)
     if reserved:
         lines.append(
             f"{reserved:,} of these are only reserved, and count: headcount ledger resolve looks at their outputs"

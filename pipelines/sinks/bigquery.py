@@ -6,16 +6,20 @@ table by them, and the description follows. The load job's id is fixed when the 
 again, or twice at once, loads once. Every change of the description holds only for the table that was looked at (its etag), so
 that no attempt undoes what another one did.
 
+A load job goes on when whoever started it was killed, and would replace the rows of the next run. Its id follows from the run
+in the table's label, so whoever comes next ends it first.
+
 A table is known for ours by its label. Other tables are never touched.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 COMPLETE = "its description is the report"
 
-_LABEL = "headcount-run"
+_LABEL, _RELEASE = "headcount-run", "headcount-release"
 _TYPES = {
     pa.string(): "STRING",
     pa.int64(): "INT64",
@@ -93,21 +97,27 @@ def make_target(
     )
 
 
-def prepare(target: TableTarget) -> bool:
-    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left.
+def refuse(target: TableTarget) -> bool:
+    """Before anything else: refuse a table that is there or cannot be made, and change nothing.
 
     True if there is an earlier output, which this one replaces.
     """
     with _writing(target):
         client = bigquery.client(target.project)
         client.get_dataset(f"{target.table.project}.{target.table.dataset}")
-        table = _get(client, target)
+        table = _get(client, target.table)
         if table is not None:
             _refuse_foreign(target, table)
             if _has_report(table) and not target.overwrite:
                 raise ParameterError(f"--output {target.table} holds an output already: give another, or --overwrite")
-        sinks.prepare_temporary(target)
         return table is not None and _has_report(table)
+
+
+def prepare(target: TableTarget) -> None:
+    """Before the run: refuse a table that is there or cannot be made, and remove what killed runs left."""
+    refuse(target)
+    with _writing(target):
+        sinks.prepare_temporary(target)
 
 
 def commit(target: TableTarget, written: Iterable[sinks.Written], report: bytes) -> None:
@@ -138,9 +148,19 @@ def abandon(target: TableTarget) -> None:
     """After a failure: remove the temporary files, and a table that this run left without a report."""
     sinks.discard(target)
     client = bigquery.client(target.project)
-    table = _get(client, target)
+    table = _get(client, target.table)
     if table is not None and _is_of_this_run(target, table) and not _has_report(table):
         client.delete_table(table, not_found_ok=True)  # a load job that still runs makes no new one
+
+
+def abandon_dead(place: str, release_id: str) -> None:
+    """Remove the table that a dead run of this release left without a report, and end its load job."""
+    table = bigquery.parse(place)
+    client = bigquery.client(table.project)
+    found = _get(client, table)
+    if found is not None and found.labels.get(_RELEASE) == _release_label(release_id) and not _has_report(found):
+        _end_loads(client, table, found)
+        client.delete_table(found, not_found_ok=True)
 
 
 def read_report(target: TableTarget) -> bytes:
@@ -154,7 +174,7 @@ def written(target: TableTarget) -> list[str]:
 
 
 def _commit(client: Client, target: TableTarget, files: list[sinks.Written], report: str) -> None:
-    table = _get(client, target)
+    table = _get(client, target.table)
     if table is not None and _is_of_this_run(target, table) and table.description == report:
         return
     sources = [stores.join(target.temporary, file.name) for file in files]
@@ -165,8 +185,10 @@ def _commit(client: Client, target: TableTarget, files: list[sinks.Written], rep
         _refuse_foreign(target, table)
         if _has_report(table) and not target.overwrite:
             raise ParameterError(f"another job wrote to --output {target.table} meanwhile")
+        if not _has_report(table):
+            _end_loads(client, target.table, table)
         table.description = None
-        table.labels = {**table.labels, _LABEL: target.run}
+        table.labels = {**table.labels, **_labels(target)}
         client.update_table(table, ["description", "labels"])
     _load(client, target, sources, schema)
     table = client.get_table(str(target.table))
@@ -181,12 +203,12 @@ def _load(client: Client, target: TableTarget, sources: list[str], schema: list[
     from google.api_core.exceptions import Conflict, GoogleAPICallError
     from google.cloud.bigquery import LoadJobConfig
 
-    location = client.get_dataset(f"{target.table.project}.{target.table.dataset}").location
+    location = _location(client, target.table)
     config = LoadJobConfig(
         source_format="PARQUET", schema=schema, write_disposition="WRITE_TRUNCATE", create_disposition="CREATE_NEVER"
     )
     for attempt in range(_ATTEMPTS):
-        job_id = f"headcount-{target.run}-{attempt}"
+        job_id = _job_id(target.run, attempt)
         job: Any
         try:
             job = client.load_table_from_uri(
@@ -201,6 +223,39 @@ def _load(client: Client, target: TableTarget, sources: list[str], schema: list[
             # An id is used up by a job that failed.
             if (job.error_result or {}).get("reason") not in _PASSING or attempt == _ATTEMPTS - 1:
                 raise RuntimeError(f"the load job {job_id} failed: {stores.reason(error)}") from None
+
+
+def _end_loads(client: Client, table: bigquery.Table, found: Any) -> None:
+    """End the load jobs of the run in a table's label, of which the last one may go on: behind this, none changes the table."""
+    from google.api_core.exceptions import GoogleAPICallError, NotFound
+
+    location = _location(client, table)
+    for attempt in range(_ATTEMPTS):
+        try:
+            job: Any = client.get_job(_job_id(found.labels[_LABEL], attempt), location=location)
+        except NotFound:
+            return
+        if job.state != "DONE":
+            job.cancel()
+            with suppress(GoogleAPICallError):  # that it was ended, or has failed
+                job.result()
+
+
+def _location(client: Client, table: bigquery.Table) -> Any:
+    return client.get_dataset(f"{table.project}.{table.dataset}").location
+
+
+def _job_id(run: str, attempt: int) -> str:
+    return f"headcount-{run}-{attempt}"
+
+
+def _labels(target: TableTarget) -> dict[str, str]:
+    return {_LABEL: target.run, _RELEASE: _release_label(target.release_id)}
+
+
+def _release_label(release_id: str) -> str:
+    """A release in the letters that a label may have."""
+    return hashlib.blake2b(release_id.encode(), digest_size=16).hexdigest()
 
 
 def _column(column: pa.Array) -> pa.Array:
@@ -230,15 +285,15 @@ def _new_table(target: TableTarget, schema: list[Any]) -> Any:
     from google.cloud.bigquery import Table
 
     table = Table(str(target.table), schema)
-    table.labels = {_LABEL: target.run}
+    table.labels = _labels(target)
     return table
 
 
-def _get(client: Client, target: TableTarget) -> Any:
+def _get(client: Client, table: bigquery.Table) -> Any:
     from google.api_core.exceptions import NotFound
 
     try:
-        return client.get_table(str(target.table))
+        return client.get_table(str(table))
     except NotFound:
         return None
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 COMPLETE = "the digests are there"
 DIGESTS = "digests.json"
+INPUT = "input_digest"  # the part of a report's details that tells another attempt of its release: with a ledger alone
 # Of a report, what a second run need not give: what made it, on whose account, and where a bound came from that it holds.
-_OWN = {REPORT_MARK, "dataset", "details.versions", "details.parameters.bound_from"}
+_OWN = {REPORT_MARK, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,11 @@ def make_target(
 ) -> DigestTarget:
     """The target of a second run; `output` is where its digests go."""
     return DigestTarget(stores.normal(output), release_id, files, format, overwrite, prefix)
+
+
+def refuse(target: DigestTarget) -> bool:
+    """Nothing to refuse, and nothing that is replaced."""
+    return False
 
 
 def prepare(target: DigestTarget) -> None:

@@ -29,12 +29,13 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
@@ -76,7 +77,7 @@ class Target:
     overwrite: bool
     prefix: str = "counts"
     keys: tuple[tuple[str, str], ...] = ()  # the columns of what is counted, and what each means
-    expected: str | None = None  # the digest of the rows, of a release that is only written once more
+    expected: str | None = None  # the digest of a release that is only written once more (`repeated`)
 
     @property
     def place_of_report(self) -> str:
@@ -122,26 +123,16 @@ class Target:
         return re.fullmatch(rf"{self.prefix}-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})", name) is not None
 
     def checked(self, written: Iterable[Written]) -> list[Written]:
-        """The files of a job in their order, if they are all there, and those of the release that is written once more."""
+        """The files of a job in their order, if they are all there."""
         files = sorted(written)
         if [file.k for file in files] != list(range(self.files)):
             raise RuntimeError(f"expected the {self.files} files of the output once each, got {len(files)}")
-        refuse_others(self.expected, rows_digest([file.digest.hex() for file in files]), self.release_id)
         return files
 
 
 def rows_digest(digests: Sequence[str]) -> str:
     """One digest of all rows of an output: of the SHA-256 digests of its files, in their order."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-def refuse_others(expected: str | None, found: str, release_id: str) -> None:
-    """Refuse other rows than those that a release has published: they would be one more, with the same key, for nothing."""
-    if expected is not None and found != expected:
-        raise InputError(
-            f"release {release_id!r} has published other rows than these, so nothing is published: the input changed since "
-            "(or the key, or the version of a library); for other events give another --period or --release-id"
-        )
 
 
 def make_target(
@@ -151,17 +142,29 @@ def make_target(
     return Target(stores.normal(output), release_id, files, format, overwrite, prefix)
 
 
-def prepare(target: Target) -> bool:
-    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left.
+def refuse(target: Target) -> bool:
+    """Before anything else: refuse an output that exists, and change nothing: another job may be writing there.
 
     True if there is an earlier output, which this one replaces.
     """
-    try:
+    with _writing(target):
+        return REPORT in _refuse_existing(target)
+
+
+def prepare(target: Target) -> None:
+    """Before the run: refuse an output that exists or cannot be written, and remove what killed runs left."""
+    with _writing(target):
         present = _refuse_existing(target)
         if REPORT not in present:
             stores.remove_files(target.directory, present)
         prepare_temporary(target)
-        return REPORT in present
+
+
+@contextmanager
+def _writing(target: Target) -> Iterator[None]:
+    """Turns what a storage raises before the run into one line."""
+    try:
+        yield
     except ParameterError:
         raise
     except Exception as error:  # every storage has its own

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from headcount.pipelines.sinks.output import Target, Written, commit, write_file
+from headcount.pipelines.sinks.repeated import refuse_another
+
+# Who wants to know, in this process, before a release is published: by its id, as a step of a pipeline can hold no ledger.
+_told_first: dict[str, Callable[[bytes], None]] = {}
+
+
+@contextmanager
+def told_first(release_id: str, tell: Callable[[bytes], None]) -> Iterator[None]:
+    """While its block runs, `tell` gets the report of a release before any of it is published, if that is done in this process.
+
+    If it raises, nothing is published.
+    """
+    _told_first[release_id] = tell
+    try:
+        yield
+    finally:
+        del _told_first[release_id]
 
 
 @beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
@@ -57,4 +75,8 @@ class _Commit(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[tuple[int, str, bytes, str]]], report: bytes) -> None:
         files = self._target.checked(Written(*file) for file in element[1])
-        self._commit(self._target, files, self._target.finished(report, files))
+        finished = self._target.finished(report, files)
+        refuse_another(self._target.expected, finished, self._target.release_id)
+        if self._target.release_id in _told_first:
+            _told_first[self._target.release_id](finished)
+        self._commit(self._target, files, finished)

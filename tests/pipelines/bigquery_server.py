@@ -41,7 +41,7 @@ _ARROW_TYPES = {
 _WORDS = {kind: word for word, kind in _ARROW_TYPES.items() if word not in ("INT64", "FLOAT64")}
 _TABLES = re.compile(r"/bigquery/v2/projects/([^/]+)/datasets/([^/]+)/tables(?:/([^/]+))?")
 _DATASETS = re.compile(r"/bigquery/v2/projects/([^/]+)/datasets/([^/]+)")
-_JOBS = re.compile(r"/bigquery/v2/projects/([^/]+)/jobs(?:/([^/]+))?")
+_JOBS = re.compile(r"/bigquery/v2/projects/([^/]+)/jobs(?:/([^/]+)(/cancel)?)?")
 _SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
 
 
@@ -62,6 +62,8 @@ class Warehouse:
         self.jobs = {}
         self.sessions = {}
         self.failing_loads = 0  # how many load jobs end with an internal error
+        self.slow = False  # whether load jobs that have read their files go on until `finish`
+        self._running = {}  # job id -> what they read
         self.broken_streams = set()  # names of streams that break off once
         self.loads = []
         self._numbers = itertools.count()
@@ -78,6 +80,8 @@ class Warehouse:
         """The answer to one REST request, as a resource."""
         with self._lock:
             if matched := _JOBS.fullmatch(path):
+                if matched[3]:
+                    return self._cancel_job(matched[2])
                 return self._insert_job(body) if method == "POST" else self._job(matched[2])
             if matched := _TABLES.fullmatch(path):
                 if method == "POST":
@@ -131,13 +135,39 @@ class Warehouse:
         job_id = body["jobReference"]["jobId"]
         if job_id in self.jobs:
             raise Refusal(409, "duplicate")
-        status = {"state": "DONE"}
-        if error := self._load(body["configuration"]["load"]):
-            status["errorResult"] = {"reason": error, "message": error}
-        self.jobs[job_id] = {**body, "id": job_id, "status": status, "statistics": {"load": {}}}
+        self.jobs[job_id] = {**body, "id": job_id, "status": {"state": "RUNNING"}, "statistics": {"load": {}}}
+        load = body["configuration"]["load"]
+        self._running[job_id] = load, self._read_files(load)
+        if not self.slow:
+            self._finish_job(job_id)
         return self.jobs[job_id]
 
-    def _load(self, load):
+    def _finish_job(self, job_id):
+        self._end_job(job_id, self._load(*self._running.pop(job_id)))
+
+    def _end_job(self, job_id, error):
+        failed = {"errorResult": {"reason": error, "message": error}} if error else {}
+        self.jobs[job_id]["status"] = {"state": "DONE", **failed}
+
+    def _cancel_job(self, job_id):
+        if self._job(job_id)["status"]["state"] != "DONE":
+            del self._running[job_id]
+            self._end_job(job_id, "stopped")
+        return {"job": self.jobs[job_id]}
+
+    def finish(self):
+        """Ends the load jobs that go on, as BigQuery does some time."""
+        for job_id in [*self._running]:
+            self._finish_job(job_id)
+
+    def _read_files(self, load):
+        """The rows of the files; None if one is missing."""
+        try:
+            return [pq.read_table(io.BytesIO(stores.read(uri))) for uri in load["sourceUris"]]
+        except NotFound:
+            return None
+
+    def _load(self, load, files):
         """All rows of the files in place of those of the table, or the reason of a failure and no change."""
         name = load["destinationTable"]["tableId"]
         if self.failing_loads:
@@ -145,11 +175,7 @@ class Warehouse:
             return "internalError"
         if load["createDisposition"] != "CREATE_NEVER" or load["writeDisposition"] != "WRITE_TRUNCATE":
             return "notImplemented"
-        try:
-            files = [pq.read_table(io.BytesIO(stores.read(uri))) for uri in load["sourceUris"]]
-        except NotFound:
-            return "notFound"
-        if name not in self.tables:
+        if files is None or name not in self.tables:
             return "notFound"
         fields = load["schema"]["fields"]
         schema = pa.schema([(field["name"], _ARROW_TYPES[field["type"]]) for field in fields])

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.pipelines.conftest import run as run
+from tests.pipelines.ledger.accounts import call, job, key, ledger  # noqa: F401
 
 PASSWORD = "canary-4711"
 
@@ -47,18 +48,18 @@ def server():
         file.write(PASSWORD)
     os.chmod(f"{folder}/password", 0o644)  # of a server that is gone after the tests
 
-    def call(*words):
+    def run_as(*words):
         who = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder, env={"PATH": os.defpath}, **who)
 
     data = f"{folder}/data"
-    call(f"{bin}/initdb", "-D", data, "-U", "headcount", "-A", "scram-sha-256", f"--pwfile={folder}/password")
+    run_as(f"{bin}/initdb", "-D", data, "-U", "headcount", "-A", "scram-sha-256", f"--pwfile={folder}/password")
     given = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_connections=260"
-    call(f"{bin}/pg_ctl", "-D", data, "-w", "-o", given, "-l", f"{folder}/log", "start")
+    run_as(f"{bin}/pg_ctl", "-D", data, "-w", "-o", given, "-l", f"{folder}/log", "start")
     try:
         yield folder
     finally:
-        call(f"{bin}/pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
+        run_as(f"{bin}/pg_ctl", "-D", data, "-w", "-m", "immediate", "stop")
         shutil.rmtree(folder)
 
 

@@ -3,11 +3,17 @@
 import psycopg
 import pytest
 
+from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.ledger import tables
+from headcount.pipelines.ledger.records import COMMITTED
 from tests.pipelines.ledger.test_ledger import *  # noqa: F403
+from tests.pipelines.ledger.test_retries import *  # noqa: F403
+from tests.pipelines.ledger.test_states import *  # noqa: F403
+from tests.pipelines.ledger.test_users import *  # noqa: F403
 from tests.postgres.conftest import PASSWORD
 
 
-def test_no_password_is_told(run, call, ledger, url):  # noqa: F811
+def test_no_password_is_told(run, call, ledger, url):
     call()
     assert PASSWORD in url
     said = [
@@ -22,7 +28,37 @@ def test_no_password_is_told(run, call, ledger, url):  # noqa: F811
     assert PASSWORD not in str(error.value)
 
 
-def test_the_level_of_isolation_is_ours(url, ledger):  # noqa: F811
+def test_who_runs_jobs_cannot_take_back_what_was_published(call, ledger, url):
+    """With the rights that docs/ledger.md names, somebody can add to history, and change none of it; what is spent stays so."""
+    names = {name: f"headcount_{name}" for name in ("ledger", "datasets", "entries", "changes")}
+    assert {*names.values()} == {*tables.metadata.tables}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS counter")
+        connection.execute(f"CREATE ROLE counter LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute(f"GRANT SELECT ON {', '.join(names.values())} TO counter")
+        connection.execute(f"GRANT INSERT ON {names['entries']}, {names['changes']} TO counter")
+        connection.execute(f"GRANT UPDATE ON {names['ledger']} TO counter")
+        connection.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO counter")
+    theirs = url.replace("headcount:", "counter:")
+    try:
+        call(ledger=theirs), call(ledger=theirs)
+        given_back = f"SELECT id, 'given back', 'x', 'y' FROM {names['entries']}"
+        back = f"INSERT INTO {names['changes']} (entry, state, at, who) {given_back}"
+        with psycopg.connect(theirs, autocommit=True) as connection:
+            assert connection.execute(back).rowcount == 2
+            for words in (f"DELETE FROM {names['changes']}", f"UPDATE {names['datasets']} SET limit_epsilon = 99"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(words)
+        assert [entry.state for entry in ledger.entries()] == [COMMITTED] * 2
+        with pytest.raises(ParameterError, match="epsilon = 2 of it is spent"):
+            call(ledger=theirs)
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DROP OWNED BY counter")
+            connection.execute("DROP ROLE counter")
+
+
+def test_the_level_of_isolation_is_ours(url, ledger):
     """Where the server's default is a snapshot from before the wait for the lock, what others reserved would not be seen."""
     name = url.rpartition("/ledger_")[2].partition("?")[0]
     with psycopg.connect(url, autocommit=True) as connection:

@@ -49,6 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--unit", choices=_UNITS, default="user", help="who is promised something (default: %(default)s)")
     made.add_argument(
+        "--user",
+        metavar="COLUMN",
+        help="the column that tells users apart, in every release (default: that of the first release)",
+    )
+    made.add_argument("--time", metavar="COLUMN", help="when a row was, for --unit user-day and the like")
+    made.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="where days and the like begin (default: %(default)s)"
+    )
+    made.add_argument(
         "--relation",
         choices=[relation.value for relation in Relation],
         default=Relation.ADD_REMOVE.value,
@@ -65,15 +74,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     resolved = _part(
         what,
         "resolve",
-        "Look at the outputs of reserved entries: commit what is there, give back what cannot come.",
+        "Look at the outputs of reserved entries: commit what is there, give back what was never published.",
         resolve,
     )
     _add_name(resolved, optional=True)
     resolved.add_argument("--release-id", metavar="ID", help="only the entry of this release")
-    resolved.add_argument(
+    word = resolved.add_mutually_exclusive_group()
+    word.add_argument(
         "--gave-up",
-        action="store_true",
+        dest="said",
+        action="store_const",
+        const="gave up",
         help="your word, where it cannot be known: the job of --release-id is over, and published nothing",
+    )
+    word.add_argument(
+        "--published",
+        dest="said",
+        action="store_const",
+        const="published",
+        help="your word, where it cannot be known: the output of --release-id was complete, and went elsewhere",
     )
 
 
@@ -94,11 +113,12 @@ def _add_name(part: argparse.ArgumentParser, optional: bool = False) -> None:
 
 def create(args: argparse.Namespace) -> None:
     """Add a data set."""
-    from headcount.pipelines.ledger.records import make_dataset
+    from headcount.mechanisms.keys.times import check_zone
+    from headcount.pipelines.ledger.records import Users, make_dataset
 
-    dataset = make_dataset(
-        args.name, args.unit, args.relation, args.limit_epsilon, args.limit_delta, args.per, args.adaptive
-    )
+    users = Users(args.user, args.time, check_zone(args.time_zone) if args.time is not None else None)
+    limit = (args.limit_epsilon, args.limit_delta, args.per, args.adaptive)
+    dataset = make_dataset(args.name, args.unit, args.relation, *limit, users)
     ledger = open_ledger(args.ledger)
     ledger.create(dataset)
     print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_words()}")
@@ -150,19 +170,21 @@ def export(args: argparse.Namespace) -> None:
 
 def resolve(args: argparse.Namespace) -> None:
     """Settle what can be settled, and say of each reserved entry what became of it."""
-    from headcount.pipelines.ledger.records import RESERVED
-    from headcount.pipelines.ledger.resolve import decide
+    from headcount.pipelines.ledger.records import GIVEN_BACK
+    from headcount.pipelines.ledger.resolve import decide, undecided
 
-    if args.gave_up and args.release_id is None:
-        raise ParameterError("--gave-up is your word on one release: give its --release-id")
+    if args.said is not None and args.release_id is None:
+        raise ParameterError("--gave-up and --published are your word on one release: give its --release-id")
     ledger = open_ledger(args.ledger)
     if args.name is not None:
         ledger.dataset(args.name)
-    entries = ledger.entries(args.name, args.release_id, [RESERVED])
-    if not entries:
+    entries = undecided(ledger, args.name, args.release_id)
+    if all(entry.state == GIVEN_BACK for entry in entries):
         print("no entry is reserved" if args.release_id is None else f"release {args.release_id} is not reserved")
     for entry in entries:
-        decision = decide(entry, args.gave_up)
+        decision = decide(entry, args.said)
+        if entry.state == GIVEN_BACK and decision.settled is None:
+            continue
         told = decision.words
         if decision.settled is not None and not ledger.settle(decision.settled):
             told = "left as it is: somebody else has just told what became of it"

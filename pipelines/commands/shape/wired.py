@@ -94,7 +94,12 @@ class Messages(Source):
 
 
 class Counters(Source):
-    """The file of pan-private counters, which is released: from then on it holds the rows, and gives the same again."""
+    """The file of pan-private counters, which is released: from then on it holds the rows, and gives the same again.
+
+    So what is read is what is published, and is compared as that.
+    """
+
+    digested = False
 
     def __init__(self, args: argparse.Namespace, remote: bool) -> None:
         if args.salt is not None and args.samples is None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.pipelines.ledger.accounts import call, job, key, ledger  # noqa: F401
+
 
 @pytest.fixture
 def url(tmp_path):

@@ -1,0 +1,151 @@
+"""A retry costs nothing, and so must be the same release of the same input: of other data, nothing is published.
+
+They run on SQLite here, and all of them on PostgreSQL in tests/postgres.
+"""
+
+import json
+
+import pytest
+
+import headcount
+from headcount.mechanisms.errors import InputError
+from headcount.pipelines.ledger.account import open_ledger
+from headcount.pipelines.ledger.records import COMMITTED, RESERVED, make_dataset
+from headcount.pipelines.sinks.repeated import release_digest
+from tests.pipelines.ledger.accounts import FRAME, files, states, write_csv
+from tests.pipelines.refusals import refused
+
+FEW = {"user": ["u1", "u2", "u3"], "item": ["a", "b", "a"]}  # of whom nothing is named
+NAMES = {"user": "user", "item": "item", "epsilon": 1.0, "delta": 1e-6}
+
+
+def with_more(frame):
+    return {"user": [*frame["user"], "new"], "item": [*frame["item"], "a"]}
+
+
+@pytest.fixture
+def account(url, ledger, key):
+    """A data set with room for many, as the parameters of a call."""
+    ledger.create(make_dataset("many", "user", "add-remove", 50.0, 1e-3, None))
+    return {"ledger": url, "dataset": "many", "key_file": key}
+
+
+@pytest.mark.parametrize("frame", [FRAME, FEW], ids=["the same names", "nothing at all"])
+@pytest.mark.parametrize("name", ["partitions", "histogram", "aggregate", "top", "count_release", "sampled"])
+def test_the_same_rows_of_other_data_are_no_retry(account, ledger, name, frame):
+    """Names, and results without rows, are the same for many inputs; each of them would be one more release."""
+    given = NAMES | {"aggregate": {"users": True}, "top": {"k": 2}}.get(name, {}) | account
+    call = getattr(headcount, name)
+    first = call(frame, **given, release_id="r1")
+    turned = {column: values[::-1] for column, values in frame.items()}
+    assert call(turned, **given, release_id="r1").report == first.report  # rows in another order are the same input
+    with pytest.raises(InputError, match="the input changed"):
+        call(with_more(frame), **given, release_id="r1")
+    (entry,) = ledger.entries("many")
+    assert [change.state for change in entry.changes] == [RESERVED, COMMITTED, COMMITTED]
+    assert entry.made.release_sha256 == release_digest(json.dumps(first.report).encode())
+
+
+def test_many_inputs_under_one_id_are_one_release(account, ledger):
+    """Twelve inputs without a named item; each had its own private choices, and today's rows are the same for all."""
+    inputs = [{"user": [f"u{k}" for k in range(size)], "item": ["a"] * size} for size in range(1, 13)]
+    given = NAMES | account | {"release_id": "r1"}
+    assert headcount.histogram(inputs[0], **given).table.num_rows == 0
+    for other in inputs[1:]:
+        with pytest.raises(InputError, match="so nothing is published"):
+            headcount.histogram(other, **given)
+    assert len(ledger.entries("many")) == 1
+
+
+@pytest.fixture
+def command(run, url, ledger, key, tmp_path):
+    """A job on the account of visits, of the events in a file."""
+
+    def made(name, out, frame, *more, ledger=url):
+        write_csv(tmp_path / "events.csv", frame)
+        words = ["--input", tmp_path / "events.csv", "--user", "user", "--epsilon", 1]
+        words += [] if name == "choose-bound" else ["--delta", 1e-7]
+        words += ["--key-file", key, "--release-id", "r1", "--ledger", ledger, "--dataset", "visits"]
+        return run(name, *words, "--output", tmp_path / out, *more)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("partitions", ["--item", "item"]),
+        ("histogram", ["--item", "item"]),
+        ("aggregate", ["--item", "item", "--users"]),
+        ("choose-bound", ["--item", "item", "--for-epsilon", 1, "--for-delta", 1e-7]),
+        ("total", []),
+        ("quantiles", ["--value", "item", "--lo", 0, "--hi", 9, "--quantile", 0.5]),
+    ],
+)
+def test_jobs_of_other_data_publish_nothing(command, ledger, tmp_path, name, own):
+    """Also where the report is known before the run, and where rows are values."""
+    own = [*own, "--overwrite"]
+    frame = FEW if name != "quantiles" else {"user": ["u1", "u2"], "item": [1, 2]}
+    assert command(name, "out", frame, *own)[0] == 0
+    wrote = files(tmp_path / "out")
+    status, out, _ = command(name, "out", frame, *own)
+    assert status == 0 and "spends nothing" in out and files(tmp_path / "out") == wrote
+    more = {"user": [*frame["user"], "u9"], "item": [*frame["item"], frame["item"][0]]}
+    refused(command(name, "out", more, *own), "has published another result than this, so nothing is published")
+    assert files(tmp_path / "out") == wrote and states(ledger) == [COMMITTED]
+
+
+def digest(report):
+    return report["details"]["input_digest"]
+
+
+def test_the_digest_is_the_same_however_the_input_comes(command, account, tmp_path):
+    """In a call and in a job, in any order, shards, batches and worker processes; without a ledger there is none."""
+    called = headcount.histogram(FRAME, **NAMES, **account, release_id="r1").report
+    found = {digest(called)}
+    pairs = sorted(zip(*FRAME.values(), strict=True))
+    turned = dict(zip(FRAME, map(list, zip(*pairs, strict=True)), strict=True))
+    workers = ["--direct_running_mode", "multi_processing", "--direct_num_workers", 2]
+    for number, (frame, how) in enumerate([(FRAME, []), (turned, ["--shards", 3]), (turned, workers)]):
+        elsewhere = f"sqlite:///{tmp_path}/ledger{number}.db"  # an id is one release of a ledger
+        open_ledger(elsewhere).create(make_dataset("visits", "user", "add-remove", 2.5, 1e-6, None))
+        assert command("histogram", f"out{number}", frame, "--item", "item", *how, ledger=elsewhere)[0] == 0
+        found.add(digest(json.loads((tmp_path / f"out{number}" / "report.json").read_text())))
+    assert len(found) == 1
+    without = {name: value for name, value in account.items() if name == "key_file"}
+    assert "input_digest" not in headcount.histogram(FRAME, **NAMES, **without, release_id="r1").report["details"]
+    other = headcount.histogram(FRAME, **NAMES, **account, release_id="r2").report
+    assert digest(other) not in found and len(digest(other)) == 32
+
+
+def test_messages_have_a_digest_without_a_key(run, url, ledger, tmp_path):
+    """Their noise is their own: who reads other messages makes another release, whatever comes out."""
+    ledger.create(make_dataset("messages", "user", "replace", 9.0, 1e-3, None))
+    given = ["--epsilon", 4, "--delta", 1e-4, "--relation", "replace", "--users", 50, "--buckets", 4]
+    for name in ("mine", "yours"):
+        assert run("randomize", "--of", 1, *given, "--output", tmp_path / f"{name}.parquet")[0] == 0
+    shape = ["shape", "--model", "shuffle", *given, "--ledger", url, "--dataset", "messages", "--release-id", "r1"]
+    shape += ["--output", tmp_path / "out", "--overwrite"]
+    assert run(*shape, "--input", tmp_path / "mine.parquet")[0] == 0
+    wrote = files(tmp_path / "out")
+    assert digest(json.loads(wrote["report.json"]))
+    assert run(*shape, "--input", tmp_path / "mine.parquet")[0] == 0 and files(tmp_path / "out") == wrote
+    refused(run(*shape, "--input", tmp_path / "yours.parquet"), "so nothing is published")
+
+
+def test_what_a_release_is_known_by():
+    """Rows, choices and the input; not what made it, on whose account, nor its owner's words."""
+    rows = {"rows": 1, "decision": "a bound of 2", "files": [{"name": "x", "rows": 1, "sha256": "ab"}]}
+    details = {"parameters": {"epsilon": 1}, "chosen": 2, "input_digest": "cd", "versions": {"python": "3"}}
+    report = {"headcount": "1", "dataset": "d", "label": "l", "period": "p", **rows, "details": details}
+
+    def known(**changed):
+        inner = {name.removeprefix("in_"): value for name, value in changed.items() if name.startswith("in_")}
+        outer = {name: value for name, value in changed.items() if not name.startswith("in_")}
+        return release_digest(json.dumps(report | outer | {"details": details | inner}).encode())
+
+    same = [{"headcount": "2"}, {"dataset": "e"}, {"label": "m"}, {"period": "q"}, {"in_versions": {}}]
+    assert {known(**changed) for changed in same} == {known()}
+    others = [{"decision": "a bound of 3"}, {"in_chosen": 3}, {"in_input_digest": "ce"}, {"rows": 2}]
+    others += [{"files": [{"name": "x", "rows": 1, "sha256": "ac"}]}, {"in_parameters": {"epsilon": 2}}]
+    assert len({known(), *(known(**changed) for changed in others)}) == 1 + len(others)
