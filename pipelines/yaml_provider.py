@@ -28,7 +28,7 @@ from headcount.mechanisms.errors import HeadcountError, InputError, ParameterErr
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines import numbers, options, releases, yaml_parts
-from headcount.pipelines.command import Tool
+from headcount.pipelines.command import Tool, say
 from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.protection import Protection
@@ -345,7 +345,7 @@ def _explain(args: argparse.Namespace) -> None:
     parts = [f"{label}\n{guarantee.words()}" for label, guarantee in found.items()]
     if len(found) > 1:
         parts.append(totals(found.values()))
-    print("\n\n".join(parts))
+    say("\n\n".join(parts))
     for guarantee in found.values():
         options.hint(guarantee.epsilon, guarantee.delta)
 

@@ -1,8 +1,8 @@
 """The release of a report, made again from its input and with its key, to compare; what comes out is known by digests alone.
 
 The command line is rebuilt from the report: its parameters, release id, label and period. A report may be anybody's, so it is
-compared and never obeyed: only plain values of it become flags, none that name a place. What is read, and where the key lies, is
-given again by whoever verifies; nothing of a report is opened, connected to, written to or charged.
+compared and never obeyed: only plain values of it become flags, and none that name a place. What is read, and where the key
+lies, is given again by whoever verifies. Nothing that a report names is opened, connected to, written to or charged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ NOT_STATED = {
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what
-_CHOSEN_BEFORE = "bound_from"  # the id of another release, where the flag is a file; what that holds are parameters besides
+_CHOSEN_BEFORE = (
+    "bound_from"  # the id of another release, where the flag is a file; what that holds are parameters besides
+)
 
 
 class Found(NamedTuple):
