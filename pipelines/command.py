@@ -117,7 +117,8 @@ COMMANDS = {
         "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",
     ),
     "explain-yaml": Listed(
-        "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
+        "headcount.pipelines.commands.tools.explain_yaml",
+        "Print what the steps of a Beam YAML pipeline promise, without running anything of it.",
     ),
     "generate": Listed("headcount.pipelines.commands.tools.generate", "Write a synthetic event log, to try things on."),
     "key": Listed(
