@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import RESERVED, Dataset, Entry, now
+from headcount.pipelines.sinks.formats import not_run
 from headcount.pipelines.terminal import one_line
 
 _FIELDS = (
@@ -72,12 +73,13 @@ def json_lines(entries: Iterable[Entry]) -> str:
 
 
 def csv_lines(entries: Iterable[Entry]) -> str:
-    """One row for each entry; guarantee and history are JSON in their cells."""
+    """One row for each entry; guarantee and history are JSON in their cells, and no text is run by a spreadsheet."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for entry in entries:
         row = entry.as_dict()
         row |= {name: row["guarantee"][name] for name in ("epsilon", "delta", "unit", "relation")}
-        writer.writerow(row | {name: json.dumps(row[name]) for name in ("guarantee", "changes")})
+        row |= {name: json.dumps(row[name]) for name in ("guarantee", "changes")}
+        writer.writerow({name: not_run(each) if isinstance(each, str) else each for name, each in row.items()})
     return text.getvalue().rstrip("\n")
