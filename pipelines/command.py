@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from headcount.pipelines.terminal import lines
+
 if TYPE_CHECKING:
     import apache_beam as beam
 
@@ -120,7 +122,8 @@ COMMANDS = {
         "Keep the account of a data set's releases: its limit, what is spent, and what became of each.",
     ),
     "explain-yaml": Listed(
-        "headcount.pipelines.yaml_provider", "Print what the steps of a Beam YAML pipeline promise, without running it."
+        "headcount.pipelines.commands.tools.explain_yaml",
+        "Print what the steps of a Beam YAML pipeline promise, without running anything of it.",
     ),
     "generate": Listed("headcount.pipelines.commands.tools.generate", "Write a synthetic event log, to try things on."),
     "key": Listed(
@@ -190,7 +193,7 @@ class JobCommand(Command, Generic[M]):
     def run(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
         """Run the job, or only explain what it would promise."""
         if args.explain:
-            print(self.explained(args))
+            say(self.explained(args))
             return
         outcome = self.job(args, beam_flags)
         say(self.shown(outcome))
@@ -220,7 +223,7 @@ class JobCommand(Command, Generic[M]):
     def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
         """Run the job, say what came of it in a few words, and return it."""
         outcome = self.outcome(args, beam_flags)
-        print(outcome.words())
+        say(outcome.words())
         return outcome
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
@@ -239,10 +242,11 @@ class JobCommand(Command, Generic[M]):
 
 
 def say(text: str) -> None:
-    """Print what may hold released items, on whatever terminal: a job that has ended well does not fail by a letter."""
+    """Print what may hold anybody's words, such as released items, a label, or a report that lies somewhere: on whatever
+    terminal, which obeys nothing of it. A job that has ended well does not fail by a letter."""
     if text:
         encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "replace").decode(encoding))
+        print(lines(text).encode(encoding, "replace").decode(encoding))
 
 
 def guarantee_words(args: argparse.Namespace, mechanism: Promise) -> str:

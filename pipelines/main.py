@@ -25,6 +25,7 @@ from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command, Unsett
 from headcount.pipelines.jobs.light import leave_out_services
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.suggestions import did_you_mean, nearest
+from headcount.pipelines.terminal import one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,8 +165,7 @@ def _help() -> str:
 
 def _say(message: str) -> None:
     """One line for the person at the terminal, whatever the message holds."""
-    line = "".join(letter if letter.isprintable() else " " for letter in message)
-    print(f"headcount: {' '.join(line.split())}", file=sys.stderr)
+    print(f"headcount: {' '.join(one_line(message).split())}", file=sys.stderr)
 
 
 @contextmanager

@@ -1,35 +1,27 @@
 """Headcount's transforms in Beam YAML: factories whose parameters are plain values, as they stand in a pipeline file.
 
-`deploy/yaml/providers.yaml` lists them by the names that a pipeline file uses. `headcount explain-yaml` prints what the
-steps of a pipeline file promise.
+`deploy/yaml/providers.yaml` lists them by the names that a pipeline file uses.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import json
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import StandardOptions
-from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
-from apache_beam.runners.runner import PipelineRunner
 from apache_beam.typehints import schemas
 
 from headcount import transforms
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.guarantee import Guarantee, compose
-from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
-from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.randomness.keys import Release, ephemeral_key
+from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options, releases, yaml_parts
-from headcount.pipelines.command import Tool
-from headcount.pipelines.jobs import failures
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.protection import Protection
 from headcount.pipelines.storage import stores
@@ -49,7 +41,6 @@ _MADE_HERE = ("budget", "release_budget", "release", "output_files")
 # Parameters of `Contributions` that the rows, or the metrics that are asked for, tell.
 _KNOWN = ("schema", "values")
 _ITEM_TYPES = {"str": str, "int": int}
-_STEP = re.compile(r'((?:"[^"\n]*" )?at line \d+): ')  # as Beam says which step was refused
 _QUOTE = "put it in quotes, since YAML takes words like 7, yes and 2030-01-01 for something else than text"
 
 
@@ -116,8 +107,6 @@ class Step(beam.PTransform):
         return result._asdict() if isinstance(result, QuantilesAndRanges) else result
 
     def _make_release(self, pipeline: beam.Pipeline) -> Release:
-        if isinstance(pipeline.runner, _NoRunner):  # the real key may be on the workers alone
-            return Release(ephemeral_key())
         runners = [pipeline.options.view_as(StandardOptions).runner, type(pipeline.runner).__name__]
         if in_expansion_service():
             runners = ["behind this expansion service"]  # which is not told what its client runs on
@@ -273,99 +262,3 @@ def _check_columns(rows: beam.PCollection, columns: Sequence[str]) -> None:
     for column in columns:
         if column not in fields:
             raise InputError(f"no column {column!r}; the rows have {', '.join(map(repr, fields))}")
-
-
-class _NoRunner(PipelineRunner):
-    """That of a pipeline which is only looked at."""
-
-
-class _Promises(PipelineVisitor):
-    """The steps of Headcount in a pipeline, with what each promises."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, Guarantee] = {}
-
-    def enter_composite_transform(self, transform_node: AppliedPTransform) -> None:
-        if isinstance(transform_node.transform, Step):
-            self.found[transform_node.full_label] = transform_node.transform.guarantee()
-
-
-def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
-    """What each of Headcount's steps promises, by its label, in the pipeline of a file with these variables (JSON).
-
-    The pipeline is put together and not run. (Some of Beam's readers look into a file for its columns then.)
-    """
-    try:
-        import jinja2
-        import yaml
-        from apache_beam.yaml.main import build_pipeline_components_from_argv
-    except ImportError:  # workers and other commands do without it
-        raise ParameterError(
-            "Beam YAML needs the extra headcount[yaml]: pip install '.[yaml]' in its checkout"
-        ) from None
-    try:
-        flags = [f"--yaml_pipeline_file={file}", f"--jinja_variables={jinja_variables}"]
-        beam_options, build, _ = build_pipeline_components_from_argv(flags)
-    except (OSError, jinja2.TemplateError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or error  # without the number of the error, and the file once more
-        raise ParameterError(f"{file} cannot be read: {reason}") from None
-    pipeline = beam.Pipeline(_NoRunner(), beam_options)
-    build(pipeline)
-    steps = _Promises()
-    pipeline.visit(steps)
-    return steps.found
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="the pipeline file")
-    parser.add_argument(
-        "--jinja-variables", type=_json, default="{}", metavar="JSON", help="what the file is given when it runs"
-    )
-
-
-def _json(text: str) -> str:
-    try:
-        json.loads(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be an object in JSON, got {text!r}") from None
-    return text
-
-
-def _explain(args: argparse.Namespace) -> None:
-    try:
-        found = promises(args.file, args.jinja_variables)
-    except Exception as error:  # Beam wraps what a step refuses, and adds where it stands
-        message = failures.input_error(error)
-        if message is None or isinstance(error, HeadcountError):
-            raise
-        step = _STEP.search(str(error))
-        raise InputError(": ".join([args.file, *([step[1]] if step else []), message])) from error
-    if not found:
-        raise InputError(f"{args.file} has no step of Headcount")
-    parts = [f"{label}\n{guarantee.words()}" for label, guarantee in found.items()]
-    if len(found) > 1:
-        parts.append(totals(found.values()))
-    print("\n\n".join(parts))
-    for guarantee in found.values():
-        options.hint(guarantee.epsilon, guarantee.delta)
-
-
-def totals(guarantees: Iterable[Guarantee]) -> str:
-    """What steps promise together to one who is in the input of all of them, a line for each relation and unit."""
-    kinds: dict[tuple[Relation, str], list[Guarantee]] = {}
-    for guarantee in guarantees:
-        kinds.setdefault((guarantee.relation, guarantee.unit), []).append(guarantee)
-    lines = []
-    for alike in kinds.values():
-        steps = f"{len(alike)} step{'s' * (len(alike) > 1)}"
-        under = "" if len(kinds) == 1 else f" under {alike[0].relation.value}"
-        lines.append(f"Epsilon and delta of the {steps}{under} compose to: {compose(alike).total_words()}")
-    return "\n".join(lines)
-
-
-COMMAND = Tool(
-    name="explain-yaml",
-    add_arguments=_add_arguments,
-    do=_explain,
-    example="headcount explain-yaml pipeline.yaml",
-)

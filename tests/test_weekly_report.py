@@ -16,7 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import headcount
-from headcount.pipelines.main import main
+from headcount.pipelines import options, parser
+from headcount.pipelines.ledger import spending
+from headcount.pipelines.ledger.records import make_dataset
+from headcount.pipelines.main import load, main
+from headcount.pipelines.protection import protection
+from tests.docs.pages import TOP, blocks, commands
 from tests.fixed_key import write_fixed_key
 
 USERS, DAYS = 4000, 7
@@ -150,3 +155,22 @@ def test_top_pages(run, week, log):
     call = headcount.top(log, user="user_id", item="page", k=2, epsilon=1, delta=1e-8, **key(week, "top"))
     assert call.table.equals(rows)
     assert rows["page"].to_pylist() == ["/", "/prices"] and rows["rank"].to_pylist() == [1, 2]
+
+
+def test_the_tutorial_keeps_its_promise_of_a_year():
+    """All of its lines that publish go on one account of whole users, and 52 weeks of them are within its limit."""
+    lines = [line for block in blocks(TOP / "docs/tutorials/weekly-report.md") for line in commands(block.text)]
+    (limit,) = [line for line in lines if "ledger create" in line]
+    assert "create shop --limit-epsilon 8 --limit-delta 1e-6 --per year " in limit
+    promises = []
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if "--output" in words and "--input" in words:
+            command = load(words[1])
+            args, _ = parser.parse(command, words[2:])
+            assert args.dataset == "shop"
+            made = command.make_mechanism(args, options.item_type(args))
+            promises.append(protection(args).of(made.guarantee()))
+    assert len(promises) == 3 and {promise.unit for promise in promises} == {"user"}
+    year = spending.total(promises * 52, make_dataset("shop", "user", "add-remove", 8, 1e-6, "year"))
+    assert year.epsilon == pytest.approx(6.05, abs=0.01)

@@ -121,6 +121,10 @@ class PanPrivateCounts(PrivateTransform):
             self._file.write(rows, asked)
         return rows
 
+    def is_released(self) -> bool:
+        """Whether the file holds released rows, and counters no more."""
+        return self._file.released() is not None
+
     def check(self, samples: int | None = None) -> None:
         """Refuses what `release(samples)` would refuse, and changes nothing."""
         if self._salt is not None and samples is None:
@@ -130,7 +134,7 @@ class PanPrivateCounts(PrivateTransform):
                 f"items are not hashed without a salt, so that there are no collisions to take out, got samples = {samples!r}: "
                 "leave it out"
             )
-        if self._file.released() is None:
+        if not self.is_released():
             self._file.read()
 
     def add(self, events: Iterable[pa.RecordBatch]) -> bool:

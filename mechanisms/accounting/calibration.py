@@ -47,6 +47,8 @@ class NoisePlan:
 
     With `shared` every sum gets one more draw, the same for all of them, of its scale: `scale` is that of each sum's own noise,
     and `stddev` that of both together. Gaussian noise for a public domain only, and for adding or removing a user.
+
+    `one_item` says that the domain is one public item, on which replaced users move less (`Relation.apart`).
     """
 
     kind: Literal["laplace", "gaussian", "truncated-geometric", "law"]
@@ -60,6 +62,7 @@ class NoisePlan:
     bound: Bound
     law: bytes = b""
     shared: SharedNoise | None = None
+    one_item: bool = False
 
     def __post_init__(self) -> None:
         if self.shared is not None and not (
@@ -95,7 +98,7 @@ class NoisePlan:
         """
         if self.kind == "law":
             return Losses.of_promise(self.epsilon, self.delta)
-        hiding, users = 0.0 if self.threshold is None else self.delta, self.relation.users
+        hiding, users = 0.0 if self.threshold is None else self.delta, self.relation.apart(self.one_item)
         if self.kind == "gaussian":
             mu = self._mu()
             hiding *= thresholds.TOTAL_SHARE
@@ -114,7 +117,9 @@ class NoisePlan:
         squared = most_l2_squared(self.bound)
         assert squared is not None
         if self.shared is None:
-            return math.sqrt(self.relation.users * squared) / float(self.scale / 2**self.grid) * (1 + 1e-12)
+            return (
+                math.sqrt(self.relation.apart(self.one_item) * squared) / float(self.scale / 2**self.grid) * (1 + 1e-12)
+            )
         most = most_on_one(self.bound) << self.grid
         return math.sqrt(self.shared.mu_squared(self.scale, squared << 2 * self.grid, most)) * (1 + 1e-12)
 
@@ -126,6 +131,8 @@ class NoisePlan:
             more["law"] = hashlib.blake2b(self.law, digest_size=32).hexdigest()
         if self.shared is not None:
             more["shared"] = f"{self.shared.scale} around {self.shared.centre} on {self.shared.items}"
+        if self.one_item and self.relation is Relation.REPLACE:
+            more["items"] = "one"
         return more | {
             "kind": self.kind,
             "grid": self.grid,
@@ -181,7 +188,8 @@ def calibrate_public_domain(
 
     Laplace noise needs `bound` to limit l1 (or l0 and linf) and makes delta 0; Gaussian noise needs a limit
     on l2 (which a limit on l1, or on l0 and linf, implies) and a delta above 0. `items` is the size of the domain: with it,
-    Gaussian noise may share a draw (`shared_noise`), and the bound must be of what a user has, never of a difference.
+    Gaussian noise may share a draw (`shared_noise`), replacing a user moves one item by its bound alone (`NoisePlan`), and the
+    bound must be of what a user has, which is not below 0, and never of a difference.
     """
     relation = Relation.parse(relation)
     check_budget(budget)
@@ -193,8 +201,8 @@ def calibrate_public_domain(
                 f"Laplace noise needs a limit on a user's total (l1), but a bound of {bound.describe()} has none: bound it "
                 "with RandClip or ClipNorm(p=1), or take Gaussian noise"
             )
-        scale = laplace_scale(budget, l1, bound, relation)
-        return make_plan("laplace", bound.grid, scale, None, Budget(budget.epsilon), relation, bound)
+        scale, pure = laplace_scale(budget, l1, bound, relation, items == 1), Budget(budget.epsilon)
+        return make_plan("laplace", bound.grid, scale, None, pure, relation, bound, one_item=items == 1)
     if noise == "gaussian":
         if budget.delta == 0:
             raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
@@ -218,7 +226,7 @@ def gaussian_plan(
     """
     squared = most_l2_squared(bound)
     assert squared is not None
-    plain = deviation * math.sqrt(relation.users * squared)
+    plain = deviation * math.sqrt(relation.apart(items == 1) * squared)
     most = most_on_one(bound)
     if items is not None and relation is Relation.ADD_REMOVE:
         split = best_split(items, squared / most**2)
@@ -228,7 +236,7 @@ def gaussian_plan(
             return make_plan("gaussian", grid, scale, None, budget, relation, bound, shared)
     grid, scale = gaussian.whole_sigma(plain, bound.grid)
     _check_scale(scale, budget, bound)
-    return make_plan("gaussian", grid, scale, None, budget, relation, bound)
+    return make_plan("gaussian", grid, scale, None, budget, relation, bound, one_item=items == 1)
 
 
 def public_noise(noise: str) -> str:
@@ -246,6 +254,7 @@ def make_plan(
     relation: Relation,
     bound: Bound,
     shared: SharedNoise | None = None,
+    one_item: bool = False,
 ) -> NoisePlan:
     """The plan of this noise and threshold, unless they are too large to compute with."""
     if threshold is not None and threshold >= 2**62:
@@ -261,7 +270,7 @@ def make_plan(
         steps = math.hypot(steps, shared.scale)
     stddev = steps / 2**grid
     promise = (budget.epsilon, budget.delta)
-    return NoisePlan(kind, grid, scale, threshold, stddev, *promise, relation, bound, shared=shared)
+    return NoisePlan(kind, grid, scale, threshold, stddev, *promise, relation, bound, b"", shared, one_item)
 
 
 def law_chance(law: bytes, state: int) -> float:
@@ -282,9 +291,9 @@ def law_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: B
     return NoisePlan("law", grid, Fraction(1), median, stddev, budget.epsilon, budget.delta, relation, bound, law)
 
 
-def laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation) -> Fraction:
+def laplace_scale(budget: Budget, l1: int, bound: Bound, relation: Relation, one_item: bool = False) -> Fraction:
     """At least (l1 distance of neighbours) / epsilon in grid units; exact if that is a small fraction."""
-    exact = relation.users * l1 * 2**bound.grid / budget.epsilon_fraction
+    exact = relation.apart(one_item) * l1 * 2**bound.grid / budget.epsilon_fraction
     if max(exact.numerator, exact.denominator) < _LARGEST_SCALE:
         return exact
     if exact >= _LARGEST_SCALE - 1:
@@ -306,12 +315,12 @@ def gaussian_scale(
     return grid, scale
 
 
-def any_bound_losses(budget: Budget, relation: Relation, kind: str, public: int) -> Losses:
-    """Losses that dominate those of noise of this kind for whatever bound is chosen, without a threshold if the domain is
-    public: then `public` is the least number of steps that a bound has on its grid; else there is a threshold, and it is 0."""
+def any_bound_losses(budget: Budget, users: int, kind: str, public: int) -> Losses:
+    """Losses that dominate those of noise of this kind for whatever bound is chosen, and so many `users` by `Relation.apart`,
+    without a threshold if the domain is public: then `public` is the least number of steps that a bound has on its grid; else
+    there is a threshold, and it is 0."""
     hiding = 0.0 if public else budget.delta
     if kind == "laplace":
-        users = relation.users
         part = Laplace.in_more_steps(budget.epsilon, users * public) if public else Laplace(budget.epsilon, users)
         return Losses.of(part, hiding=hiding)
     share = thresholds.TOTAL_SHARE if public else thresholds.GAUSSIAN_SHARE

@@ -29,6 +29,14 @@ class Relation(enum.Enum):
         """
         return 2 if self is Relation.REPLACE else 1
 
+    def apart(self, one_item: bool) -> int:
+        """By how many users' bounds the sums of two neighbours are apart: `users`, and 1 if one public item is all there is.
+
+        A user counts there with an x from 0 to the bound, and who comes in its place with a y: |x - y| <= max(x, y), which is
+        the bound at most. On two items |x - y| may be twice that in l1, where x has all on the one and y all on the other.
+        """
+        return 1 if one_item else self.users
+
     def words(self, unit: str = "user") -> str:
         """The relation as the end of a sentence that begins "differential privacy under"."""
         window = unit.removeprefix("user-")

@@ -66,7 +66,7 @@ class Decided:
 class AutoRelease:
     """A choice, and the release that follows it: both under one relation, and together for no more than the budget.
 
-    `items` is the size of a public domain of which Gaussian noise may share a draw, or None.
+    `items` is the size of a public domain, or None where it is not told.
     """
 
     budget: Budget
@@ -113,7 +113,8 @@ class AutoRelease:
         least, _ = self.choice.ends()
         kinds = ("laplace", "gaussian") if least.noise == "auto" else (least.noise,)
         steps = LEAST_STEPS if self.public else 0
-        return Losses.one_of(*(any_bound_losses(self.release_budget, self.relation, kind, steps) for kind in kinds))
+        users = self.relation.apart(self.public and self.items == 1)
+        return Losses.one_of(*(any_bound_losses(self.release_budget, users, kind, steps) for kind in kinds))
 
 
 @dataclasses.dataclass(frozen=True)

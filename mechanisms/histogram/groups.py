@@ -8,7 +8,8 @@ What it assumes: events that the bound has left out spread over items of similar
 
 Where users are counted, the largest items need no such assumption. A user adds at most 1 to each, and so has a norm of at most
 the root of their number on them: far less than all of its items may have together. So they are groups of their own, whose
-totals count several times in a user's vector, and have so many times less noise than the others.
+totals count several times in a user's vector, and have so many times less noise than the others. What users have beyond the
+bound of the totals is in none of these numbers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Each user counts once, or with its events up to a bound. The bound of the events
 (`bound_choice.one_total`) by a share of the budget.
 
 Guarantee: epsilon-differential privacy per user under the relation, delta 0; parts add up (basic composition). Both numbers are
-histograms of one public item that every row counts for (`HistogramMechanism`), with Laplace noise.
+histograms of one public item that every row counts for (`HistogramMechanism`), with Laplace noise. On one item a user who is
+replaced moves the sum by no more than one who is added, so both relations have the same noise (`NoisePlan.one_item`).
 
 What the numbers say: nobody's part of the users is cut, so that number is right up to its noise. Events beyond the bound are
 missing from theirs, and nobody can say how many: a single user may have a billion, and no private number shows one user. So the
@@ -169,7 +170,7 @@ def total(
         )
     users, events = None, None
     if "users" in shares:
-        plan = calibrate_public_domain(shares["users"], promised(EVERYBODY_STEPS), relation, "laplace")
+        plan = calibrate_public_domain(shares["users"], promised(EVERYBODY_STEPS), relation, "laplace", len(EVERYBODY))
         users = HistogramMechanism(NAME, EVERYBODY_STEPS, plan, EVERYBODY, str)
     if "events" in shares:
         events = _events(shares["events"], bound, relation)
@@ -184,4 +185,6 @@ def _events(
         return bounded_histogram(budget, EVERYBODY, bound=bound, relation=relation)
     costs, rest = split_budget(budget, BOUND_SHARE, "tail-count")
     choice = TotalChoice(costs, rest, relation)
-    return AutoHistogramMechanism(NAME, AutoRelease(budget, choice, rest, relation, True), EVERYBODY, str)
+    return AutoHistogramMechanism(
+        NAME, AutoRelease(budget, choice, rest, relation, True, len(EVERYBODY)), EVERYBODY, str
+    )

@@ -18,6 +18,7 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
+from headcount.pipelines.terminal import one_line
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain
@@ -172,7 +173,7 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
     most = max(probability + error for _, probability, error in largest)
     lines = []
     for item, probability, error in largest:
-        name = "".join(letter if letter.isprintable() else " " for letter in item)
+        name = one_line(item)
         name = name if len(name) <= 20 else f"{name[:17]}..."
         low, high = (round(_BAR * max(0.0, end) / most) for end in (probability - error, probability + error))
         lines.append(f"{name:<20} {probability:>9.4%} +- {error:<8.4%} {'#' * low}{'-' * (high - low)}")

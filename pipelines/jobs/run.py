@@ -79,6 +79,10 @@ class Source:
         """About how many rows there are, where that is cheap to tell: for the operator's terminal alone."""
         return None
 
+    @classmethod
+    def check_again(cls, args: argparse.Namespace) -> None:
+        """Refuse an input that reading would change, where a release is only made again to compare it."""
+
 
 class Events(Source):
     """Files of events, of which a job takes users, items and counts."""

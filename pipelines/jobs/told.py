@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headcount.pipelines.sinks.meanings import is_metric, total_metrics
+from headcount.pipelines.terminal import one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
@@ -169,7 +170,7 @@ def bar(value: float, most: float) -> str:
 
 def _cell(value: Any, is_key: bool) -> str:
     if isinstance(value, str) or is_key:
-        text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+        text = one_line(str(value))
         return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
     if value is None:
         return "unknown"

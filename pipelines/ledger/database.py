@@ -45,6 +45,10 @@ class Database:
             event.listen(self._engine, "connect", _set_up_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
         else:
+            if url.count("@") > 1:  # the first would end the password: its rest would be taken for a host, and told
+                raise ParameterError(
+                    "--ledger has more than one @: write those of a user, a password or an option as %40"
+                )
             self.file = None
             self.name = f"postgresql://{parsed.host or ''}/{parsed.database or ''}"
             self._engine = sa.create_engine(

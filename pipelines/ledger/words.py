@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
+from headcount.pipelines.sinks.formats import not_run
+from headcount.pipelines.terminal import one_line
 
 _FIELDS = (
     *("id", "dataset", "span", "state", "at", "who", "release_id", "command", "label", "period"),
@@ -28,7 +30,8 @@ def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
         request = entry.request
         what = ", ".join(filter(None, (request.label, request.period, request.output)))
         epsilon, delta = f"{request.guarantee.epsilon:.4g}", f"{request.guarantee.delta:.2g}"
-        rows.append((entry.changes[0].at[:16], entry.state, epsilon, delta, request.command, request.release_id, what))
+        at, release_id = entry.changes[0].at[:16], request.release_id
+        rows.append(tuple(map(one_line, (at, entry.state, epsilon, delta, request.command, release_id, what))))
     return rows
 
 
@@ -72,17 +75,18 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
 
 
 def json_lines(entries: Iterable[Entry]) -> str:
-    """One object in a line for each entry, with its whole guarantee and history."""
-    return "\n".join(json.dumps(entry.as_dict(), ensure_ascii=False, allow_nan=False) for entry in entries)
+    """One object in a line for each entry, with its whole guarantee and history; in ASCII, so that all terminals show it."""
+    return "\n".join(json.dumps(entry.as_dict(), allow_nan=False) for entry in entries)
 
 
 def csv_lines(entries: Iterable[Entry]) -> str:
-    """One row for each entry; guarantee and history are JSON in their cells."""
+    """One row for each entry; guarantee and history are JSON in their cells, and no text is run by a spreadsheet."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for entry in entries:
         row = entry.as_dict()
         row |= {name: row["guarantee"][name] for name in ("epsilon", "delta", "unit", "relation")}
-        writer.writerow(row | {name: json.dumps(row[name]) for name in ("guarantee", "changes")})
+        row |= {name: json.dumps(row[name]) for name in ("guarantee", "changes")}
+        writer.writerow({name: not_run(each) if isinstance(each, str) else each for name, each in row.items()})
     return text.getvalue().rstrip("\n")

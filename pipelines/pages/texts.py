@@ -7,6 +7,8 @@ import math
 import re
 from typing import Any
 
+from headcount.pipelines.terminal import one_line
+
 _LONGEST = 60  # letters of a name, as in report.json
 
 
@@ -19,7 +21,7 @@ class Drawn(str):
 
 def name(value: Any, longest: int = _LONGEST) -> str:
     """What comes from data, as text on one line: nothing in it moves what stands beside it, and it is cut if it is long."""
-    text = "".join(letter if letter.isprintable() else " " for letter in str(value)).strip()
+    text = one_line(str(value)).strip()
     if not text:
         return "(empty)" if str(value) == "" else "(blank)"
     return text if len(text) <= longest else f"{text[: longest - 1]}…"

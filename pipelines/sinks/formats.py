@@ -25,6 +25,11 @@ _AVRO_UNITS = {"ms": "millis", "us": "micros", "ns": "nanos"}
 # fastavro draws a random one by default; the same rows must give the same bytes.
 _AVRO_SYNC_MARKER = hashlib.blake2b(b"headcount", digest_size=16).digest()
 
+# A spreadsheet takes a text of CSV that begins with one of the first for a formula, and runs it. So an apostrophe is put before
+# those, and before a text that has one, so that all come back by taking it off.
+_RUN = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last ones are wide forms of the first
+_MARK = "'"
+
 
 def encode(batch: pa.RecordBatch, format: str) -> bytes:
     """The bytes of one file: a function of the rows and their types alone; without rows, the schema."""
@@ -100,8 +105,17 @@ def _csv(table: pa.Table) -> bytes:
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(table.column_names)
     file.write(header.getvalue().encode())
+    for at, field in enumerate(table.schema):
+        if field.type == pa.string():
+            texts = [text if text is None else not_run(text) for text in table.column(at).to_pylist()]
+            table = table.set_column(at, field.name, pa.array(texts, pa.string()))
     pyarrow.csv.write_csv(_whole_as_int(times_as_text(table)), file, pyarrow.csv.WriteOptions(include_header=False))
     return file.getvalue()
+
+
+def not_run(text: str) -> str:
+    """A text for a cell of CSV that no spreadsheet takes for a formula; `decode` gives it as it was."""
+    return _MARK + text if text.startswith((*_RUN, _MARK)) else text
 
 
 def _jsonl(table: pa.Table) -> bytes:
@@ -151,7 +165,8 @@ def decode(content: bytes, format: str) -> Iterator[Mapping[str, Any]]:
         names = {field["name"]: field.get("doc", field["name"]) for field in fields}
         yield from ({names[name]: _plain(value) for name, value in cast(dict[str, Any], row).items()} for row in rows)
     elif format == "csv":
-        yield from csv.DictReader(io.StringIO(content.decode(), newline=""))
+        for row in csv.DictReader(io.StringIO(content.decode(), newline="")):
+            yield {name: text.removeprefix(_MARK) for name, text in row.items()}
     else:
         yield from (json.loads(line) for line in content.decode().split("\n") if line)
 

@@ -8,14 +8,15 @@ import pytest
 
 from headcount import transforms
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines import parser, yaml_provider
+from headcount.pipelines import parser
+from headcount.pipelines.commands.tools import explain_yaml
 from headcount.transforms import Budget
 from tests.deploy.yaml_pipelines import FOLDER, PROMISE, jinja_variables, pipeline_yaml
 
 
 def _explain(*argv: str) -> None:
-    args, beam_flags = parser.parse(yaml_provider.COMMAND, argv)
-    yaml_provider.COMMAND.run(args, beam_flags)
+    args, beam_flags = parser.parse(explain_yaml.COMMAND, argv)
+    explain_yaml.COMMAND.run(args, beam_flags)
 
 
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
@@ -79,3 +80,88 @@ def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tm
         _explain(str(tmp_path / "nowhere.yaml"))
     with pytest.raises(ParameterError, match="--jinja-variables must be an object in JSON, got 'x=1'"):
         _explain("pipeline.yaml", "--jinja-variables", "x=1")
+
+
+STEP = json.dumps({"type": "HeadcountHistogram", "name": "Count\x1b[2J", "config": PROMISE})
+CREATE = "{type: Create, config: {elements: [{user: u, item: i}]}}"
+UNSEEN = "explain-yaml runs nothing, and so cannot tell what is in a step of this type, nor what it promises$"
+
+
+def _touching(place) -> str:
+    return f"__import__('os').mkdir('{place}')"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # Steps and providers that call whatever they name when Beam puts the pipeline together.
+        ('{create}, {{type: PyTransform, config: {{constructor: os.mkdir, args: ["{place}"]}}}}, {step}', UNSEEN),
+        (
+            '{create}, {{type: PyTransform, config: {{constructor: __callable__, kwargs: {{source: "lambda: {touch}"}}}}}}, '
+            "{step}",
+            UNSEEN,
+        ),
+        ('{create}, {{type: Own, config: {{path: "{place}"}}}}, {step}', UNSEEN),
+        ('{create}, {{type: Packaged, config: {{path: "{place}"}}}}, {step}', UNSEEN),
+        ("{create}, {{type: Nested}}, {step}", UNSEEN),
+        ("{create}, {step}, {{type: HeadcountTotal, config: {{epsilon: 1}}}}", UNSEEN),
+        # Templates, in which Beam has all of Python.
+        ("{create}, {step} {{{{ cycler.__init__.__globals__.os.mkdir('{place}') }}}}", "cannot be read: "),
+        ("{create}, {step} {{{{ datetime.sys.modules['os'].mkdir('{place}') }}}}", "cannot be read: "),
+        ("{create}, {step} {{% include '/etc/hostname' %}}", "cannot be read: "),
+        ("{create}, {step} {{% include '../outside' %}}", "cannot be read: "),
+    ],
+)
+def test_nothing_of_a_file_is_run(tmp_path, text, message):
+    place = tmp_path / "made"
+    given = {"create": CREATE, "step": STEP, "touch": _touching(place), "place": place}
+    providers = f"""
+providers:
+  - include: {FOLDER / "providers.yaml"}
+  - {{type: python, config: {{}}, transforms: {{Own: os.mkdir, HeadcountTotal: os.mkdir}}}}
+  - type: pythonPackage
+    config: {{packages: [headcount]}}
+    transforms: {{Packaged: headcount.pipelines.yaml_provider.Histogram}}
+  - type: yaml
+    config: {{}}
+    transforms:
+      Nested: "{{type: HeadcountHistogram, config: {{epsilon: 9, delta: 1e-6}}}}"
+"""
+    (tmp_path / "outside").write_text("")
+    path = tmp_path / "folder" / "pipeline.yaml"
+    path.parent.mkdir()
+    path.write_text(f"{providers}\npipeline: {{type: chain, transforms: [{text.format(**given)}]}}")
+    with pytest.raises(HeadcountError, match=message):
+        _explain(str(path))
+    assert not place.exists()
+
+
+def test_steps_that_hold_no_others_are_left_as_they_are(tmp_path, capsys, monkeypatch):
+    """Python of a mapping is not run, a reader finds no file, and a name does not reach the terminal as it is."""
+    place = tmp_path / "made"
+    code = f"def made(row):\\n  return row.user\\n{_touching(place)}"
+    mapped = '{type: MapToFields, config: {language: python, append: true, fields: {user: {callable: "' + code + '"}}}}'
+    read = "{type: ReadFromParquet, config: {path: nowhere.parquet}}"
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(pipeline_yaml(f"{read}, {mapped}, {STEP}, {{type: WriteToCsv, config: {{path: nowhere.csv}}}}"))
+    _explain(str(path))
+    assert capsys.readouterr().out.startswith("Count [2J\nUser-level (epsilon = 1, delta = 1e-06)")
+    assert not place.exists()
+
+
+def test_templates_have_times_variables_and_files_beside_them(tmp_path, capsys):
+    (tmp_path / "part.yaml").write_text(STEP)
+    path = tmp_path / "pipeline.yaml"
+    steps = CREATE + ", {% include 'part.yaml' %}, {type: WriteToCsv, config: {path: '{{ out }}-"
+    path.write_text("# {{ no part of it }}\n" + pipeline_yaml(steps + "{{ datetime.datetime(2030, 1, 2).year }}'}}"))
+    _explain(str(path), "--jinja-variables", '{"out": "x"}')
+    assert capsys.readouterr().out.startswith("Count")
+
+
+@pytest.mark.parametrize("include", ["http://127.0.0.1:1/providers.yaml", "pipeline.yaml", "list.yaml"])
+def test_includes_are_followed_beside_the_file_alone(tmp_path, include):
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(f"providers: [{{include: '{include}'}}]\npipeline: {{type: chain, transforms: [{CREATE}, {STEP}]}}")
+    (tmp_path / "list.yaml").write_text("[{include: list.yaml}]")
+    with pytest.raises(HeadcountError, match="is not followed: include a copy beside the file|without transforms"):
+        _explain(str(path))

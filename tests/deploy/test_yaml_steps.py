@@ -21,6 +21,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.estimators import DistinctQuestion, EntropyQuestion
 from headcount.mechanisms.shape.properties import shape_properties
 from headcount.pipelines import yaml_models, yaml_provider
+from headcount.pipelines.commands.tools import explain_yaml
 from headcount.transforms import Budget
 from tests.deploy.yaml_pipelines import Inside, pipeline_yaml
 
@@ -150,7 +151,7 @@ def test_the_models_without_trust_are_steps_without_a_key(tmp_path):
     assert written("Count") == [{"batch": "monday"}]
     path = tmp_path / "pipeline.yaml"
     path.write_text(text)
-    found = yaml_provider.promises(str(path))
+    found = explain_yaml.promises(str(path))
     assert found["Shape"] == reports.guarantee() and found["Count"].unit == "event" and len(found) == 2
 
 

@@ -1,7 +1,8 @@
 """The release of a report, made again from its input and with its key, to compare; what comes out is known by digests alone.
 
-The command line is rebuilt from the report: its parameters, release id, label and period. What a report does not hold is given
-again: the input and what its files are, a public domain, and where the key lies.
+The command line is rebuilt from the report: its parameters, release id, label and period. A report may be anybody's, so it is
+compared and never obeyed: only plain values of it become flags, and none that name a place. What is read, and where the key
+lies, is given again by whoever verifies. Nothing that a report names is opened, connected to, written to or charged.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from headcount.pipelines.sinks import digests
 from headcount.pipelines.sinks.output import REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
 
-# What the flags of a job say that its report does not: where things lie, and how it is run.
+# What the flags of a job say that its report does not: where things lie, and how it is run. A report that has one of these was
+# changed: it is never taken from there.
 NOT_STATED = {
     *("input", "input_format", "delimiter", "domain", "output", "overwrite", *KEY_SOURCES),
     *("release_id", "label", "period", "ledger", "dataset", "shards", "memory_limit", "explain", "verbose", "help"),
 }
 _GIVEN_AGAIN = ("input", "input_format", "delimiter", "domain", *KEY_SOURCES)
 _BOTH = "users and events"  # of what a total is that was not told of what
-_CHOSEN_BEFORE = "bound_from"  # what it holds are parameters besides
+_CHOSEN_BEFORE = (
+    "bound_from"  # the id of another release, where the flag is a file; what that holds are parameters besides
+)
 
 
 class Found(NamedTuple):
@@ -52,13 +56,17 @@ def command_of(report: Mapping[str, Any]) -> JobCommand[Any]:
 
 
 def rebuilt(report: Mapping[str, Any]) -> list[str]:
-    """The flags of the job that wrote a report, but for those in NOT_STATED; its release id, label and period among them."""
+    """The flags of the job that wrote a report, but for those in NOT_STATED; its release id, label and period among them.
+
+    Whatever a report holds, these name no place: a flag for one is in NOT_STATED, and all others take plain values.
+    """
     actions = {action.dest: action for action in parser.make_parser(command_of(report))._actions}
     details = report.get("details")
     parameters = details.get("parameters") if isinstance(details, Mapping) else None
     if not isinstance(parameters, Mapping):
         raise InputError(f"{REPORT} states no parameters, so that its release cannot be made again")
-    stated = {name: value for name, value in parameters.items() if name in actions and name != _CHOSEN_BEFORE}
+    plain = actions.keys() - NOT_STATED - {_CHOSEN_BEFORE}
+    stated = {name: value for name, value in parameters.items() if name in plain}
     if stated.get("of") == _BOTH:
         del stated["of"]
     if "epsilon" in stated:
@@ -94,7 +102,12 @@ def run_again(report: Mapping[str, Any], given: argparse.Namespace, beam_flags: 
     release, and gives nothing away if it is not."""
     command, (place, remote) = command_of(report), _place(given.output, beam_flags)
     with _removed(place, remote) as folder:
-        outcome = command.outcome(arguments(report, given, folder), beam_flags, digests)
+        args = arguments(report, given, folder)
+        command.check(args)
+        source = command.source(args)
+        if source is not None:
+            source.check_again(args)
+        outcome = command.outcome(args, beam_flags, digests)
         if outcome.report is None:
             raise ParameterError(
                 "a release is compared when its second run has ended: leave --no_wait_until_finish out"

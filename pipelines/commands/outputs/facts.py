@@ -110,7 +110,9 @@ class Facts:
         told = f"Two inputs are neighbours if one becomes the other by {self.guarantee.relation.words(self.guarantee.unit)}."
         if column is None:
             return told
-        whose = "all rows" if window is None else f"all rows of one {window}"
+        whose, zone = "all rows", self.parameters.get("time_zone") or "UTC"  # which a report leaves out
+        if window is not None:
+            whose += f" of one {window}, by the column `{self.parameters.get('time')}` in the zone {zone},"
         return f"{told} A {self.guarantee.unit} is {whose} with one value in the column `{column}`, in all input files."
 
     def plainly(self) -> str:

@@ -49,8 +49,7 @@ def show(args: argparse.Namespace) -> None:
         return
     with reading(found.directory, _VERIFY):
         text = words(found, args.rows)
-    # A report that lies somewhere may hold what a terminal would obey.
-    say("".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text))
+    say(text)
 
 
 def _page(args: argparse.Namespace, found: Complete) -> None:

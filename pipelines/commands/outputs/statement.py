@@ -27,6 +27,7 @@ from headcount.pipelines.commands.outputs.facts import (
 from headcount.pipelines.commands.outputs.registry import record, to_fill_in
 from headcount.pipelines.ledger import flags as account
 from headcount.pipelines.ledger.flags import add_account
+from headcount.pipelines.terminal import lines
 
 FORMATS = ("markdown", "json", "yaml")
 
@@ -84,7 +85,7 @@ def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[st
     """The statement on an output, and what is left in it to fill in."""
     facts = facts_of(found.report)
     if format == "markdown":
-        return _printable(markdown(facts, over_time, found)), ()
+        return lines(markdown(facts, over_time, found)), ()
     content = record(facts, over_time)
     return _json(content) if format == "json" else _yaml(content), [*to_fill_in(content)]
 
@@ -149,11 +150,6 @@ def _yaml(content: Any) -> str:
     Dumper.add_representer(str, text)
     dumped: str = yaml.dump(content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10**6)
     return dumped.rstrip("\n")
-
-
-def _printable(text: str) -> str:
-    """A report that lies somewhere may hold what a terminal would obey."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
 COMMAND = OutputTool(

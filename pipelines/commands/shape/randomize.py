@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -81,10 +82,10 @@ def _number(text: str) -> int:
 
 def write(path: str, bucket: np.ndarray, sign: np.ndarray) -> None:
     """Store the messages, whole or not at all, and never in place of others."""
-    draft = f"{path}.draft"
+    draft = f"{path}.{uuid.uuid4().hex}.draft"  # of its own: a run at the same time writes other messages
     table = pa.table(dict(zip(MESSAGE, (pa.array(bucket), pa.array(sign.astype(np.int8))), strict=True)))
     try:
-        with open(draft, "wb") as file:
+        with open(draft, "xb") as file:
             pq.write_table(table, file)
             file.flush()
             os.fsync(file.fileno())  # stored before anybody has them

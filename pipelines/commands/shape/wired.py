@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import apache_beam as beam
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
 from headcount.pipelines import options
@@ -106,6 +106,12 @@ class Counters(Source):
             raise ParameterError("--salt hashes items to buckets: give --samples, about how many events there were")
         self._counts, self._samples = make_counts(args, args.input[0]), args.samples
         self._counts.check(self._samples)
+
+    @classmethod
+    def check_again(cls, args: argparse.Namespace) -> None:
+        """Refuse counters that are not released yet: to compare them would release them, as a report says."""
+        if not make_counts(args, args.input[0]).is_released():
+            raise InputError("--input holds counters that are not released: no output came from them, and none is made")
 
     def read(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """The released rows. Their noise is drawn here, and they are stored, before any step of the job has them."""

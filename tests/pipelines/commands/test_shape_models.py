@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +13,13 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.pan_private import pan_private_counts
 from headcount.mechanisms.shape.properties import ShapeProperties, central_property
 from headcount.mechanisms.shape.shuffled import shuffled
+from headcount.pipelines.commands.shape import randomize
 
 QUESTIONS = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion())
 PROTOCOL = "--epsilon 2 --delta 1e-2 --relation replace --users 300 --buckets 1200 --salt survey".split()
@@ -231,3 +234,19 @@ def test_explain_speaks_of_the_model(run):
     assert "1,200 buckets gets some" in out and "each user has reported one item" in out
     out = run("shape", "--model", "pan-private", *COUNTERS, "--explain")[1]
     assert "Event-level" in out and "1,200 counters has noise of scale 0.3333" in out
+
+
+def test_two_runs_of_one_output_do_not_mix(tmp_path, monkeypatch):
+    """A second run begins and ends while the first one writes: what it has written stays, and the first says that it is there."""
+    path, first = str(tmp_path / "messages.parquet"), [True]
+
+    def write_table(table, file):
+        if first and first.pop():
+            randomize.write(path, np.array([1, 2, 3]), np.array([1, 1, -1]))
+        pq.write_table(table, file)
+
+    monkeypatch.setattr(randomize, "pq", SimpleNamespace(write_table=write_table))
+    with pytest.raises(ParameterError, match="is there: a user reports once"):
+        randomize.write(path, np.array([7, 8]), np.array([1, 1]))
+    assert pq.read_table(path).to_pydict() == {"bucket": [1, 2, 3], "sign": [1, 1, -1]}
+    assert [each.name for each in tmp_path.iterdir()] == ["messages.parquet"]

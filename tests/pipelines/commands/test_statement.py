@@ -185,7 +185,10 @@ def test_what_is_taken_for_public_is_said():
     text = told(by_day | {"protected": "what a user did in one day is protected"})
     assert "User-day" in text or "user-day" in text
     assert text.count("What a user did in one day is protected.") == 2
-    assert "A user-day is all rows of one day" in text
+    by = "A user-day is all rows of one day, by the column `seen` in the zone {}, with one value in the column `user`, in all"
+    assert by.format("UTC") in text, "the zone of a report that names none"
+    by_day["details"]["parameters"]["time_zone"] = "Asia/Tokyo"
+    assert by.format("Asia/Tokyo") in told(by_day)
 
 
 def test_how_parameters_were_set():

@@ -161,6 +161,22 @@ def test_whole_counts_are_written_as_integers():
     assert b'"count": 5,' in formats.encode(batch(rows), "jsonl")
 
 
+def test_no_cell_of_csv_is_run_by_a_spreadsheet():
+    """Names may be anybody's. All texts of up to two letters, of those that begin a formula and some that do not: no cell
+    begins one, no two become alike, and all come back; numbers below 0 are numbers."""
+    begin = "=+-@\t\r\n＝＋－＠"
+    letters = ["", *begin, "'", "a", "1", '"', ",", " "]
+    names = sorted({one + two for one in letters for two in letters})
+    rows = [{"item": name, "count": -5.0, "noise_stddev": -0.5} for name in names]
+    content = formats.encode(batch(rows), "csv")
+    cells = [cells for cells in csv.reader(io.StringIO(content.decode(), newline=""))][1:]
+    assert len(cells) == len({cell[0] for cell in cells}) == len(names)
+    assert not any(cell[0].startswith(tuple(begin)) for cell in cells)
+    assert {cell[0] for cell in cells} >= {"", "a", "a=", "'=a", "'@", "''", "''a", " ="}, "others are as they were"
+    assert {tuple(cell[1:]) for cell in cells} == {("-5", "-0.5")}
+    assert [row["item"] for row in formats.decode(content, "csv")] == names
+
+
 def test_commit_moves_files_and_leaves_nothing_else(target, tmp_path):
     write(target)  # an attempt that failed later
     output.commit(target, write(target), REPORT)

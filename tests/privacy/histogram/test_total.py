@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
+from headcount.mechanisms.accounting.losses.parts import Laplace
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.domain import only_domain
 from headcount.mechanisms.bound_choice import one_total
 from headcount.mechanisms.bound_choice.one_total import GRID, TotalChoice
+from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import LimitItemsStep
 from headcount.mechanisms.choice.exponential import em_exponents, probabilities
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
+from headcount.mechanisms.counting.noisy import bounded_batches
+from headcount.mechanisms.counting.users import EVERYBODY, all_as_one
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_histogram
 from headcount.mechanisms.histogram.total import TotalPlan, total
+from headcount.mechanisms.randomness.keys import Release
 
 EPSILON = 0.18
 CHOICE = TotalChoice(Budget(EPSILON), Budget(0.72), Relation.REPLACE)
@@ -65,7 +73,7 @@ def test_the_choice_keeps_epsilon_on_the_worst_neighbours_of_both_relations(muta
 def _batch(events: list[int]) -> pa.RecordBatch:
     """Users with so many events, in part on an item of their own."""
     user = np.repeat(np.arange(len(events)), 2)
-    count = np.array([[n - n // 3, n // 3] for n in events]).ravel()
+    count = np.array([[n - n // 3, n // 3] for n in events], dtype=np.int64).ravel()
     item = np.where(np.arange(len(user)) % 2 == 0, "tea", "water")
     return contribution_batch(pa.array(user), pa.array(item), pa.array(count))
 
@@ -82,16 +90,66 @@ def test_parts_are_within_the_whole_and_under_its_relation(relation):
         TotalPlan(Budget(1), next(r for r in Relation if r is not relation), None, str, made.users, None)
 
 
-@pytest.mark.parametrize(("relation", "users"), [(Relation.ADD_REMOVE, 1), (Relation.REPLACE, 2)])
-def test_the_noise_is_for_what_one_user_can_do(relation, users):
-    """Laplace noise of scale (users) bound / epsilon: of 1 for the number of users, of the chosen bound for the events."""
+def _loss(made: HistogramMechanism, one: pa.RecordBatch, other: pa.RecordBatch, release: Release) -> Fraction:
+    """The largest loss of the noise between what the mechanism's own bounding leaves of two users; one may not be there."""
+    sums = []
+    for batch in (one, other):
+        held = only_domain(batch, made.domain)
+        bounded = bounded_batches([held], made.steps, release, "l") if held.num_rows else []
+        found = dict.fromkeys(made.domain.names.to_pylist(), 0)
+        for rows in bounded:
+            found |= dict(zip(rows.column("item").to_pylist(), rows.column("count").to_pylist(), strict=True))
+        sums.append(found)
+    assert made.plan.kind == "laplace" and made.plan.grid == made.plan.bound.grid
+    return sum(abs(sums[0][name] - sums[1][name]) for name in sums[0]) / made.plan.scale
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("bound", [None, 1, 7, 1000])
+def test_the_noise_is_for_what_one_user_can_do(relation, bound, make_release):
+    """Users of 1 to 10^9 events, or none, added and replaced: exact, and tight. Of two that are exchanged one leaves with its
+    part and one comes with its own, which moves the sum by no more than the larger of them. So one noise is for both relations:
+    scale 1 / epsilon for the users, and the bound / epsilon for the events."""
     made = total(Budget(1), relation=relation)
-    plan = made.users.plan
-    assert float(plan.scale / 2**plan.grid) == pytest.approx(users / 0.1)
-    for bound in (1, 7, 1000):
-        chosen = made.events.auto.choice.chosen(bound)
-        plan = made.events.auto.decided(chosen).plan
-        assert float(plan.scale / 2**plan.grid) == pytest.approx(users * bound / 0.72)
+    part = made.users
+    if bound is not None:
+        auto = made.events.auto
+        chosen = auto.choice.chosen(bound)
+        part = HistogramMechanism("t", auto.steps(chosen), auto.decided(chosen).plan, EVERYBODY, str)
+    plan = part.plan
+    people = [all_as_one(_batch([] if own is None else [own])) for own in (None, 1, 3, 7, 1000, 10**9)]
+    losses = [_loss(part, one, other, make_release()) for one in people for other in people]
+    assert max(losses) == Budget(plan.epsilon).epsilon_fraction
+    assert float(plan.scale / 2**plan.grid) == pytest.approx((bound or 1) / plan.epsilon)
+    ((laplace, number),) = plan.losses().parts
+    assert (laplace.steps, number) == ((bound or 1) << plan.grid, 1) and laplace.epsilon >= max(losses)
+    assert laplace.epsilon == pytest.approx(plan.epsilon)
+
+
+def test_what_is_promised_before_the_bound_is_chosen_covers_every_bound():
+    """Steps of the grid only raise the curve that stands for all of them, and a bound has no fewer than it was made for."""
+    auto = total(Budget(1), relation=Relation.REPLACE).events.auto
+    _, (promised, number) = auto.guarantee().losses.parts
+    assert number == 1 and promised == Laplace.in_more_steps(auto.release_budget.epsilon, LEAST_STEPS)
+    for bound in GRID:
+        plan = auto.decided(auto.choice.chosen(bound)).plan
+        assert plan.losses().parts[0][0].steps >= LEAST_STEPS
+
+
+def test_two_items_need_twice_the_noise_where_users_are_replaced(make_release):
+    """One who has all on the one item, replaced by one who has all on the other: the noise of one item would cost twice."""
+    tea, water = (contribution_batch(pa.array(["u"]), pa.array([item]), pa.array([99])) for item in ("tea", "water"))
+    for domain, worst in ((["tea"], 1), (["tea", "water"], 2)):
+        made = bounded_histogram(Budget(0.5), domain, bound=7, relation=Relation.REPLACE)
+        assert _loss(made, tea, water, make_release()) == Fraction(1, 2)
+        one = bounded_histogram(Budget(0.5), ["tea"], bound=7, relation=Relation.REPLACE)
+        assert _loss(dataclasses.replace(made, plan=one.plan), tea, water, make_release()) == Fraction(worst, 2)
+        gaussian = bounded_histogram(Budget(0.5, 1e-6), domain, bound=7, relation=Relation.REPLACE, noise="gaussian")
+        plain = bounded_histogram(Budget(0.5, 1e-6), ["tea"], bound=7, noise="gaussian").plan
+        assert float(gaussian.plan.scale / 2**gaussian.plan.grid) == pytest.approx(
+            math.sqrt(worst) * float(plain.scale / 2**plain.grid), rel=1e-3
+        )
+        assert gaussian.plan.losses().mu == pytest.approx(plain.losses().mu, rel=1e-3)
 
 
 def test_a_user_with_all_events_is_no_more_than_the_bound_and_one_user(make_release):

@@ -1,0 +1,36 @@
+"""What a ledger says on a terminal: nothing that the terminal obeys, and nothing of a password."""
+
+import json
+
+import pytest
+
+import headcount
+from headcount.pipelines.ledger.account import open_ledger
+from headcount.pipelines.ledger.records import make_dataset
+from tests.pipelines.refusals import refused
+
+
+@pytest.mark.parametrize("secret", ["hunter@2two", "@hunter@2two", "hunter@2/two", "hunter@2?two", "hunter@[2two"])
+def test_a_password_with_an_at_sign_is_told_in_no_part(run, secret):
+    """By the first of two, all that comes behind it would be a host or a database, which messages name."""
+    result = run("ledger", "show", "--ledger", f"postgresql://counter:{secret}@127.0.0.1:1/privacy")
+    assert not any(part in "".join(result[2]) for part in ("hunter", "two"))
+    refused(result, "--ledger has more than one @: write those of a user, a password or an option as %40")
+
+
+def test_labels_do_not_reach_the_terminal_as_they_are(run, url):
+    """Whoever may write to a ledger writes to the screens of all who look: no letter of it moves, colours or forges a line."""
+    given = {"user": "user", "item": "item", "domain": ["a"], "method": "one-stage", "bound": 1, "epsilon": 1.0}
+    open_ledger(url).create(make_dataset("visits", "user", "add-remove", 2.5, 1e-6, None))
+    given |= {"ledger": url, "dataset": "visits"}
+    headcount.histogram(
+        {"user": ["u"], "item": ["a"]}, **given, label="a\x1b[2J\x9b31m\u202eb", period="2026\r\nforged  committed"
+    )
+    for words in (["show"], ["show", "visits"], ["total", "visits"], ["export"], ["export", "--format", "csv"]):
+        status, out, err = run("ledger", *words, "--ledger", url)
+        assert status == 0 and err == [] and not set("\x1b\x9b\u202e\r") & set(out)
+        if words[0] == "show":
+            (line,) = [line for line in out.splitlines() if "forged" in line]
+            assert "a [2J 31m b, 2026  forged  committed" in line
+        if words == ["export"]:
+            assert json.loads(out)["label"] == "a\x1b[2J\x9b31m\u202eb", "programs get it as it was given"
