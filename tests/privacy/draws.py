@@ -101,7 +101,7 @@ class Draws:
 
     def _select(self, excess: np.ndarray, denominator: int, lanes: Any) -> int:
         place = self._course.pop(0) if self._course else select_by_excess(excess, denominator, lanes)
-        exponents = np.array([float(Fraction(int(each), denominator)) for each in excess])
+        exponents = np.array([int(each) / denominator for each in excess])
         self.selected.append(Selected(exponents, place))
         return place
 
