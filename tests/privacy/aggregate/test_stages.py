@@ -71,19 +71,23 @@ class AggregateCourse(Course):
 
         def noisy_measures(merged: pa.RecordBatch, plan: Any, subkeys: Any, evidence: Any, metrics: Any) -> Any:
             items = merged.column("item").to_pylist()
+            made, noise = self.drawn("sums", lambda: real(merged, plan, subkeys, evidence, metrics))
+            own = iter(noise[: sum(each.kind != "tree" for each in plan.measures)])  # trees are drawn after all others
+            trees = noise[sum(each.kind != "tree" for each in plan.measures) :]
             for each in plan.measures:
-                made = make_plan("gaussian", each.grid, each.sigma, None, BUDGET, plan.relation, plan.bound)
+                meant = make_plan("gaussian", each.grid, each.sigma, None, BUDGET, plan.relation, plan.bound)
                 if each.kind == "tree":
                     self.seen.stages += [
-                        Stage(f"Aggregate/Sums/{each.name}/{level}", made, nodes(merged, each, level))
+                        Stage(f"Aggregate/Sums/{each.name}/{level}", meant, nodes(merged, each, level), least)
+                        for least in [min(trees, key=lambda part: part.scale)]
                         for level in range(LEVELS)
                     ]
                     continue
                 moved = (np.asarray(merged.column(each.name)) << (each.grid - each.bits)).tolist()
                 self.seen.stages.append(
-                    Stage(f"Aggregate/Sums/{each.name}", made, dict(zip(items, moved, strict=True)))
+                    Stage(f"Aggregate/Sums/{each.name}", meant, dict(zip(items, moved, strict=True)), next(own))
                 )
-            return self.once("sums", lambda: real(merged, plan, subkeys, evidence, metrics))
+            return made
 
         monkeypatch.setattr(module, "noisy_measures", noisy_measures)
         monkeypatch.setattr(module, "noisy_counts", self.counts)

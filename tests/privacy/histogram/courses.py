@@ -1,4 +1,8 @@
-"""Courses of estimated histograms: runs on neighbours with what one of them has released, and what they cost."""
+"""Courses of estimated histograms: runs on neighbours with what one of them has released, and what they cost.
+
+What noise costs follows from the scale that its sampler was given in the first of the runs, and what a choice costs from what
+was published of it: where the counts' bound is, it was drawn.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.histogram import estimates as module
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.partitions import select
+from tests.privacy.draws import Draws, Noise
 
 BUDGET = Budget(20, 1e-3)
 User = dict[str, int]
@@ -65,11 +70,13 @@ def batch_of(users: list[User]) -> list[pa.RecordBatch]:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One draw of noise: its sums by item in units of the noise's grid, for all items that get noise."""
+    """One draw of noise: its sums by item in units of the noise's grid, for all items that get noise; and what was drawn, if
+    any item did."""
 
     label: str
     plan: NoisePlan
     sums: dict[Any, int]
+    noise: Noise | None
 
 
 @dataclasses.dataclass
@@ -77,7 +84,7 @@ class Seen:
     """What has reached the draws of one run."""
 
     stages: list[Stage] = dataclasses.field(default_factory=list)
-    tables: list[tuple[str, Any, list[int]]] = dataclasses.field(default_factory=list)
+    tables: list[tuple[str, Any, list[int], Any]] = dataclasses.field(default_factory=list)  # with what was decided
     groups: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
 
 
@@ -86,7 +93,7 @@ class Course:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.released: dict[str, Any] = {}
-        self.seen = Seen()
+        self.seen, self.draws = Seen(), Draws(monkeypatch)
         real_counts, real_decide, real_rows = noisy.noisy_counts, choice_run.decide, module.group_rows
 
         def counts(batches: Any, plan: NoisePlan, release: Any, label: str, named: Any = None, **more: Any) -> Any:
@@ -96,12 +103,14 @@ class Course:
                     sums[item] += count << (plan.grid - plan.bound.grid)
             for item in () if named is None else named.to_pylist():
                 sums[item] += 0
-            self.seen.stages.append(Stage(label, plan, dict(sums)))
-            return self.once(label, lambda: real_counts(batches, plan, release, label, named=named, **more))
+            made, noise = self.drawn(label, lambda: real_counts(batches, plan, release, label, named=named, **more))
+            self.seen.stages.append(Stage(label, plan, dict(sums), noise[0] if noise else None))
+            return made
 
         def decide(choice: Any, table: list[int], subkey: bytes) -> Any:
-            self.seen.tables.append((choice.name, choice, table))
-            return self.once(choice.name, lambda: real_decide(choice, table, subkey))
+            decided = self.once(choice.name, lambda: real_decide(choice, table, subkey))
+            self.seen.tables.append((choice.name, choice, table, decided))
+            return decided
 
         def rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
             self.seen.groups.append((grouped.items.to_pylist(), grouped.group.tolist()))
@@ -113,6 +122,15 @@ class Course:
         monkeypatch.setattr(choice_run, "decide", decide)
         monkeypatch.setattr(module, "group_rows", rows)
         monkeypatch.setattr(module, "estimate", lambda *_: (None, None))  # what follows the last draw
+
+    def drawn(self, label: str, make: Callable[[], Any]) -> tuple[Any, list[Noise]]:
+        """What the first run has released, and all noise that was drawn for it."""
+
+        def made() -> tuple[Any, list[Noise]]:
+            self.draws.forget()
+            return make(), list(self.draws.noise)
+
+        return self.once(label, made)
 
     def once(self, label: str, make: Callable[[], Any]) -> Any:
         if label not in self.released:
@@ -159,26 +177,30 @@ def compared(one: Seen, other: Seen) -> Spent:
         moved = [mine.sums[item] - theirs.sums[item] for item in mine.sums.keys() & theirs.sums.keys()]
         for side, (first, second) in enumerate(((mine.sums, theirs.sums), (theirs.sums, mine.sums))):
             own = [first[item] for item in first.keys() - second.keys()]
-            rates[side] += sum(rate_of(plan, own)) if own and plan.threshold is not None else 0.0
+            rates[side] += sum(rate_of(mine, own)) if own and plan.threshold is not None else 0.0
         if plan.kind == "law":
             shared = mine.sums.keys() & theirs.sums.keys()
             spent.coins += [(chance_of(plan, mine.sums[item]), chance_of(plan, theirs.sums[item])) for item in shared]
-        elif plan.kind == "gaussian":
-            spent.gaussian[kind] += sum(step**2 for step in moved) / float(plan.scale) ** 2
-        else:
-            spent.laplace[kind] += sum(map(abs, moved)) / float(plan.scale)
+        elif any(moved) and mine.noise is None:
+            spent.apart.append(f"no noise of {kind}")
+        elif mine.noise is not None and mine.noise.kind == "discrete_gaussian":
+            spent.gaussian[kind] += sum(step**2 for step in moved) / float(mine.noise.scale) ** 2
+        elif mine.noise is not None:
+            spent.laplace[kind] += sum(map(abs, moved)) / float(mine.noise.scale)
     spent.shown = -math.expm1(-max(rates))
-    for (name, choice, table), (_, _, their_table) in zip(one.tables, other.tables, strict=True):
-        spent.choices |= {f"{name} {part}": size for part, size in ranges(choice, table, their_table).items()}
+    for (name, choice, table, decided), (_, _, their_table, _) in zip(one.tables, other.tables, strict=True):
+        spent.choices |= {f"{name} {part}": size for part, size in ranges(choice, table, their_table, decided).items()}
     return spent
 
 
-def rate_of(plan: NoisePlan, own: list[int]) -> np.ndarray:
+def rate_of(stage: Stage, own: list[int]) -> np.ndarray:
     """-ln of the chance that items of these sums stay hidden. The threshold of continuous noise is half a step lower."""
+    plan = stage.plan
     if plan.kind == "law":
         return -np.log1p([-chance_of(plan, each) for each in own])
-    sums, threshold, scale = np.array(own, float), float(plan.threshold), float(plan.scale)
-    if plan.kind == "gaussian":
+    noise = stage.noise or Noise("discrete_laplace", plan.scale, np.zeros(0))  # of a run in which nobody had any item
+    sums, threshold, scale = np.array(own, float), float(plan.threshold), float(noise.scale)
+    if noise.kind == "discrete_gaussian":
         return gaussian_rate(sums, scale, threshold - 0.5)
     return -np.log1p(-np.exp((sums - threshold) / scale) / (1 + math.exp(-1 / scale)))
 
@@ -195,11 +217,11 @@ def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
     return max(float(np.log(each).sum()) for each in both) / (order - 1)
 
 
-def ranges(choice: Any, one: list[int], other: list[int]) -> dict[str, float]:
-    """The range of the log-ratios of all chances, in units of the epsilon that the account has for it."""
+def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[str, float]:
+    """The range of the log-ratios of all chances, in units of the epsilon that the choice has for it."""
     if isinstance(choice, KeptChoice):
         parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
-        if choice.counts_budget is not None and one[-1] > 0:
+        if decided.bound:
             parts["counts"] = (choice.counts_exponents, choice.counts_budget)
         if isinstance(choice, KeysChoice) and choice.users_budget is not None:
             parts["users"] = (choice.users_exponents, choice.users_budget)
@@ -234,6 +256,8 @@ def fits(spent: Spent, mechanism: Any) -> bool:
         and both <= (account.counts_mu**2 + account.totals_mu**2) * (1 + 1e-9)
         and all(size <= pures[kind] * (1 + 1e-9) for kind, size in spent.laplace.items())
         and not (spent.gaussian and spent.laplace)  # the account has one way or the other
+        # Where one step names and counts, nobody pays for a bound of the counts.
+        and not ("NamedItems" in spent.laplace and "kept counts" in spent.choices)
         and (not spent.coins or coins_cost(spent.coins, account.law.order) <= account.law.cost * (1 + 1e-9))
         and spent.shown <= hiding * (1 + 1e-9)
         and all(size <= 1 + 1e-9 for size in spent.choices.values())

@@ -22,6 +22,7 @@ speaks for whole releases, and `test_joint_*` for the law of what comes out. Wha
     distribution: a choice for each symbol          test_joint_rounds: choices from one lane
     estimates: names, counts and totals             privacy/histogram/test_estimates: one key for all stages
     one id on two inputs                            test_joint_noise: noise without the digest
+    decisions on two inputs                         privacy/choice/test_lanes: lanes without their table
     one user: C + 1, split shards, bucket borders   test_one_user
 """
 

@@ -15,14 +15,10 @@ from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.randomness.noise import discrete_laplace
 from headcount.mechanisms.shape import anonymized, hashed
 from headcount.mechanisms.shape.anonymized import anonymized_histogram, noise_parameter, noise_plan
-from headcount.mechanisms.shape.estimators import CoverageQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.hashed import HashedHistogram, hashed_histogram
 from headcount.mechanisms.shape.isotonic import cumulative_runs
-from headcount.mechanisms.shape.properties import central_property
 from headcount.mechanisms.shape.tallies import Tally, make_tally, of_cells
 from headcount.mechanisms.shape.tally_noise import noisy_positions, noisy_tally
 
@@ -170,44 +166,6 @@ def test_the_number_of_distinct_items_is_hidden_by_noise_on_every_position():
         assert not beyond(noisy, 41)
         only_held = np.append(noisy_positions(held, Fraction(1), KEY), np.zeros(1000 - items, dtype=np.int64))
         assert beyond(only_held, items) and beyond(only_held, items - 1) == (only_held[items - 1] == 0)
-
-
-# A question to the curator: the number of distinct items, of none or of one user.
-
-
-def distinct_ratio(scale: Fraction, worlds: int) -> float:
-    """ln P[E] / P'[E] of {the answer is 1 or more}, with the noise times `scale`."""
-    asked = central_property(Budget(1), CoverageQuestion(1000), samples=1000)
-    estimator, plan = asked.plan(1000)
-    assert estimator.on_grid(1) == 1 << estimator.grid
-    lanes = Lanes(KEY, np.random.default_rng(0).integers(0, 2**64, (2 * worlds, 2), dtype=np.uint64))
-    noisy = discrete_laplace(lanes, plan.scale * scale)
-    noisy[:worlds] += estimator.exact(make_tally(np.array([1])))
-    shown = noisy >= 1 << estimator.grid
-    return math.log(shown[:worlds].mean() / shown[worlds:].mean())
-
-
-def test_an_answer_moves_by_epsilon_and_with_half_the_noise_by_twice_that():
-    """100,000 worlds: the standard error of the log-ratio is 0.008, and 1.05 refutes 1 at 1e-7; and the mechanism's own answers
-    have that noise (400 keys: the share that is 1 or more, of one user, is 1/2 within 5.5 standard errors)."""
-    assert 0.9 < distinct_ratio(Fraction(1), 100_000) < 1.05
-    assert distinct_ratio(Fraction(1, 2), 100_000) > 1.9
-    asked = central_property(Budget(1), CoverageQuestion(1000), samples=1000)
-    one = make_tally(np.array([1]))
-    answers = [asked.of_tally(one, k.to_bytes(32, "little"), "id", "A").column("value")[0].as_py() for k in range(400)]
-    assert abs(np.mean(np.array(answers) >= 1) - 0.5) < 5.5 / 40
-
-
-@pytest.mark.parametrize("relation", list(Relation))
-@pytest.mark.parametrize("question", [CoverageQuestion(1000), EntropyQuestion(), SupportQuestion(1000)])
-def test_answers_have_the_noise_of_all_items_of_a_user(question, relation):
-    """Three items of each user, which all move; and the samples that are counted move by as many."""
-    asked = central_property(Budget(1), question, samples=1000, max_items=3, relation=relation)
-    estimator, plan = asked.plan(1000)
-    assert plan.scale >= relation.users * 3 * estimator.step
-    counted = central_property(Budget(1), question, max_items=3, relation=relation)
-    assert counted.samples.scale >= relation.users * 3 / Fraction(1, 10)
-    assert counted.guarantee().epsilon <= 1
 
 
 # One user moves the cells by as much as the noise is made for, whatever the public size.

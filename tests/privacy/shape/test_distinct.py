@@ -1,7 +1,8 @@
 """The number of distinct items is private: the exact loss on neighbours, of the choice of the bound and of the noise.
 
-What is drawn is a bound, by `exponents`, and F of it with discrete Laplace noise. So the loss is known exactly from the tables
-of two neighbours, and no draw is needed: the largest log-ratio of a bound's probability, and what F moves by, over the scale.
+`choose` draws a bound, and then F of it with noise. For every bound that it may draw, what it gives less the noise that was
+drawn is F, and the sampler tells the scale. So the loss is known exactly: how far the log-probabilities of the bounds move, and
+what F moves by, over the scale.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS
+from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.shape import distinct
-from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, distinct_items
-
-UNITS = FRACTION_BITS - 10  # F is rounded down by so many bits before the noise
+from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, NoisyDistinct, distinct_items
+from tests.privacy.draws import Draws, laplace_loss, selection_range
 
 Users = dict[str, list[str]]
+
+SOME = {0, 1, 3, 9, 20}  # of the bounds: those in between are no other case
+
+
+@pytest.fixture(autouse=True)
+def draws(monkeypatch) -> Draws:
+    return Draws(monkeypatch)
 
 
 def tables(made: DistinctItemsMechanism, users: Users) -> list[int]:
@@ -34,19 +42,21 @@ def tables(made: DistinctItemsMechanism, users: Users) -> list[int]:
     return [a + b for a, b in zip(made.user_table(shard), by_item, strict=True)]
 
 
-def loss(made: DistinctItemsMechanism, one: Users, other: Users) -> tuple[float, float]:
-    """The exact privacy loss of the choice, and the largest of the noise, over all bounds that can be chosen."""
-    left, right = tables(made, one), tables(made, other)
-    chosen = 0.0
-    if made.choosing is not None:
-        chances = [np.log(probabilities(made.exponents(table))) for table in (left, right)]
-        chosen = float(np.abs(chances[0] - chances[1]).max())
-    number = len(made.ladder)
-    moved = [
-        abs((a >> UNITS) - (b >> UNITS)) / float(made.plan(bound).scale)
-        for bound, a, b in zip(made.ladder, left[number:], right[number:], strict=True)
-    ]
-    return chosen, max(moved)
+def loss(made: DistinctItemsMechanism, one: Users, other: Users, draws: Draws) -> tuple[float, float]:
+    """The exact privacy loss of the choice, and the largest of the noise, over bounds that can be chosen."""
+    both, chosen, moved = [tables(made, users) for users in (one, other)], 0.0, 0.0
+    for rung in SOME & set(range(len(made.ladder))):
+        bound, seen = made.ladder[rung], []
+        for table in both:
+            draws.forget([rung])
+            drawn = made.choose(table, Lanes(bytes(32), np.zeros((1, 2), dtype=np.uint64)))
+            assert drawn.max_items == bound
+            noise = list(draws.noise)
+            seen.append((drawn.units - sum(int(each.drawn[0]) for each in noise), noise, draws.selected[:1]))
+        (before, noise, selected), (after, _, their_selected) = seen
+        moved = max(moved, laplace_loss(before, after, noise))
+        chosen = max([chosen, *map(selection_range, selected, their_selected)])
+    return chosen, moved
 
 
 def some(random: np.random.Generator, users: int, items: int, most: int) -> Users:
@@ -73,27 +83,53 @@ def neighbours() -> list[tuple[Users, Users]]:
     return pairs
 
 
-def worst(made: DistinctItemsMechanism) -> tuple[float, float]:
-    found = [loss(made, one, other) for one, other in neighbours()]
+def worst(made: DistinctItemsMechanism, draws: Draws) -> tuple[float, float]:
+    found = [loss(made, one, other, draws) for one, other in neighbours()]
     return max(chosen for chosen, _ in found), max(moved for _, moved in found)
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_loss_is_within_the_budget(relation):
+def test_loss_is_within_the_budget(relation, draws):
     """The neighbours are of both relations, which have the same noise: neither may cost more."""
     made = distinct_items(Budget(1), relation=relation)
-    chosen, moved = worst(made)
+    chosen, moved = worst(made, draws)
     assert made.choosing is not None
     assert chosen <= made.choosing.epsilon * (1 + 1e-9)
     assert 0.99 * made.release_budget.epsilon <= moved <= made.release_budget.epsilon * (1 + 1e-9), "the noise is tight"
 
 
-def test_loss_of_a_given_bound_is_within_the_budget():
+def test_loss_of_a_given_bound_is_within_the_budget(draws):
     made = distinct_items(Budget(1), max_items=5)
-    assert worst(made) == (0, pytest.approx(1))
+    assert worst(made, draws) == (0, pytest.approx(1))
 
 
-def test_audit_sees_whole_weights(monkeypatch):
+def largest_move(made: DistinctItemsMechanism) -> float:
+    """By how much of K one user more moves F at most, before it is rounded."""
+    nobody, most = [0] * made.entries, 0.0
+    for items in range(1, 60):
+        table = tables(made, {"x": [f"x{k}" for k in range(items)]})
+        found = zip(made.ladder, nobody[len(made.ladder) :], table[len(made.ladder) :], strict=True)
+        most = max(most, *((after - before) / (bound << FRACTION_BITS) for bound, before, after in found))
+    return most
+
+
+def test_a_user_of_any_number_of_items_weighs_the_bound_at_most_and_weights_rounded_up_are_caught(monkeypatch):
+    """In integers: 3 items of 2**30 / 3 to the next unit would weigh more than 1."""
+    made = distinct_items(Budget(1))
+    assert largest_move(made) == 1
+    real = distinct.split_weights
+
+    def rounded_up(*given):
+        for shard, chunk in real(*given):
+            columns, _ = unpack(chunk)
+            shares = np.asarray(columns["shares"])  # of one user: those of 1, 2, 4, ... items are exact
+            yield shard, pack(columns | {"shares": pa.array(shares + (shares & (shares - 1) > 0))})
+
+    monkeypatch.setattr(distinct, "split_weights", rounded_up)
+    assert largest_move(made) > 1
+
+
+def test_audit_sees_whole_weights(monkeypatch, draws):
     """A user of d items who gives each all of its weight moves F by d."""
 
     def whole(shard, ladder, shards):
@@ -101,10 +137,10 @@ def test_audit_sees_whole_weights(monkeypatch):
 
     real = distinct.split_weights
     monkeypatch.setattr(distinct, "split_weights", whole)
-    assert worst(distinct_items(Budget(1), max_items=5))[1] > 10
+    assert worst(distinct_items(Budget(1), max_items=5), draws)[1] > 10
 
 
-def test_audit_sees_a_choice_by_the_sum_itself(monkeypatch):
+def test_audit_sees_a_choice_by_the_sum_itself(monkeypatch, draws):
     """F moves by K, and not by 1 as F / K does."""
 
     def exponents(self, table):
@@ -116,10 +152,19 @@ def test_audit_sees_a_choice_by_the_sum_itself(monkeypatch):
     monkeypatch.setattr(DistinctItemsMechanism, "exponents", exponents)
     made = distinct_items(Budget(1))
     assert made.choosing is not None
-    assert worst(made)[0] > 2 * made.choosing.epsilon
+    assert worst(made, draws)[0] > 2 * made.choosing.epsilon
 
 
-def test_audit_sees_noise_for_one_item(monkeypatch):
-    real = DistinctItemsMechanism.plan
+def test_audit_sees_noise_for_one_item_wherever_it_is_drawn(monkeypatch, draws):
+    """The known bug: the noise of K = 1, by the plan, or where a right plan is drawn with."""
+    real, made = DistinctItemsMechanism.plan, distinct_items(Budget(1), max_items=5)
+
+    def choose(self: DistinctItemsMechanism, table: list[int], lanes: Lanes) -> NoisyDistinct:
+        noise = int(distinct.discrete_laplace(lanes, self.plan(1).scale)[0])
+        return NoisyDistinct(self.ladder[0], (table[len(self.ladder)] >> 20) + noise)
+
+    with monkeypatch.context() as context:
+        context.setattr(DistinctItemsMechanism, "choose", choose)
+        assert worst(made, draws)[1] == pytest.approx(5)
     monkeypatch.setattr(DistinctItemsMechanism, "plan", lambda self, bound: real(self, 1))
-    assert worst(distinct_items(Budget(1), max_items=5))[1] > 4
+    assert worst(made, draws)[1] == pytest.approx(5)

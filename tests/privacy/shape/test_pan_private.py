@@ -1,7 +1,7 @@
 """Pan-private counters: noise before the first event, no trace of how it was made, and a fresh one for each further view.
 
 The noise is the operating system's, so that these tests draw anew each time: each bound has a false-alarm rate below 1e-7, the
-file below 1e-6.
+file below 1e-6. What a view costs is exact: the scale is that which the samplers were given (`Draws`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_laplace
+from headcount.mechanisms.randomness.system import laplace
+from headcount.mechanisms.shape import pan_private
 from headcount.mechanisms.shape.isotonic import cumulative_runs
-from headcount.mechanisms.shape.pan_private import PanPrivateState, pan_private_counts
-from headcount.mechanisms.shape.tallies import make_tally
+from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
+from headcount.mechanisms.shape.tallies import Tally, make_tally
+from tests.privacy.draws import Draws
 
 MANY = 200_000
 
@@ -121,6 +124,71 @@ def test_the_memory_holds_no_seed_and_a_seed_would_give_every_count_away():
 
 
 # Two views.
+
+
+def costs(made: PanPrivateMechanism, intrusions: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The privacy loss of an event before the first view, between any two, and before the output, to whoever sees them all:
+    so many memories, all but the last of them announced, and what the rows are made of.
+
+    Two views differ by the events between them and by the noise that came between: an event moves so many counters by one,
+    and the noise has the scale that was drawn with. Infinite where no noise came between.
+    """
+    moved = made.relation.users * (2 if made.ranks else 1)
+    with monkeypatch.context() as context:
+        draws, released = Draws(context), []
+
+        def recorded(values: np.ndarray, *more: np.ndarray) -> Tally:
+            released.append(values)
+            return make_tally(values, *more)
+
+        context.setattr(pan_private, "make_tally", recorded)
+        context.setattr(pan_private, "summed_shape", lambda *_: None)  # what follows the last draw
+        state = made.start()
+        views, drawn, events = [np.zeros(made.cells, dtype=np.int64)], [0], np.arange(made.cells) % 3
+        for number in range(intrusions):
+            if number:
+                state.announce_intrusion()
+            state.count(np.arange(made.cells), events)
+            views.append(state.counters.copy())
+            drawn.append(len(draws.noise))
+        state.count(np.arange(made.cells), events)
+        made.shape(state)
+        views.append(np.concatenate(sorted(released, key=lambda part: len(part) != made.buckets)))
+        drawn.append(len(draws.noise))
+        found = []
+        for place in range(1, len(views)):
+            noise = draws.noise[drawn[place - 1] : drawn[place]]
+            fresh = views[place] - views[place - 1] - events
+            assert np.array_equal(fresh, sum((each.drawn for each in noise), np.zeros(made.cells, dtype=np.int64)))
+            found.append(float(moved / noise[0].scale) if len(noise) == 1 else math.inf)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["l1", "l2"])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_every_view_costs_epsilon_and_no_view_more(relation, mode, monkeypatch):
+    made = pan_private_counts(Budget(1), buckets=60, relation=relation, mode=mode)
+    for intrusions in (1, 2, 3):
+        assert costs(made, intrusions, monkeypatch) == [1.0] * (intrusions + 1)
+
+
+def test_less_noise_on_the_output_or_after_an_intrusion_than_the_memory_has_is_caught(monkeypatch):
+    """The known bugs: fresh noise of half the scale, or none."""
+    made = pan_private_counts(Budget(1), buckets=60)
+    assert costs(dataclasses.replace(made, protect="either"), 1, monkeypatch) == [1.0, math.inf]
+    first: list[int] = []
+
+    def half(n: int, scale: Fraction) -> np.ndarray:
+        first.append(n)
+        return laplace(n, scale if len(first) == 1 else scale / 2)
+
+    monkeypatch.setattr(pan_private, "laplace", half)
+    assert costs(made, 1, monkeypatch) == [1.0, 2.0]
+    first.clear()
+    assert costs(made, 2, monkeypatch) == [1.0, 2.0, 2.0]
+    monkeypatch.setattr(PanPrivateState, "announce_intrusion", lambda self: None)
+    first.clear()
+    assert costs(made, 2, monkeypatch) == [1.0, math.inf, 2.0]
 
 
 def test_two_views_of_one_noise_differ_by_exact_counts_and_an_announced_intrusion_by_noise():

@@ -1,0 +1,255 @@
+"""What an estimated histogram and an aggregate state of their losses is what they draw: part by part, and way by way.
+
+A part that is left out of the stated losses does no harm to one release, whose promise is made elsewhere; but whoever adds up
+a year of them pays too little. And a choice that is drawn where nobody pays for it costs a share of epsilon all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headcount.mechanisms.accounting.budget import Budget, Zcdp
+from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses, OneOf
+from headcount.mechanisms.accounting.losses.sums import losses_delta
+from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
+from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
+from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.histogram import account as module
+from headcount.mechanisms.histogram.account import Account
+from headcount.mechanisms.histogram.estimates import EstimatesMechanism
+from headcount.mechanisms.histogram.factory import estimates
+from headcount.mechanisms.histogram.stages import Stages
+from tests.privacy.draws import Draws
+from tests.privacy.histogram.courses import BUDGET, COMMON, DOMAIN, TARGETS, Course, batch_of, compared, fits
+
+HISTOGRAMS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "gaussian": {"noise": "gaussian"},
+    "laplace": {"noise": "laplace"},
+    "users": {"of": "users"},
+    "given bound": {"bound": 20, "max_per_item": 4},
+    "without totals": {"calibrate": "none"},
+    "domain": {"domain": DOMAIN},
+    "domain, gaussian": {"domain": DOMAIN, "noise": "gaussian"},
+    "domain, laplace": {"domain": DOMAIN, "noise": "laplace"},
+}
+AGGREGATES: dict[str, dict[str, Any]] = {
+    "aggregate": {},
+    "aggregate, zCDP": {"budget": Zcdp(0.5, 1e-6)},
+    "aggregate of a domain": {"domain": DOMAIN},
+}
+NARROW = Budget(12, 1e-8)  # the budget at which a year without what thresholds hide was far too cheap
+
+
+def made(
+    name: str, budget: Budget, relation: Relation = Relation.ADD_REMOVE
+) -> EstimatesMechanism | AggregateMechanism:
+    if name in HISTOGRAMS:
+        return estimates(budget, **HISTOGRAMS[name], relation=relation)
+    metrics = [Metric("users"), Metric("events"), parse_metric("mean", "price:auto")]
+    return aggregate(**{"budget": budget, **AGGREGATES[name]}, metrics=metrics, relation=relation)
+
+
+def draws_of(*choices: Budget | None) -> dict[Draw, int]:
+    """The draws of these choices, each with the times that it is there."""
+    found: dict[Draw, int] = {}
+    for choice in choices:
+        if choice is not None:
+            found[Draw(choice.epsilon)] = found.get(Draw(choice.epsilon), 0) + 1
+    return found
+
+
+def parts_of(losses: Losses, kind: type) -> dict[Any, int]:
+    return {part: times for part, times in losses.parts if isinstance(part, kind)}
+
+
+def ways_of(losses: Losses) -> tuple[Losses, list[Losses]]:
+    """What comes before the ways part, and the ways; all of it is before where there is one way only."""
+    several = parts_of(losses, OneOf)
+    if not several:
+        return Losses(), [losses]
+    (one,) = several
+    before = tuple((part, times) for part, times in losses.parts if part is not one)
+    return dataclasses.replace(losses, parts=before), list(one.ways)
+
+
+def check_gaussian(way: Losses, account: Account, before: dict[Draw, int]) -> None:
+    """The Gaussian plan: its choices, the precision of all noise, and what thresholds or laws leave to show."""
+    counts = account.counts_choice if account.names_choice is not None else None
+    assert parts_of(way, Draw) == _added(
+        before, draws_of(counts, account.totals_choice, account.users_choice, *account.ranges_choices)
+    )
+    assert not parts_of(way, Laplace)
+    assert way.hiding == pytest.approx(account.hiding, rel=1e-9) and (way.hiding > 0) == (account.hiding > 0)
+    mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2)
+    assert mu <= way.mu <= mu * (1 + 1e-9)
+    if account.law is None:
+        assert way.rho == 0 and way.order == math.inf
+    else:
+        assert way.order == account.law.order and way.rho >= account.law.cost / account.law.order
+
+
+def check_pure(way: Losses, account: Account, before: dict[Draw, int], named: bool) -> None:
+    """The Laplace plan: no bound of the counts is chosen where one step names and counts, and all of its noise is there."""
+    assert parts_of(way, Draw) == _added(before, draws_of(account.totals_choice))
+    assert way.mu == way.rho == 0
+    assert way.hiding == (pytest.approx(account.pure_hiding, rel=1e-9) if named else 0)
+    noise = sum(part.epsilon * times for part, times in parts_of(way, Laplace).items())
+    assert noise >= (account.pure_counts + account.pure_totals) * (1 - 1e-12)
+
+
+def _added(one: dict[Draw, int], other: dict[Draw, int]) -> dict[Draw, int]:
+    return {part: one.get(part, 0) + other.get(part, 0) for part in {*one, *other}}
+
+
+def check_stated(mechanism: EstimatesMechanism | AggregateMechanism) -> None:
+    """The stated losses have every part of the account, and none of another size."""
+    account, losses = mechanism.stages.account, mechanism.guarantee().losses
+    named = account.names_choice is not None
+    first = draws_of(account.names_limit, account.names_choice) if named else draws_of(account.counts_choice)
+    before, ways = ways_of(losses)
+    kinds = [kind for kind, there in (("gaussian", account.gaussian), ("pure", account.pure)) if there]
+    assert len(ways) == len(kinds)
+    if len(ways) > 1:
+        assert parts_of(before, Draw) == first and (before.mu, before.rho, before.hiding) == (0, 0, 0)
+        first = {}
+    for kind, way in zip(kinds, ways, strict=True):
+        if kind == "gaussian":
+            check_gaussian(way, account, first)
+        else:
+            check_pure(way, account, first, named)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("name", [*HISTOGRAMS, *AGGREGATES])
+def test_the_stated_losses_are_those_of_the_account_part_by_part(name, relation):
+    for budget in (BUDGET, Budget(1, 1e-6), NARROW):
+        check_stated(made(name, budget, relation))
+
+
+def without(field: str, real: Any, stages: Stages, pure: bool) -> Losses:
+    """A mutation: one of the numbers, or one of the draws, is left out of what the Gaussian plan states."""
+    way = real(stages, pure)
+    if pure:
+        return way
+    if field == "draw":
+        return dataclasses.replace(way, parts=way.parts[1:])
+    return dataclasses.replace(way, **{field: 0.0})
+
+
+@pytest.mark.parametrize("field", ["hiding", "mu", "rho", "draw"])
+def test_a_part_that_is_left_out_of_the_stated_losses_is_caught(field, monkeypatch):
+    mechanism, real = made("auto", NARROW), Stages._way
+    check_stated(mechanism)
+    monkeypatch.setattr(Stages, "_way", functools.partialmethod(lambda self, pure: without(field, real, self, pure)))
+    with pytest.raises(AssertionError):
+        check_stated(mechanism)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "aggregate"])
+def test_a_year_costs_no_less_than_what_its_thresholds_leave_to_show(name, monkeypatch):
+    """52 releases at epsilon 12: whatever their epsilon together, they are not private at all with a probability of 52 times
+    what one of them has. The known bug states 9e-16 where 1.6e-7 is true."""
+    mechanism, real = made(name, NARROW), Stages._way
+    hiding = mechanism.stages.account.hiding
+
+    def year() -> float:
+        return losses_delta(Losses.together([mechanism.guarantee().losses] * 52), 52 * NARROW.epsilon)
+
+    assert year() > 0.99 * 52 * hiding > 1e-7
+    monkeypatch.setattr(Stages, "_way", lambda self, pure: without("hiding", real, self, pure))
+    assert year() < 0.5 * 52 * hiding
+
+
+# What is drawn is what is paid for.
+
+
+def composed(mechanism: EstimatesMechanism | AggregateMechanism) -> Losses:
+    """The losses of the Gaussian plan, by what each of the choices draws with, and by the account's noise."""
+    stages = mechanism.stages
+    account, bounds = stages.account, stages.kept_choice if isinstance(stages, Stages) else stages.choice
+    names = stages.names_choice
+    choices = [names.limit, names.scored.budget]
+    choices += [] if bounds is None else [bounds.counts_budget, bounds.totals_budget]
+    choices += [getattr(bounds, "users_budget", None)]
+    ranges = getattr(stages, "ranges_choice", None)
+    choices += [] if ranges is None else ranges.budgets
+    draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
+    mu = math.sqrt(account.names_mu**2 + account.counts_mu**2 + account.totals_mu**2)
+    law = {} if account.law is None else {"rho": account.law.cost / account.law.order, "order": account.law.order}
+    return Losses.of(*draws, mu=mu, hiding=account.hiding, **law)
+
+
+NAMED = [
+    ("auto", True),
+    ("without totals", True),
+    *((n, laws) for n in ("gaussian", "aggregate") for laws in (True, False)),
+]
+
+
+@pytest.mark.parametrize(("name", "laws"), NAMED)
+def test_all_that_is_drawn_costs_the_budget_and_choices_that_are_not_charged_are_caught(name, laws, monkeypatch):
+    """By another engine than that which makes the account, whose lattice takes 3 in 1,000 at most. An account that forgets the
+    choices which follow the names is beyond it, by 1 % with a single one of them and by 16 to 140 % with more."""
+    if not laws:
+        monkeypatch.setattr(module, "_law_cost", lambda *_: None)
+    budget = Budget(1, 1e-6)
+
+    def of_delta() -> float:
+        return losses_delta(composed(made(name, budget)), budget.epsilon) / budget.delta
+
+    assert of_delta() <= 1.003
+    real_parts, real_rho = module.Parts, module._rho
+    monkeypatch.setattr(module, "Parts", lambda choices=(), *more, **others: real_parts((), *more, **others))
+    monkeypatch.setattr(module, "_rho", lambda draws, *mus: real_rho((), *mus))
+    assert of_delta() > (1.15 if name != "without totals" else 1.007)
+
+
+ONCE = [{COMMON[u % 12]: 1} for u in range(600)]  # who have one item each: one step names and counts
+
+
+def in_one_step(release: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bool]:
+    """How many draws decide on a release that names and counts in one step; and whether one user more fits the account."""
+    mechanism = made("auto", BUDGET)
+    with monkeypatch.context() as context:
+        draws = Draws(context)
+        _, decided = mechanism.run_decided(batch_of(ONCE), release)
+        drawn = len(draws.selected)
+    assert decided.plan.names.counts_too
+    with monkeypatch.context() as context:
+        course = Course(context)
+        users = (ONCE, [*ONCE, TARGETS["once"]])
+        spent = compared(*(course.run(mechanism, each, release) for each in users))
+    return drawn, fits(spent, mechanism)
+
+
+def test_where_one_step_names_and_counts_no_bound_of_the_counts_is_drawn(make_release, monkeypatch):
+    """Three draws: two for the names, and one for the totals' bound. The account of this way has nothing for a fourth."""
+    assert in_one_step(make_release(), monkeypatch) == (3, True)
+    _, decided = made("auto", BUDGET).run_decided(batch_of(ONCE), make_release())
+    assert (decided.plan.kept.bound, decided.plan.kept.max_per_item, decided.plan.kept.items) == (0, 0, 0)
+    assert not {"bound", "max_per_item"} & decided.sections()["chosen"].keys()
+
+
+MUTATIONS: dict[str, tuple[type, str, Callable[..., Any]]] = {
+    "items that are counted": (Stages, "public_table", lambda self, _, items: self.kept_choice.items_table(items)),
+    "a choice that asks no more": (
+        KeptChoice,
+        "choose",
+        lambda self, table, lanes, real=KeptChoice.choose: real(self, [*table[:-1], 12], lanes),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_bound_that_nobody_pays_for_is_caught(name, make_release, monkeypatch):
+    """The known bug: 5 % of epsilon, drawn and published where no count asks for it."""
+    monkeypatch.setattr(*MUTATIONS[name])
+    assert in_one_step(make_release(), monkeypatch) == (4, False)
