@@ -36,6 +36,17 @@ User = dict[str, int]
 COMMON, EDGE, HEAVY = ([f"{kind}{n}" for n in range(12)] for kind in ("common", "edge", "heavy"))
 DOMAIN = sorted(COMMON + HEAVY + ["nobody's"])
 
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "gaussian": {"noise": "gaussian"},
+    "laplace": {"noise": "laplace"},
+    "users": {"of": "users"},
+    "given bound": {"bound": 20, "max_per_item": 4},
+    "without totals": {"calibrate": "none"},
+    "domain": {"domain": DOMAIN},
+    "domain, laplace": {"domain": DOMAIN, "noise": "laplace"},
+}
+
 
 def crowd() -> list[User]:
     """Users of six common items each, with some that have an item at the edge of naming, and heavy ones."""

@@ -27,19 +27,19 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.stages import Stages
 from tests.privacy.draws import Draws
-from tests.privacy.histogram.courses import BUDGET, COMMON, DOMAIN, TARGETS, Course, batch_of, compared, fits
+from tests.privacy.histogram.courses import (
+    BUDGET,
+    COMMON,
+    DOMAIN,
+    MECHANISMS,
+    TARGETS,
+    Course,
+    batch_of,
+    compared,
+    fits,
+)
 
-HISTOGRAMS: dict[str, dict[str, Any]] = {
-    "auto": {},
-    "gaussian": {"noise": "gaussian"},
-    "laplace": {"noise": "laplace"},
-    "users": {"of": "users"},
-    "given bound": {"bound": 20, "max_per_item": 4},
-    "without totals": {"calibrate": "none"},
-    "domain": {"domain": DOMAIN},
-    "domain, gaussian": {"domain": DOMAIN, "noise": "gaussian"},
-    "domain, laplace": {"domain": DOMAIN, "noise": "laplace"},
-}
+HISTOGRAMS: dict[str, dict[str, Any]] = MECHANISMS | {"domain, gaussian": {"domain": DOMAIN, "noise": "gaussian"}}
 AGGREGATES: dict[str, dict[str, Any]] = {
     "aggregate": {},
     "aggregate, zCDP": {"budget": Zcdp(0.5, 1e-6)},

@@ -41,6 +41,7 @@ from tests.privacy.histogram.courses import (
     COMMON,
     DOMAIN,
     EDGE,
+    MECHANISMS,
     TARGETS,
     Course,
     Spent,
@@ -51,17 +52,6 @@ from tests.privacy.histogram.courses import (
     fits,
 )
 from tests.privacy.independence import Words
-
-MECHANISMS: dict[str, dict[str, Any]] = {
-    "auto": {},
-    "gaussian": {"noise": "gaussian"},
-    "laplace": {"noise": "laplace"},
-    "users": {"of": "users"},
-    "given bound": {"bound": 20, "max_per_item": 4},
-    "without totals": {"calibrate": "none"},
-    "domain": {"domain": DOMAIN},
-    "domain, laplace": {"domain": DOMAIN, "noise": "laplace"},
-}
 
 
 @functools.cache
