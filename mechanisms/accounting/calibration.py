@@ -131,7 +131,7 @@ class NoisePlan:
             more["law"] = hashlib.blake2b(self.law, digest_size=32).hexdigest()
         if self.shared is not None:
             more["shared"] = f"{self.shared.scale} around {self.shared.centre} on {self.shared.items}"
-        if self.one_item and self.relation is Relation.REPLACE:
+        if self.one_item:
             more["items"] = "one"
         return more | {
             "kind": self.kind,
@@ -269,8 +269,10 @@ def make_plan(
     if shared is not None:
         steps = math.hypot(steps, shared.scale)
     stddev = steps / 2**grid
-    promise = (budget.epsilon, budget.delta)
-    return NoisePlan(kind, grid, scale, threshold, stddev, *promise, relation, bound, b"", shared, one_item)
+    alone = one_item and relation is Relation.REPLACE  # else it makes no difference
+    return NoisePlan(
+        kind, grid, scale, threshold, stddev, budget.epsilon, budget.delta, relation, bound, b"", shared, alone
+    )
 
 
 def law_chance(law: bytes, state: int) -> float:

@@ -26,7 +26,9 @@ import dataclasses
 import math
 from fractions import Fraction
 
-from headcount.mechanisms.accounting.gaussian import whole_sigma
+from headcount.mechanisms.accounting import gaussian
+
+_LARGEST = 2**38  # scale for which the grid is made finer, well below what can be sampled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +67,19 @@ class Split:
         """A grid, the given one or finer, the scale of each item's own noise in its units, and the draw that is shared: for a
         mu of 1 / deviation, and counts of at most `most` with a norm of this square."""
         own, shared = (deviation * most * part * (1 + 1e-9) for part in (self.own, self.shared))
-        grid, _ = whole_sigma(min(own, shared), grid)
+        grid, _ = gaussian.whole_sigma(min(own, shared), grid)
+        # So fine that c, of 64 steps or more, costs less than a thousandth by its rounding: at 0 the shared draw is of no use.
+        while self.centre * (most << grid) < gaussian.STEPS / 16 and max(own, shared) * 2**grid < _LARGEST:
+            grid += 1
         centre = math.floor(self.centre * (most << grid))
         scale, common = (Fraction(math.ceil(part * 2**grid)) for part in (own, shared))
-        # Scales are rounded up, and c to the grid. Whatever the latter costs is paid for by steps more.
+        # Scales are rounded up, and c to the grid. Whatever the latter costs is paid for by larger scales.
         while True:
             found = SharedNoise(common, centre, items)
-            if found.mu_squared(scale, squared << 2 * grid, most << grid) * Fraction(deviation) ** 2 <= 1:
+            above = found.mu_squared(scale, squared << 2 * grid, most << grid) * Fraction(deviation) ** 2
+            if above <= 1:
                 return grid, scale, found
-            scale, common = scale + 1, common + 1
+            scale, common = (part + max(1, int(part * (above - 1) / 2)) for part in (scale, common))
 
 
 def best_split(items: int, squared: float) -> Split | None:

@@ -40,6 +40,20 @@ def test_users_of_all_items_need_half_the_noise(items, most):
     assert plan.sum_stddev(items) == pytest.approx(math.sqrt(items * own + items**2 * plan.shared_stddev**2))
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.01, 0.003, 0.001])
+@pytest.mark.parametrize(("items", "most"), [(5, 1), (30, 1), (100, 2), (1000, 5), (1000, 1)])
+def test_much_noise_on_whole_counts_is_shared_as_well(items, most, epsilon):
+    """Where noise is so large that whole counts are grid enough, c still needs a finer one: rounded to 0 it had 10,873 in place
+    of 9,152, more than without a shared draw. Exactly the mu that was promised, whatever is rounded."""
+    unit, budget = gaussian.gaussian_sigma(epsilon, 0.999e-8), Budget(epsilon, 1e-8)
+    for held in (items, max(3, items // 10)):
+        plan = calibrate_public_domain(budget, Bound(l0=held, linf=most), "add-remove", "gaussian", items)
+        split = best_split(items, held)
+        wanted = min(unit * most * split.stddev, unit * most * math.sqrt(held))
+        assert wanted * (1 - 1e-9) < plan.stddev <= wanted * 1.011, "by a hundredth, none is shared"
+        assert plan.losses().mu <= (1 + 1e-11) / unit
+
+
 @pytest.mark.parametrize(
     ("items", "norm", "gain"), [(100, 7, 0.22), (1000, 22, 0.26), (100, 3, 0.021), (1000, 10, 0.042)]
 )

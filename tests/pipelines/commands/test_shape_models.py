@@ -237,7 +237,7 @@ def test_explain_speaks_of_the_model(run):
 
 
 def test_two_runs_of_one_output_do_not_mix(tmp_path, monkeypatch):
-    """A second run begins and ends while the first one writes: what it has written stays, and the first says that it is there."""
+    """A second run begins and ends while the first one writes: what it has written stays, and the first says so."""
     path, first = str(tmp_path / "messages.parquet"), [True]
 
     def write_table(table, file):
