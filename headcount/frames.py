@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.batches.frames import FRAMES, frame_reader, is_frame
+from headcount.mechanisms.batches.frames import FRAMES, frame_reader, frame_schema, is_frame, table_of
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.keys.door import asked, user_keys
 from headcount.mechanisms.keys.given_domain import GivenDomain
 from headcount.mechanisms.keys.keys import Keys
-from headcount.mechanisms.keys.nested import column_at, found_type
+from headcount.mechanisms.keys.nested import column_at, found_type, is_list
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines import options
@@ -40,6 +40,14 @@ def counted(data: Any, args: argparse.Namespace) -> Events:
     """Users, items and counts."""
     door = asked(**options.rows(args))
     reader = _reader(data, door.columns)
+    for column in door.items:
+        found = found_type(reader.schema, column.source)
+        plain = found.value_type if found is not None and column.source == door.explode and is_list(found) else found
+        # The result has the column in its own type: were that a text until a row tells more, the first row would be seen.
+        if plain is not None and pa.types.is_null(plain) and not column.unit and not column.edges:
+            raise InputError(
+                f"column {column.source!r} holds no value that tells its type: give a frame whose schema says it"
+            )
     door = door.of_schema(reader.schema)
     return Events((door.batch(batch, place) for batch, place in _placed(reader)), door.shown)
 
@@ -113,39 +121,25 @@ def _placed(reader: pa.RecordBatchReader) -> Iterator[tuple[pa.RecordBatch, Plac
 
 def _reader(data: Any, columns: Collection[str]) -> pa.RecordBatchReader:
     """The columns of these names, or the objects that hold them, which must be there."""
-    frame = _frame(data)
-    reader = frame_reader(frame, columns)
+    frame = data if is_frame(data) else _columns(data)
+    held = isinstance(frame, Mapping)
+    reader = frame_reader(table_of(frame, columns) if held else frame, columns)
     for name in columns:
         if found_type(reader.schema, name) is None:
-            known = frame_reader(frame.iloc[:0] if hasattr(frame, "iloc") else frame).schema.names
+            known = list(map(str, frame)) if held else frame_schema(frame).names
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"no column {name!r}; {hint}the columns are {', '.join(map(repr, known))}")
     return reader
 
 
-def _frame(data: Any) -> Any:
-    """What a call is given as a frame, whatever it is."""
-    if is_frame(data):
-        return data
+def _columns(data: Any) -> Mapping[str, Any]:
+    """Columns by their names, of columns or of rows in plain Python."""
     if isinstance(data, Mapping):
-        return _table(data)
+        return data
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
         names = dict.fromkeys(name for row in data for name in row)
-        return _table({name: [row.get(name) for row in data] for name in names})
+        return {name: [row.get(name) for row in data] for name in names}
     if isinstance(data, str | os.PathLike):
         raise InputError("a path is no frame: read the file first, for instance by pyarrow.parquet.read_table")
     raise InputError(f"{type(data).__name__} is no frame; give {_GIVE}")
-
-
-def _table(columns: Mapping[str, Any]) -> pa.Table:
-    arrays = {}
-    for name, column in columns.items():
-        try:
-            arrays[name] = pa.array(column)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeEncodeError):
-            raise InputError(f"column {name!r} holds values of several types, or of one that no column has") from None
-    lengths = {len(array) for array in arrays.values()}
-    if len(lengths) > 1:
-        raise InputError("the columns have different lengths")
-    return pa.table(arrays)

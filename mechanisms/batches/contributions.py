@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,22 +95,6 @@ def contribution_batch(
     if "count" in columns and pc.all(pc.equal(batch.column("count"), 1)).as_py():
         batch = batch.drop_columns("count")  # one event per row: half the bytes to shuffle, and a faster sort
     return batch
-
-
-def column_of(values: list[Any], name: str, place: Place, counts: bool = False) -> pa.Array:
-    """A column of Python strings or integers (or None), all of one kind; of integers alone if these are `counts`."""
-    kinds = set(map(type, values)) - {type(None)}
-    try:
-        if kinds <= {str} and not (counts and kinds):
-            return pa.array(values, pa.string())
-        if bool not in kinds and all(issubclass(kind, int | np.integer) for kind in kinds):
-            return pa.array(values, pa.int64())
-    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-        raise place.error(name, "holds text that is no valid Unicode, or a number beyond 64 bits") from None
-    found = " and ".join(sorted(kind.__name__ for kind in kinds))
-    if counts:
-        raise place.error(name, f"must hold integers, since these are counts; found {found}")
-    raise place.error(name, f"must hold strings or integers, all of one kind; found {found}{CONVERT}")
 
 
 def _ids(column: pa.Array, name: str, place: Place) -> pa.Array:

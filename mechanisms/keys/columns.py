@@ -79,10 +79,9 @@ def parse_column(spec: str) -> KeyColumn:
         return KeyColumn(name)
     if made in (*UNITS, INT):
         return KeyColumn(name, made)
-    edges = [_edge(text) for text in made.split(",")]
-    if not all(map(math.isfinite, edges)):
+    if not all(math.isfinite(float(text)) for text in made.split(",")):
         raise ParameterError(f"the bins of column {name!r} must begin at numbers of 64 bits, got {made}", "item")
-    return KeyColumn(name, edges=tuple(edges))
+    return KeyColumn(name, edges=tuple(map(_edge, made.split(","))))
 
 
 def parse_columns(specs: str | Iterable[str]) -> tuple[KeyColumn, ...]:

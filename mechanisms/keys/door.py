@@ -156,6 +156,8 @@ class Door:
     def contributions(self, columns: Mapping[str, pa.Array], place: Place) -> pa.RecordBatch:
         """The contributions of columns, by their paths; they are all there."""
         if self.explode is not None:
+            if pa.types.is_null(columns[self.explode].type):  # no row has a list
+                columns = {**columns, self.explode: pa.nulls(len(columns[self.explode]), pa.list_(pa.null()))}
             if not is_list(columns[self.explode].type):
                 raise place.error(self.explode, f"is {columns[self.explode].type}, no list: leave out explode")
             columns = exploded(columns, self.explode)
@@ -272,9 +274,12 @@ def _as_known(array: pa.Array, field: Field, place: Place) -> pa.Array:
     if field.column.unit or field.column.edges:  # what is made of such columns does not depend on their type
         field_of(field.column, found, f"{place.file}: " if place.file else "", field.zone)
         return array
+    if pa.types.is_decimal(found) and pa.types.is_decimal(known):  # whose names are the same, whatever digits they keep
+        return array
     if isinstance(found, pa.BaseExtensionType) and found.storage_type == known:
         return array.storage
-    alike = found.id == known.id or (pa.types.is_integer(found) and pa.types.is_integer(known))
+    families = (pa.types.is_integer, pa.types.is_date, pa.types.is_time)
+    alike = found.id == known.id or any(of(found) and of(known) for of in families)
     try:
         if alike:
             return array.cast(known)

@@ -7,7 +7,6 @@ UUIDs are texts.
 from __future__ import annotations
 
 import dataclasses
-import decimal
 import math
 
 import numpy as np
@@ -18,6 +17,7 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys import times
 from headcount.mechanisms.keys.columns import INT, UNITS, KeyColumn
+from headcount.mechanisms.keys.decimals import decimal_bins, decimal_names
 
 CONVERT = "convert it first, for instance to text"
 
@@ -166,7 +166,7 @@ def as_texts(array: pa.Array) -> pa.Array:
     """Strings, decimals and UUIDs as texts, one to one."""
     found = array.type
     if pa.types.is_decimal(found):
-        return _plain(array.cast(pa.string()))
+        return decimal_names(array)
     if is_uuid(found):
         return _uuids(array.storage)
     return array
@@ -182,15 +182,6 @@ def _uuids(array: pa.Array) -> pa.Array:
     ends = np.arange(len(array) + 1, dtype=np.int32) * 36
     texts = pa.StringArray.from_buffers(len(array), pa.py_buffer(ends.tobytes()), pa.py_buffer(written.tobytes()))
     return pc.if_else(array.is_valid(), texts, None) if array.null_count else texts
-
-
-def _plain(text: pa.Array) -> pa.Array:
-    """Decimals without an exponent, which Arrow writes for very small ones."""
-    odd = pc.match_substring(text, "E")
-    if not pc.any(odd).as_py():
-        return text
-    plain = [None if each is None else format(decimal.Decimal(each), "f") for each in text.filter(odd).to_pylist()]
-    return pc.replace_with_mask(text, odd.fill_null(False), pa.array(plain, pa.string()))
 
 
 def _integers(array: pa.Array, name: str, place: Place) -> pa.Array:
@@ -209,26 +200,38 @@ def _integers(array: pa.Array, name: str, place: Place) -> pa.Array:
 
 
 def _bins(array: pa.Array, edges: tuple[int | float, ...], name: str, place: Place) -> pa.Array:
-    """The number of each value's bin, as int64; what is no number (NaN) is null."""
+    """The number of each value's bin, as int64; what is no number (NaN) is null.
+
+    An edge is the number that is written: 0.1 is a tenth. Whole numbers and decimals reach it or do not, exactly. For floats,
+    and texts of numbers, it is the float of their size that is next to it, so that a float of 0.1 lies in the bin from 0.1 on.
+    """
     if pa.types.is_string(array.type):
         try:
             array = array.cast(pa.float64())
         except pa.ArrowInvalid:
             row = next(k for k in range(len(array)) if not _reads(array.slice(k, 1)))
             raise place.error(name, "holds a text that is no number", row) from None
-    elif not pa.types.is_integer(array.type):
-        array = array.cast(pa.float64())
     absent = np.asarray(array.is_null())
-    values = np.asarray(array.fill_null(0))
-    if values.dtype.kind in "iu":
+    if pa.types.is_decimal(array.type):
+        bins = decimal_bins(array, edges)
+    elif pa.types.is_integer(array.type):
+        values = np.asarray(array.fill_null(0))
         # x >= edge if and only if x >= the next whole number: exact, also beyond what floats can tell apart.
         info = np.iinfo(values.dtype)
         whole = [max(math.ceil(edge), int(info.min)) for edge in edges]
         bins = np.searchsorted(np.array([e for e in whole if e <= info.max], values.dtype), values, side="right")
     else:
+        values = array.to_numpy(zero_copy_only=False)
         absent = absent | np.isnan(values)
-        bins = np.searchsorted(np.array(edges, np.float64), values, side="right")
+        bins = np.searchsorted(_nearest(edges, values.dtype), values, side="right")
     return pa.array(bins.astype(np.int64), mask=absent if absent.any() else None)
+
+
+def _nearest(edges: tuple[int | float, ...], size: np.dtype) -> np.ndarray:
+    """The floats of a size that are next to edges. What is below all of them but minus infinity is the least of them."""
+    with np.errstate(over="ignore"):
+        nearest = np.array(edges, np.float64).astype(size)
+    return np.maximum(nearest, np.finfo(size).min)
 
 
 def _reads(text: pa.Array) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import decimal
-import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.domain import Domain, UnnamedDomain, arrow_type
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.batches.python_values import column_of
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.domain import Given, KeyList, of_list
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.keys.keys import ITEM, Keys
@@ -87,13 +87,12 @@ def _columns(values: Sequence[Any], names: Sequence[str]) -> dict[str, pa.Array]
 
 
 def _array(name: str, values: Sequence[Any]) -> pa.Array:
-    large = all(type(value) is int for value in values) and max(values) >= 1 << 63
-    if large or isinstance(values[0], uuid.UUID | decimal.Decimal):
-        values = list(map(str, values))
+    if all(type(value) is int for value in values) and max(values) >= 1 << 63:
+        values = list(map(str, values))  # of a column without a sign
     try:
-        return pa.array(values)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        raise _GIVEN.error(f"has values of several types for column {name!r}; give them one type") from None
+        return column_of(values, name, Place())
+    except InputError as error:
+        raise ParameterError(f"the domain: {error}", "domain") from None
 
 
 def _own_keys(columns: dict[str, pa.Array]) -> Keys:

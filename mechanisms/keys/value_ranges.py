@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.checks import check_number
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.decimals import decimal_floats
 
 #: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.
 VALUE_BITS = 20
@@ -143,7 +144,7 @@ def real_numbers(column: pa.Array, name: str, place: Place) -> pa.Array:
         raise place.error(name, f"is of type {column.type}; values must be numbers")
     if is_text(column.type):
         return text_numbers(column, name, place)
-    return column.cast(pa.float64(), safe=False)
+    return decimal_floats(column) if pa.types.is_decimal(column.type) else column.cast(pa.float64(), safe=False)
 
 
 def text_numbers(column: pa.Array, name: str, place: Place) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -79,18 +79,6 @@ def is_value_type(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return is_value_type(kind.value_type)
     return _is_number(kind) or _is_time(kind) or is_text(kind)
-
-
-def value_column(values: list[Any], name: str, place: Place) -> pa.Array:
-    """A column of Python numbers, dates or texts (or None), all of one kind."""
-    kinds = set(map(type, values)) - {type(None)}
-    if bool not in kinds:
-        try:
-            return pa.array(values, pa.float64() if float in kinds else None)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-            pass
-    found = " and ".join(sorted(kind.__name__ for kind in kinds))
-    raise place.error(name, f"must hold numbers of 64 bits, dates, times or texts, all of one kind; found {found}")
 
 
 def leaf_column(

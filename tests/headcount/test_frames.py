@@ -112,7 +112,7 @@ def test_a_true_count_at_a_huge_epsilon(key):
         ([], "list is no frame"),
         ([("u", "i")], "list is no frame"),
         ({"user": ["u"], "item": ["i", SECRET]}, "different lengths"),
-        ({"user": ["u", 1], "item": ["i", "j"]}, "column 'user' holds values of several types"),
+        ({"user": ["u", 1], "item": ["i", "j"]}, "column 'user', row 1: holds values of several kinds, int and str"),
         ({"usr": ["u"], "item": ["i"]}, "no column 'user'; did you mean 'usr'\\? the columns are 'usr', 'item'"),
         ({"user": ["u", None], "item": [SECRET, "i"]}, "column 'user', row 1: is null; .* with drop_null$"),
         ({"user": ["u"], "item": [0.5]}, "column 'item'"),

@@ -57,10 +57,13 @@ def _finished(rows: list[Any]) -> Any:
         ([("a", "x", 2), ("b", "y")], "some rows have a count"),
         (["secret text"], "elements of type str are no rows"),
         ([pa.table({"user": ["a"]})], "column 'item': is missing; of those asked for there are 'user'"),
-        ([("a", "x"), (2, "y")], "found int and str"),
-        ([("a", "x", 1.0)], "column 'count': must hold integers, since these are counts; found float"),
-        ([("a", "x", "1")], "column 'count': must hold integers, since these are counts; found str"),
-        ([("a", True)], "column 'item': must hold strings or integers, all of one kind; found bool; convert it"),
+        ([("a", "x"), (2, "y")], "column 'user': holds values of several kinds, int and str"),
+        ([("a", "x", 1.0)], "column 'count': is of type double; it must hold integers"),
+        ([("a", "x", "1")], "column 'count': is of type string; it must hold integers"),
+        (
+            [("a", True)],
+            "column 'item': is bool, and was taken for string where the job was put together: give its type",
+        ),
     ],
 )
 def test_what_is_no_row_is_refused(elements, words):

@@ -154,7 +154,7 @@ def test_rows_count_by_their_number_in_every_form(collect, make_release):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([("u", 0.5), ("v", math.nan)], r"column 'value': is not a number \(NaN\)"),
+        ([("u", 0.5), ("v", math.nan)], "column 'value': is null"),
         ([(None, 0.5)], "column 'user': is null"),
         ([{"user": "u", "what": 1}], "lacks one of the fields 'user', 'value'"),
         ([pa.table({"user": ["u"], "age": [1]})], "column 'value': is missing; of those asked for there are 'user'"),

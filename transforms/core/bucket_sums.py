@@ -11,8 +11,9 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from headcount.mechanisms.batches.contributions import Place, column_of
+from headcount.mechanisms.batches.contributions import IDS, Place
 from headcount.mechanisms.batches.packing import pack, unpack
+from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.shape.buckets import cells_of
 
@@ -37,6 +38,8 @@ class Hashing:
         names = items if isinstance(items, pa.Array) else column_of(items, "item", Place())
         if names.null_count:
             raise InputError("an item is null; leave such elements out")
+        if names.type not in (pa.string(), pa.int64()):
+            raise InputError(f"items are of type {names.type}; {IDS}")
         if self._salt is not None:
             return cells_of(names, self._salt, self._buckets, self._ranks)
         if not pa.types.is_int64(names.type):

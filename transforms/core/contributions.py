@@ -17,6 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from headcount.mechanisms.accounting.windows import USER
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
+from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import Door, asked
@@ -25,7 +26,6 @@ from headcount.mechanisms.keys.value_ranges import ValueRange
 from headcount.transforms.core.coders import RecordBatchCoder
 from headcount.transforms.keyed.created import keep_here
 from headcount.transforms.keyed.elements import ROWS, door_for, key_parts, no_field
-from headcount.transforms.keyed.values import array_of, numbers_of
 
 _ROWS = 1 << 16  # rows that are put together into one batch
 
@@ -256,21 +256,15 @@ class _ToBatches(beam.DoFn):
 
     def _flush(self) -> pa.RecordBatch:
         door, place = self._door, self._place({})
-        columns = {door.user: array_of(self._users, door.users, door.user, place)}
-        for k, source in enumerate(door.sources):
-            columns[source] = self._key_column([key[k] for key in self._keys], source, place)
+        held = {door.user: self._users, **self._carried}
+        held |= {source: [key[k] for key in self._keys] for k, source in enumerate(door.sources)}
         if door.time is not None:
-            columns[door.time] = array_of(self._times, door.users, door.time, place)
-        for name, values in self._carried.items():
-            columns.setdefault(name, numbers_of(values, name, place))
+            held[door.time] = self._times
         if self._counts:
             door = dataclasses.replace(door, count=door.count or place.count)
-            columns[place.count] = array_of(self._counts, None, place.count, place, counts=True)
+            held[place.count] = self._counts
         self._start()
-        return self._batch(columns, place, door)
-
-    def _key_column(self, values: list[Any], source: str, place: Place) -> pa.Array:
-        return array_of(values, self._door.keys, source, place, nested=self._door.explode == source)
+        return self._batch({name: column_of(values, name, place) for name, values in held.items()}, place, door)
 
     def _from_frame(self, frame: Any) -> Iterator[pa.RecordBatch]:
         if isinstance(frame, pa.RecordBatch | pa.Table):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.keys.columns import KeyColumn
 from headcount.mechanisms.keys.door import Door
-from headcount.mechanisms.sampled.axis import Axis, leaf_column, value_column
+from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.transforms.core.contributions import ContributionBatch, _ToBatches, check_whole, is_contributions
 
@@ -55,12 +53,6 @@ class _ToLeaves(_ToBatches):
             f"a row lacks one of the fields {', '.join(map(repr, self._door.columns))}; "
             "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
         )
-
-    def _key_column(self, values: list[Any], source: str, place: Place) -> pa.Array:
-        times = any(isinstance(each, Timestamp) for each in values)  # as Beam's schemas hold them
-        if times:
-            values = [each.to_utc_datetime() if isinstance(each, Timestamp) else each for each in values]
-        return value_column(values, source, place)
 
     def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         # Checked already, but its items are values. Its counts are where they belong, unless all are 1.

@@ -21,6 +21,7 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
+from headcount.mechanisms.batches.python_values import DECIMAL, TIME
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.door import Door
 from headcount.transforms.keyed.created import created_schema
@@ -28,18 +29,17 @@ from headcount.transforms.keyed.created import created_schema
 ROWS = "dicts, beam.Rows, named tuples, dataclasses, or (user, item) or (user, item, count) tuples"
 
 _UNKNOWN = pa.null()
-_TIME = pa.timestamp("us", "UTC")
-# In this order: a datetime is a date, and a bool an int. Decimals and UUIDs are told by their texts.
+# In this order: a datetime is a date, and a bool an int.
 _PLAIN: dict[type, pa.DataType] = {
     bool: pa.bool_(),
     int: pa.int64(),
     str: pa.string(),
     float: pa.float64(),
     bytes: pa.binary(),
-    datetime.datetime: _TIME,
-    Timestamp: _TIME,
+    datetime.datetime: TIME,
+    Timestamp: TIME,
     datetime.date: pa.date32(),
-    decimal.Decimal: pa.string(),
+    decimal.Decimal: DECIMAL,
     uuid.UUID: pa.string(),
 }
 

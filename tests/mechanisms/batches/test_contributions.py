@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.batches.contributions import Place, column_of, contribution_batch
+from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.errors import InputError
 
 CANARY = "CANARY-7f3a"
@@ -100,17 +100,3 @@ def test_what_cannot_be_counted_is_refused_without_its_value(user, item, count, 
     message = str(error.value)
     assert words in message and message.startswith("log.parquet: ")
     assert CANARY not in message and "\n" not in message
-
-
-@pytest.mark.parametrize(
-    "values", [[CANARY, 1], [1.5], [True], [b"x"], [2**63], [["x"]], [f"{CANARY}\ud800"], [(CANARY,)]]
-)
-def test_python_values_of_another_kind_are_refused_without_the_value(values):
-    with pytest.raises(InputError) as error:
-        column_of(values, "what", PLACE)
-    assert CANARY not in str(error.value)
-
-
-def test_python_values():
-    assert column_of(["a", None], "what", PLACE).type == pa.string()
-    assert column_of([1, None, -5], "what", PLACE).to_pylist() == [1, None, -5]

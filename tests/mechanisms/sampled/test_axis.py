@@ -3,13 +3,12 @@
 import datetime
 import math
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column, value_column
+from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 
 DAY = datetime.date(2024, 1, 1)
@@ -80,17 +79,6 @@ def test_wrong_values_are_refused_with_their_row_and_not_told(column, axis, said
     with pytest.raises(InputError, match=said) as caught:
         leaves(column, *axis, place=Place("file", 7))
     assert not any(word in str(caught.value) for word in ("secret", "0x10", "yesterday", "2024-02-30"))
-
-
-def test_python_values():
-    place = Place()
-    assert value_column([1, 2.5, None], "v", place).type == pa.float64()
-    assert value_column([np.int64(1), 2], "v", place).type == pa.int64()
-    assert value_column([DAY], "v", place).type == pa.date32()
-    assert value_column([datetime.datetime(2024, 1, 1)], "v", place).type == pa.timestamp("us")
-    for wrong, found in (([True], "bool"), ([1, "x"], "int and str"), ([2**70], "int"), ([object()], "object")):
-        with pytest.raises(InputError, match=f"found {found}"):
-            value_column(wrong, "v", place)
 
 
 def test_which_columns_can_hold_values():

@@ -94,7 +94,8 @@ NUMBERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint
 PARQUET = {
     **{name: name for name in (*PLAIN, *NUMBERS)},
     **{f"time_{unit}": f"time_{unit}" for unit in ("s", "ms", "us")},
-    **{name: f"{name}::varchar" for name in ("decimal", "large_decimal", "id")},
+    **{name: f"rtrim(rtrim({name}::varchar, '0'), '.')" for name in ("decimal", "large_decimal")},
+    "id": "id::varchar",
     **{spec: sql for name in ("time_s", "time_ms", "time_us", "time_ns") for spec, sql in units(name).items()},
     "date:day": "date",
     "date:week": "date_trunc('week', date)::date",
@@ -105,7 +106,8 @@ PARQUET = {
 }
 AVRO = {
     **{name: name for name in ("text", "kind", "yes", "int32", "int64", "date", "time_ms", "time_us", "utc", "clock")},
-    **{name: f"{name}::varchar" for name in ("decimal", "id")},
+    "decimal": "rtrim(rtrim(decimal::varchar, '0'), '.')",
+    "id": "id::varchar",
     **units("time_us"),
     "weight:0,18,65": edges("weight"),
     "person.id": "person.id",

@@ -156,8 +156,7 @@ def test_keys_of_all_types_of_a_table(warehouse):
     assert counted(["seen", "seen:hour"]) == {
         (MOMENT.replace(tzinfo=datetime.UTC), datetime.datetime(2026, 11, 1, 13, tzinfo=datetime.UTC)): 3
     }
-    assert counted(["price"]) == {("1.500000000",): 2, ("-2.000000000",): 1}
-    assert counted(["large"]) == {(f"1.5{'0' * 37}",): 2, (f"-2.{'0' * 38}",): 1}
+    assert counted(["price"]) == counted(["large"]) == {("1.5",): 2, ("-2",): 1}
     assert counted(["age:18,65"]) == {("< 18",): 1, ("[18, 65)",): 1, (">= 65",): 1}
     assert counted(["tags", "yes"], explode="tags") == {("a", True): 2, ("b", True): 1}
     assert counted(["person.id"]) == {(7,): 2} and counted(["person.at.city"]) == {("Rome",): 1}
