@@ -60,6 +60,7 @@ def test_explain_adds_up_several_steps(tmp_path, capsys):
     ("text", "message"),
     [
         ("pipeline: [", "pipeline.yaml cannot be read: "),
+        ("pipeline: {transforms: [], more: 1}", "pipeline.yaml cannot be read: .*'more' was unexpected[^\n]*$"),
         ("pipeline: {{ missing }}", "pipeline.yaml cannot be read: 'missing' is undefined"),
         ("pipeline: {type: chain, transforms: [{type: Create, config: {elements: [1]}}]}", "has no step of Headcount"),
         (

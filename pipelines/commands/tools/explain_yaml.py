@@ -48,7 +48,6 @@ def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
     """What each of Headcount's steps promises, by its label, in the pipeline of a file with these variables (JSON)."""
     try:
         import jinja2.sandbox
-        import jsonschema
         import yaml
         from apache_beam.yaml.yaml_transform import SafeLineLoader, validate_against_schema
     except ImportError:  # workers and other commands do without it
@@ -66,12 +65,7 @@ def promises(file: str, jinja_variables: str = "{}") -> dict[str, Guarantee]:
         sandbox = jinja2.sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, loader=beside)
         text = sandbox.from_string(template).render(datetime=_DATETIME, **json.loads(jinja_variables))
         spec = yaml.load(text, SafeLineLoader)
-        try:
-            validate_against_schema(
-                spec, "generic"
-            )  # so that there are steps nowhere else than where they are looked for
-        except jsonschema.ValidationError as error:
-            raise InputError(f"{file}: {error.message}") from None
+        validate_against_schema(spec, "generic")  # so that there are steps nowhere else than where they are looked for
     own = _own_steps(_providers(file, spec.get("providers", []), included))
     found: dict[str, Guarantee] = {}
     for outer, step in _steps(spec["pipeline"]):
@@ -94,7 +88,8 @@ def _reading(path: str) -> Iterator[None]:
     except HeadcountError:
         raise
     except Exception as error:
-        reason = getattr(error, "strerror", None) or error  # without the number of the error, and the file once more
+        # Without the number of an error and the file once more, and without the schema that was not kept.
+        reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
         raise ParameterError(f"{path} cannot be read: {reason}") from None
 
 
