@@ -46,7 +46,7 @@ def released(name: str, parameters: Mapping[str, Any], data: Any) -> Result:
 def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> Result:
     command.check(args)
     flags.check(args)
-    release = releases.make_release(args, None, spell=str).of_rows(options.reading(args))
+    release = releases.for_rows(releases.make_release(args, None, spell=str), args)
     if command.name == "quantiles":
         item_type: type = int
         mechanism = command.make_mechanism(args, item_type)

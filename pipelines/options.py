@@ -120,19 +120,6 @@ def rows(args: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(args, name) for name in names.split()} | {"values": values(args)}
 
 
-def reading(args: argparse.Namespace) -> str:
-    """How rows are read, by the flags of `add_input`: what the key of a release depends on."""
-    from headcount.mechanisms.keys.door import asked
-    from headcount.mechanisms.keys.reading import reading
-
-    if getattr(args, "item", None) is not None:
-        return asked(**rows(args)).reading
-    found = window(args)
-    said = {name: getattr(args, name) for name in ("user", "count", "drop_null", "time_zone")}
-    said |= {"window": None if found is None else found.spec}
-    return reading(**said, **({"value": args.value} if hasattr(args, "value") else {}))
-
-
 def add_files(group: argparse._ArgumentGroup) -> None:
     """Which files to read, and what they are."""
     group.add_argument(

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
+from headcount.pipelines import options
 from headcount.pipelines.ledger.flags import AUTO
 from headcount.pipelines.options import as_flag
+from headcount.pipelines.protection import window
 
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 
@@ -42,6 +44,19 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
         source = KeyFile(os.path.abspath(source.path))  # workers have another working directory
     _refuse_auto(args, spell)
     return Release(source, args.release_id)
+
+
+def for_rows(release: Release, args: argparse.Namespace) -> Release:
+    """The release with the key for rows that are read as the flags of `options.add_input` say."""
+    from headcount.mechanisms.keys.door import asked
+    from headcount.mechanisms.keys.reading import reading
+
+    if getattr(args, "item", None) is not None:
+        return release.of_rows(asked(**options.rows(args)).reading)
+    found = window(args)
+    said = {name: getattr(args, name) for name in ("user", "count", "drop_null", "time_zone")}
+    said |= {"window": None if found is None else found.spec}
+    return release.of_rows(reading(**said, **({"value": args.value} if hasattr(args, "value") else {})))
 
 
 def make_keyless(args: argparse.Namespace) -> Release:

@@ -146,7 +146,7 @@ def run_job(
         release = releases.make_release(args, runner) if kind.keyed else releases.make_keyless(args)
         source_ = kind(args, remote=runner is not None)
         if kind.keyed:
-            release = release.of_rows(options.reading(args))
+            release = releases.for_rows(release, args)
         words = memory.too_little(source_.size, memory_limit, here) if runner is None else None
         if words is not None:
             _tell(words)

@@ -20,6 +20,7 @@ from apache_beam.yaml import main as beam_yaml
 
 from headcount import transforms
 from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.keys.reading import reading
 from headcount.pipelines import yaml_models, yaml_provider
 from headcount.transforms import Budget
 from tests.deploy.yaml_pipelines import FOLDER, PROMISE, Inside, jinja_variables, pipeline_yaml
@@ -81,6 +82,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     beam_yaml.run(["--yaml_pipeline", text, "--runner=FnApiRunner"])
     (path,) = tmp_path.glob("out*")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
+    release = release.of_rows(reading(user="who", item=["what"], count="times"))
     how = {"method": "one-stage", "bound": 2, "item_type": int, "release": release, "max_per_item": cap}
     histogram = transforms.Histogram(Budget(1), domain=[1, 2, 3], **how)
     expected = collect(

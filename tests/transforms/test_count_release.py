@@ -79,7 +79,7 @@ def test_a_frame_that_is_cut_is_the_same_for_any_shards(collect, make_release):
 
 
 def test_integers_partitions_and_the_decision(collect, make_release):
-    table, release = _table(), make_release()
+    table, release = _table(), make_release().of_rows("any")  # which no other way to read rows changes
     expected = count_release(ZCDP, item_type=int).run_decided([_batch(table, "number")], release, "Mine")
     make = lambda **given: PrivateCountRelease(ZCDP, item_type=int, release=release, shards=4, **given)  # noqa: E731
     found = _run(collect, table, make())

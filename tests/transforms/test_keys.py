@@ -113,7 +113,7 @@ def test_every_transform_that_shows_items_gives_the_key_columns_however_cut(
     for k, (name, make) in enumerate(TABLE.items()):
         label = name if TABLE[name] is not None else ""
         mechanism = make(**given)._of(contributed_type(rows)).mechanism
-        expected = door.keys.restore(mechanism.run(batches, release, label)).to_pylist()
+        expected = door.keys.restore(mechanism.run(batches, release.of_rows(door.reading), label)).to_pylist()
         assert expected, name
         assert sorted(map(tuple, (row for j, many, row in found if j == k and not many))) == sorted(
             tuple(row.values()) for row in expected

@@ -140,7 +140,15 @@ def test_rows_count_by_their_number_in_every_form(collect, make_release):
     rows = [(f"u{k}", 2, 30) for k in range(1500)] + [(f"u{k}", 8, 1) for k in range(1500)]
     user, value, count = zip(*rows, strict=True)
     make = lambda **more: Quantiles(  # noqa: E731
-        BUDGET, (), 0, 10, ranges=[(0, 5), (5, 10)], levels=3, release=make_release(), sample="Mine", **more
+        BUDGET,
+        (),
+        0,
+        10,
+        ranges=[(0, 5), (5, 10)],
+        levels=3,
+        release=make_release().of_rows("any"),
+        sample="Mine",
+        **more,
     )
     table = pa.table({"user": user, "value": value, "times": count})
     expected = of_values(collect, [table], make(count="times"))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.transforms import Budget
@@ -42,8 +43,8 @@ def sample(item, user="who"):
     return json.dumps([user, item, None, 4096])
 
 
-def release(place):
-    return Release(KeyFile(place / "key"), "r1")
+def release(place, item="item"):
+    return Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who", item=[item]))
 
 
 def contributions(place, item, leaves=None, axis=None):

@@ -12,6 +12,7 @@ import pytest
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_names import top_items
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget, Zcdp
 from tests.fixed_key import write_fixed_key
@@ -40,7 +41,8 @@ def expected(place, plan, label, item="item", count=None):
     table = pq.read_table(place / "events.parquet")
     counts = None if count is None else table[count].combine_chunks()
     batch = contribution_batch(table["who"].combine_chunks(), table[item].combine_chunks(), counts)
-    return plan.run([batch], Release(KeyFile(place / "key"), "r1"), label).to_pylist()
+    release = Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who", item=[item], count=count))
+    return plan.run([batch], release, label).to_pylist()
 
 
 def rows(directory, name="counts", files=1):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.partitions.select import select_partitions
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget
@@ -46,7 +47,8 @@ def test_named_items_are_written_and_equal_the_pure_function(run, place, tmp_pat
     events = pq.read_table(place / "events.parquet")
     batch = contribution_batch(events["who"].combine_chunks(), events["item"].combine_chunks())
     selection = select_partitions(Budget(1, 1e-6), strategy="sips", max_items=4, rounds=2, item_type=int)
-    names = selection.run([batch], Release(KeyFile(str(place / "key")), "r"), "Partitions").column("item").to_pylist()
+    release = Release(KeyFile(str(place / "key")), "r").of_rows(reading(user="who"))
+    names = selection.run([batch], release, "Partitions").column("item").to_pylist()
     assert sorted(sum((table["item"].to_pylist() for table in tables), [])) == names and len(names) > 5
     report = json.loads((out / "report.json").read_text())
     assert report["details"]["guarantee"]["mechanisms"][1]["details"]["strategy"] == "sips"

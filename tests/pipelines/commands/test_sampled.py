@@ -72,7 +72,7 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     words += ["--max-items", "1"]
     assert run(*words, "--output-files", "3", *job(place, out))[0] == 0
     made = heavy_hitters(BUDGET, 0.06, users=3000, item_type=int, max_items=1)
-    wanted = numbered(made.run([contributions(place, "number")], release(place), sample("number")))
+    wanted = numbered(made.run([contributions(place, "number")], release(place, "number"), sample("number")))
     found = sorted((row for part in rows(out, files=3) for row in part), key=lambda row: row["number"])
     assert found == wanted and 1 < len(wanted) < 12
     assert report_of(out)["details"]["parameters"].items() >= {"phi": 0.06, "users": 3000}.items()
@@ -81,7 +81,7 @@ def test_heavy_hitters_of_integers_in_files(run, place, tmp_path):
     assert run(*words, *job(place, tmp_path / "few"))[0] == 0
     assert "users may stay hidden, whatever their share: one of" in report_of(tmp_path / "few")["note"]
     every = sampled_histogram(BUDGET, item_type=int, max_items=1).run(
-        [contributions(place, "number")], release(place), sample("number")
+        [contributions(place, "number")], release(place, "number"), sample("number")
     )
     # At another share, of the same sample as `headcount sampled` has.
     assert rows(tmp_path / "few") == [numbered(every)]

@@ -12,6 +12,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.shape.anonymized import noise_parameter
 from headcount.mechanisms.shape.auto import shape_histogram
@@ -48,7 +49,7 @@ def job(place, out):
 def expected(place, plan):
     table = pq.read_table(place / "events.parquet")
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
-    return plan.run([batch], Release(KeyFile(place / "key"), "r1"), "Shape")
+    return plan.run([batch], Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who", item=["what"])), "Shape")
 
 
 def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.pan_private import pan_private_counts
@@ -154,7 +155,7 @@ def test_a_single_property_is_that_of_the_pure_function(run, place, tmp_path, na
     batch = contribution_batch(table["who"].combine_chunks(), table["what"].combine_chunks())
     samples = 3000 if "--samples" in words else None
     plan = central_property(Budget(1), question, samples=samples)
-    rows = plan.run([batch], Release(KeyFile(place / "key"), "r1"), "Shape")
+    rows = plan.run([batch], Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who", item=["what"])), "Shape")
     assert pq.read_table(out / "property-00000-of-00001.parquet").to_pylist() == rows.to_pylist()
     report = json.loads((out / "report.json").read_text())
     assert report["details"]["properties"] == rows.to_pylist() and report["decision"] == said.splitlines()[0]

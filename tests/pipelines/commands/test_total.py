@@ -13,6 +13,7 @@ import pytest
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.total import total
+from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key
@@ -63,7 +64,8 @@ def test_users_and_events_from_one_command_are_those_of_the_pure_function(run, p
     out = tmp_path / "out"
     words = ["total", "--user", "who", "--count", "times", "--epsilon", "1", "--output-files", "2"]
     status, said, err = run(*words, *job(place, out))
-    expected = total(Budget(1)).run([contributions(place, "times")], Release(KeyFile(place / "key"), "r1"), "Total")
+    release = Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who", count="times"))
+    expected = total(Budget(1)).run([contributions(place, "times")], release, "Total")
     assert (status, err) == (0, []) and "chosen: a bound of" in said and "those beyond are missing" in said
     found = [pq.read_table(out / f"totals-0000{k}-of-00002.parquet").to_pylist() for k in (0, 1)]
     assert found == [expected.to_pylist(), []]
@@ -114,7 +116,7 @@ def test_a_debiased_count_from_one_command_is_that_of_the_pure_function(run, pla
     out = tmp_path / "out"
     status, said, err = run(*DEBIASED, "--domain", place / "tea", *job(place, out))
     assert (status, err) == (0, [])
-    release = Release(KeyFile(place / "key"), "r1")
+    release = Release(KeyFile(place / "key"), "r1").of_rows(reading(user="who"))
     expected = (
         debiased_count(Budget(1), "tea", max_per_item=2).run([contributions(place)], release, "Total").to_pylist()
     )

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms import Budget, KeyFile, Release, contribution_batch, private_histogram
+from headcount.mechanisms.keys.reading import reading
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import CANARY, refused
 
@@ -102,7 +103,8 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
     table = pq.read_table(events)
     columns = (table[name].combine_chunks() for name in ("who", "item"))
     made = private_histogram(Budget(1, 1e-6))
-    wanted, told = made.run_decided([contribution_batch(*columns)], Release(KeyFile(key), "r1"), "Histogram")
+    release = Release(KeyFile(key), "r1").of_rows(reading(user="who"))
+    wanted, told = made.run_decided([contribution_batch(*columns)], release, "Histogram")
     assert (status, err) == (0, []) and rows(tmp_path / "out") == wanted.to_pylist()
     true = collections.Counter(table["item"].to_pylist())
     first = next(row for row in wanted.to_pylist() if row["item"] == "i1")
