@@ -148,6 +148,8 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
             raise InputError(f"{path}: column {name!r} is {object_words(name, found.names)}")
     if columns.user is not None:
         types[columns.user] = _user_type(path, columns.user, types[columns.user])
+    for name in columns.held:
+        types[name] = _widened(types[name])
     if columns.values is not None:
         if not is_value_type(types[columns.values.name]):
             needed = "values must be numbers, dates, times or texts of these"
@@ -184,7 +186,12 @@ def _user_type(path: str, name: str, found: pa.DataType) -> pa.DataType:
         raise InputError(
             f"{path}: column {name!r} is {_word(found)}, which tells no users apart: give a column of strings or integers"
         ) from None
-    return pa.int64() if pa.types.is_integer(plain) and not pa.types.is_uint64(plain) else found
+    return _widened(plain) if pa.types.is_integer(plain) else found
+
+
+def _widened(found: pa.DataType) -> pa.DataType:
+    """Integers as int64, so that files of other widths have the same keys, whichever comes first; uint64 has keys of its own."""
+    return pa.int64() if pa.types.is_integer(found) and not pa.types.is_uint64(found) else found
 
 
 def check_agreement(path: str, columns: Columns, found: ColumnTypes, expected: ColumnTypes) -> None:

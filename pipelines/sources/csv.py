@@ -68,7 +68,11 @@ def _header(path: str, columns: Columns, delimiter: str) -> list[str]:
         start = file.read(HEADER_BYTES)
     if len(start) == HEADER_BYTES:
         start = start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]  # not a part of a line
-    header = _names(path, start, delimiter)
+    try:
+        header = _names(path, start, delimiter)
+    except InputError:  # as of "a";"b" between commas
+        _refuse_delimiter(path, start, columns, [], delimiter)
+        raise
     if header is None:
         raise InputError(f"{path}: no header; the first row of a CSV file must name its columns")
     if any("\0" in name for name in header):

@@ -83,7 +83,7 @@ def test_files_that_disagree(tmp_path):
     texts = {"user": TWO, "item": TWO}
     first = put(tmp_path, "1.parquet", parquet(texts))
     second = put(tmp_path, "2.parquet", parquet({**texts, "item": pa.array([1, 2], pa.int32())}))
-    expected = f"{second}: column 'item' is int32, but string in {first}; all files must have the same types"
+    expected = f"{second}: column 'item' is int64, but string in {first}; all files must have the same types"
     assert refusal([second, first]) == expected
     first = put(tmp_path, "1.avro", avro([("user", "string"), ("item", "long")], []))
     second = put(tmp_path, "2.avro", avro([("user", "string"), ("item", "string")], []))
