@@ -6,6 +6,7 @@
 #                   Beam's Prism runner if Go is installed
 # make test-browser   looks at pages in a real browser, without a screen: needs Chromium; screenshots are in build/screenshots
 # make test-beam   runs transforms, replays and rows held by digest on the oldest Beam and libraries that are supported
+# make test-as-run   runs the installed command, in an environment that has nothing else, on files that other programs wrote
 # make test-postgres   runs the ledger's tests on SQLite and on a real PostgreSQL, which it starts
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run in two processes: products of matrices in threads would only wait for each other, and burn a core while they do.
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam lint types unit clean
+.PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -34,7 +35,7 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs --ignore=tests/as_run tests
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
@@ -56,6 +57,15 @@ test-browser: $(VENV)/development
 test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/postgres
+
+# A wheel of what is here, installed with its own dependencies alone; the programs that write the files are in the other environment.
+test-as-run: $(VENV)/development
+	rm -rf build/wheel
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	test -d $(VENV)-plain || $(PYTHON) -m venv $(VENV)-plain
+	$(VENV)-plain/bin/pip install --quiet "$$(ls build/wheel/*.whl)[report]"
+	$(VENV)-plain/bin/pip install --quiet --force-reinstall --no-deps build/wheel/*.whl
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-plain/bin/headcount
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready
@@ -83,4 +93,4 @@ $(VENV)/docs: $(VENV)/runtime docs/requirements.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-oldest demo
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-plain demo

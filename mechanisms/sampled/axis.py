@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.checks import is_real
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.keys.decimals import decimal_floats
 from headcount.mechanisms.keys.value_ranges import is_text, text_numbers, valid_text
 from headcount.mechanisms.sampled.leaves import Leaves
 
@@ -125,7 +126,7 @@ def _microseconds(value: datetime.date) -> int:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -138,6 +139,8 @@ def _numbers(column: pa.Array, name: str, place: Place) -> np.ndarray:
         raise place.error(name, f"is of type {column.type}; values must be numbers, as lo and hi are{hint}")
     if pa.types.is_floating(column.type):
         column = column.cast(pa.float64())
+    elif pa.types.is_decimal(column.type):
+        column = decimal_floats(column)
     return np.asarray(column.fill_null(0))
 
 

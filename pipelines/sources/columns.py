@@ -190,7 +190,7 @@ def _user_type(path: str, name: str, found: pa.DataType) -> pa.DataType:
 
 
 def _widened(found: pa.DataType) -> pa.DataType:
-    """Integers as int64, so that files of other widths have the same keys, whichever comes first; uint64 has keys of its own."""
+    """Integers as int64, so that files of other widths have the same keys, whichever comes first; but for uint64."""
     return pa.int64() if pa.types.is_integer(found) and not pa.types.is_uint64(found) else found
 
 
