@@ -93,10 +93,7 @@ def main() -> None:
     parser.add_argument("words", nargs=argparse.REMAINDER, help="a command of headcount")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, Looks() as looks:
-        from headcount.pipelines.jobs.light import leave_out_services
-
         logging.disable()
-        leave_out_services(args.words)  # as the command does
         from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
         from headcount.pipelines.main import main as headcount

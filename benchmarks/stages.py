@@ -29,10 +29,7 @@ _STEP = re.compile(r"ref_AppliedPTransform_(.+?)_\d+(?=\)|$)|\(([^()]+/(?:Read|W
 
 def record(out: Path, words: list[str]) -> None:
     """Runs a job in this process, and writes the seconds of its stages, in the order in which they began."""
-    from headcount.pipelines.jobs.light import leave_out_services
-
     logging.disable()
-    leave_out_services(words)  # as the command does
     from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
     from headcount.pipelines.main import main as headcount

@@ -22,7 +22,6 @@ from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command, UnsettledError
-from headcount.pipelines.jobs.light import leave_out_services
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.suggestions import did_you_mean, nearest
 from headcount.pipelines.terminal import one_line
@@ -64,7 +63,6 @@ def run() -> NoReturn:
     """
     # A job has small matrices: threads for them would only wait for each other, and burn a core meanwhile.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    leave_out_services(sys.argv[1:])
     status = main()
     atexit._run_exitfuncs()  # a key of this process's own is removed
     for stream in (sys.stdout, sys.stderr):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from types import MethodType
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
@@ -14,9 +13,7 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.job.utils import dict_to_struct
 from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuffer
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
-from apache_beam.runners.worker import statesampler
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN, DataInputOperation
-from apache_beam.transforms import userstate
 
 from headcount.mechanisms.batches.kept import forget, keeping
 from headcount.pipelines import progress
@@ -54,7 +51,7 @@ class _LocalRunner(FnApiRunner):
 
     def run_stages(self, stage_context: Any, stages: Any) -> Any:
         progress.planned([_step(stage) for stage in stages])
-        with prompt_ends(), nullcontext() if self.store is None else keeping(self.store, self.memory_limit):
+        with nullcontext() if self.store is None else keeping(self.store, self.memory_limit):
             return super().run_stages(stage_context, stages)
 
     def _execute_bundle(self, runner_execution_context: Any, bundle_context_manager: Any, bundle_input: Any) -> Any:
@@ -68,48 +65,6 @@ class _LocalRunner(FnApiRunner):
             with suppress(AttributeError):  # another Beam may hold its inputs elsewhere: then chunks stay to the end
                 forget(self.store, list(_waiting(runner_execution_context)))
         return done
-
-
-@contextmanager
-def specs_once() -> Iterator[None]:
-    """Has Beam look once at a kind of step for state and timers, and not eight times at each step.
-
-    It looks at the signatures of all methods of a step's object, which was a fifth of what a job without rows takes after its
-    imports. They are those of the object's class, unless it wraps a function.
-    """
-    found: dict[object, tuple[object, Any]] = {}
-    look = userstate.get_dofn_specs
-
-    def once(step: Any) -> Any:
-        wraps = hasattr(step, "_inspect_process") or any(isinstance(held, MethodType) for held in vars(step).values())
-        key = id(step) if wraps else type(step)
-        if key not in found:
-            found[key] = (step, look(step))  # which keeps the step, so that no other gets its id
-        return found[key][1]
-
-    userstate.get_dofn_specs = once
-    try:
-        yield
-    finally:
-        userstate.get_dofn_specs = look
-
-
-class _PromptSampler(statesampler.StateSampler):
-    """Beam's own, which looks every few milliseconds at what a step does. A stage ends only with its last look, and by itself
-    that is up to a fifth of a second late: 2 to 5 % of the time of a job of thirty stages."""
-
-    def __init__(self, prefix: str, counter_factory: Any, sampling_period_ms: int = 5) -> None:
-        super().__init__(prefix, counter_factory, sampling_period_ms)
-
-
-@contextmanager
-def prompt_ends() -> Iterator[None]:
-    """Has Beam's worker in this process end its stages at once."""
-    sampler, statesampler.StateSampler = statesampler.StateSampler, _PromptSampler
-    try:
-        yield
-    finally:
-        statesampler.StateSampler = sampler
 
 
 def _step(stage: Any) -> progress.Step:

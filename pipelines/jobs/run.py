@@ -23,7 +23,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import options, progress, releases
 from headcount.pipelines.jobs import failures, memory, remote, report
 from headcount.pipelines.jobs.evidence import DigestOfInput
-from headcount.pipelines.jobs.local import keeps_chunks, local_runner, specs_once
+from headcount.pipelines.jobs.local import keeps_chunks, local_runner
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.jobs.signals import Signals, Stopped
@@ -174,7 +174,7 @@ def run_job(
             options.hint(plan.guarantee.epsilon, plan.guarantee.delta)
             # Workers elsewhere count for themselves: of those, states are told.
             shown = nullcontext() if runner is not None else progress.Progress(sys.stderr, source_.expected_rows)
-            with shown, nullcontext() if runner is not None else specs_once():
+            with shown:
                 pipeline = beam.Pipeline(
                     local_runner(beam_options, memory_limit) if runner is None else None, beam_options
                 )
