@@ -63,7 +63,7 @@ test-as-run: $(VENV)/development
 	rm -rf build/wheel
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	test -d $(VENV)-plain || $(PYTHON) -m venv $(VENV)-plain
-	$(VENV)-plain/bin/pip install --quiet "$$(ls build/wheel/*.whl)[report]"
+	$(VENV)-plain/bin/pip install --quiet build/wheel/*.whl
 	$(VENV)-plain/bin/pip install --quiet --force-reinstall --no-deps build/wheel/*.whl
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-plain/bin/headcount
 
@@ -78,7 +78,7 @@ $(VENV)-oldest/ready: tests/oldest.txt setup.py pyproject.toml
 
 $(VENV)/runtime: requirements.txt setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -r requirements.txt -e .[report]
+	$(BIN)/pip install --quiet -r requirements.txt -e .
 	touch $@
 
 # mypy cannot follow the mapping of an editable install, so it gets a tree of links.

@@ -20,6 +20,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
     __path__.append(os.path.dirname(_HERE))  # in a checkout the other rooms lie beside this one

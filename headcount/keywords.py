@@ -15,6 +15,7 @@ from headcount.pipelines.parser import make_parser
 
 # Flags that no call has: what files and jobs need, and what the schema of a frame or Python itself tells.
 NOT_IN_PYTHON = {
+    "json",
     "help",
     "verbose",
     "explain",

@@ -95,8 +95,8 @@ class Result:
         overwrite: bool = False,
         output_files: int = 1,
     ) -> None:
-        """Write the files that the command would write: the rows, and report.json, which is there once all are complete. Where
-        the extra `headcount[report]` is installed, report.html is written beside it, a page to look at.
+        """Write the files that the command would write: the rows, and report.json, which is there once all are complete.
+        report.html is written beside it, a page to look at.
 
         `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
         anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.

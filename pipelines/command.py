@@ -133,6 +133,10 @@ COMMANDS = {
         "headcount.pipelines.commands.tools.demo",
         "Make a synthetic event log, count it privately, and show the result beside the truth.",
     ),
+    "completion": Listed(
+        "headcount.pipelines.commands.tools.completion",
+        "Print a script by which bash or zsh completes commands, flags and their values.",
+    ),
 }
 FIRST_EXAMPLE = (
     "headcount histogram --input visits.parquet --user user_id --item page \\\n"
@@ -239,6 +243,11 @@ class JobCommand(Command, Generic[M]):
 
         self.check(args)
         return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """The flag of commands that tell the same to a program."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for a program")
 
 
 def say(text: str) -> None:

@@ -106,7 +106,7 @@ def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(_help())
         return 0
-    if argv[0] == "--version":
+    if argv[0] in ("-V", "--version"):
         from importlib import metadata
 
         print(f"headcount {metadata.version('headcount')}")
@@ -153,7 +153,7 @@ def _help() -> str:
             *groups,
             "",
             "headcount COMMAND --help shows the flags of a command, --help-all also the rare ones,",
-            "headcount --version the version.",
+            "headcount -V the version.",
             "",
             "example:",
             f"  {FIRST_EXAMPLE}",

@@ -53,5 +53,5 @@ GROUPS = {
     "other methods for counts of users": "count-release plume sampled",
     "before a release": "forecast compare choose-bound key",
     "after a release": "show verify statement ledger",
-    "to try, and for other models of trust": "demo generate explain-yaml randomize counters",
+    "to try, and for other models of trust": "demo generate explain-yaml randomize counters completion",
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 
+import headcount
 from headcount.pipelines.questions import QUESTIONS
 
 TOP = Path(__file__).resolve().parents[1]
@@ -30,7 +32,7 @@ def test_the_five_papers_are_cited_as_the_families_name_them():
 
 
 def test_one_version_and_one_licence():
-    assert CITATION["version"] == PROJECT["version"]
+    assert CITATION["version"] == headcount.__version__ == metadata.version("headcount")
     assert CITATION["license"] == PROJECT["license"]
 
 

@@ -36,19 +36,18 @@ if TYPE_CHECKING:
     from headcount.pipelines.ledger.book import Ledger
 
 _AGAIN = "written once more, at no cost"
-_EXTRAS = {"sqlite": ("ledger", "sqlalchemy"), "postgresql": ("postgres", "psycopg")}
+_SCHEMES = ("sqlite", "postgresql")
 
 
 def open_ledger(url: str) -> Ledger:
     """The ledger at a URL, which is never printed: it may hold a password."""
     scheme = url.partition("://")[0]
-    if scheme not in _EXTRAS:
+    if scheme not in _SCHEMES:
         raise ParameterError("--ledger must be a URL such as sqlite:///ledger.db or postgresql://user@host/database")
-    from headcount.pipelines.storage.stores import require_extra
+    if scheme == "postgresql":
+        from headcount.pipelines.storage.stores import require_extra
 
-    extra, module = _EXTRAS[scheme]
-    for needed in ("sqlalchemy", module):
-        require_extra(f"--ledger {scheme}://", extra, needed)
+        require_extra(f"--ledger {scheme}://", "postgres", "psycopg")
     from headcount.pipelines.ledger.book import Ledger
     from headcount.pipelines.ledger.database import Database
 

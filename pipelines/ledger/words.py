@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
@@ -72,6 +75,38 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
             f"{reserved:,} of these are only reserved, and count: headcount ledger resolve looks at their outputs"
         )
     return "\n".join(lines)
+
+
+def totalled_json(dataset: Dataset, entries: Sequence[Entry]) -> str:
+    """What is spent and left, for a program: the current month or year first, and `ever` of all time."""
+    current = dataset.span(now())
+    spent = spending.spent(entries, current)
+    earlier = sorted({entry.span for entry in entries} - {current}) if dataset.per else []
+    told = {
+        "dataset": dataset.name,
+        "limit": {"epsilon": dataset.limit_epsilon, "delta": dataset.limit_delta, "per": dataset.per},
+        "unit": dataset.unit,
+        "relation": dataset.relation,
+        "spent": _numbers(spent, dataset, current or None),
+        "left": {"epsilon": spending.left(dataset, spent), "delta": 0.0},
+        "more_like_the_last": spending.more_like(dataset, spent, spent[-1]) if spent else None,
+        "earlier": [_numbers(spending.spent(entries, span), dataset, span) for span in earlier],
+        "ever": _numbers(spending.spent(entries), dataset, None),
+        "only_reserved": sum(entry.state in OPEN for entry in entries),
+    }
+    return json.dumps(told, indent=2, allow_nan=False)
+
+
+def _numbers(spent: Sequence[Guarantee], dataset: Dataset, span: str | None) -> dict[str, Any]:
+    """A total as values; epsilon is null where no epsilon holds at the delta of the limit."""
+    total = spending.total(spent, dataset)
+    return {
+        "span": span,
+        "releases": total.releases,
+        "epsilon": total.epsilon if math.isfinite(total.epsilon) else None,
+        "delta": dataset.limit_delta,
+        "added_up": {"epsilon": total.sum_epsilon, "delta": total.sum_delta},
+    }
 
 
 def json_lines(entries: Iterable[Entry]) -> str:

@@ -1,20 +1,18 @@
 """A page from a template: one HTML file that needs nothing beside it.
 
 Its style is in it, for light and dark screens and for paper; it has no script, and a policy forbids it any request. The same
-values give the same bytes. Jinja2, the extra `headcount[report]`, is imported with the first page; text is escaped by it. What
+values give the same bytes. Jinja2 is imported with the first page; text is escaped by it. What
 it makes of a template is kept where Python keeps what it makes of this module, since that takes longer than to fill it in.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.pages import texts
 
 if TYPE_CHECKING:
@@ -24,17 +22,6 @@ _TEMPLATES = Path(__file__).with_name("templates")
 _KEPT = (
     "page-1-%s.cache"  # it knows the template that it was made of; other options of `_environment` need another number
 )
-
-
-def is_installed() -> bool:
-    """Whether there is what pages are made with."""
-    return importlib.util.find_spec("jinja2") is not None
-
-
-def require_installed(flag: str) -> None:
-    """Refuse the flag that asks for a page, where there is nothing to make it with."""
-    if not is_installed():
-        raise ParameterError(f"{flag} needs the extra headcount[report]: pip install '.[report]' in its checkout")
 
 
 def render(template: str, **values: Any) -> bytes:

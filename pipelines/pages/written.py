@@ -10,15 +10,12 @@ import dataclasses
 import sys
 
 from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.pages import layout
 from headcount.pipelines.sinks import output
 from headcount.pipelines.storage import stores
 
 
 def with_page(outcome: Outcome) -> Outcome:
-    """The outcome of a job that has ended, once its page lies beside its files; without one where Jinja2 is not installed."""
-    if not layout.is_installed():
-        return outcome
+    """The outcome of a job that has ended, once its page lies beside its files."""
     try:
         from headcount.pipelines.pages.release import release_page
 

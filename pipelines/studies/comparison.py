@@ -120,13 +120,11 @@ class Comparison:
         return written.getvalue()
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write compare.csv, and with the extra for pages compare.html, into a folder; the paths of what was written."""
-        contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
-        return write_files(os.fspath(folder), overwrite, contents)
+        """Write compare.csv and compare.html into a folder; the paths of what was written."""
+        return write_files(os.fspath(folder), overwrite, {CSV: self.csv().encode(), PAGE: self.html()})
 
     def html(self) -> bytes:
-        """A page of its own, with curves; it needs the extra for pages."""
-        layout.require_installed("a page")
+        """A page of its own, with curves."""
         parts = []
         for question in self.questions():
             heads, *rows = self._cells(question)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -88,8 +89,13 @@ class Forecast:
         writer.writerows(rows)
         return written.getvalue()
 
+    def json(self) -> str:
+        """The same as JSON."""
+        told = {"basis": self.basis, "notes": list(self._notes()), "forecasts": list(self.records())}
+        return json.dumps(told, indent=2, allow_nan=False)
+
     def html(self) -> bytes:
-        """The same as a page with curves; it needs the extra headcount[report]."""
+        """The same as a page with curves."""
         heads, *rows = self._cells()
         return layout.render(
             "forecast.html",
@@ -102,9 +108,8 @@ class Forecast:
         )
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write forecast.csv, and forecast.html where the extra for pages is installed; returns what was written."""
-        contents = {CSV: self.csv().encode()} | ({PAGE: self.html()} if layout.is_installed() else {})
-        return write_files(os.fspath(folder), overwrite, contents)
+        """Write forecast.csv and forecast.html into a folder; the paths of what was written."""
+        return write_files(os.fspath(folder), overwrite, {CSV: self.csv().encode(), PAGE: self.html()})
 
     def _repr_html_(self) -> str:
         from html import escape

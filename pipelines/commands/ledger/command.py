@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
-from headcount.pipelines.command import Command, say
+from headcount.pipelines.command import Command, add_json, say
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.flags import add_ledger
 from headcount.pipelines.parser import Parser
@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--html", metavar="FILE", help="write a page, with what was spent over time, in place of a list")
     totalled = _part(what, "total", "Tell what is spent and what is left, by month or year if the limit is.", total)
     _add_name(totalled)
+    add_json(totalled)
     exported = _part(what, "export", "Print all entries for another program, with their whole guarantees.", export)
     _add_name(exported, optional=True)
     exported.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="default: %(default)s")
@@ -138,9 +139,7 @@ def show(args: argparse.Namespace) -> None:
 
 def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:
     from headcount.pipelines.ledger.page import ledger_page
-    from headcount.pipelines.pages import layout
 
-    layout.require_installed("--html")
     content = ledger_page(name, kept)
     try:
         stores.write(path, content)
@@ -154,7 +153,8 @@ def total(args: argparse.Namespace) -> None:
     from headcount.pipelines.ledger import words
 
     ledger = open_ledger(args.ledger)
-    say(words.totalled(ledger.dataset(args.name), ledger.entries(args.name)))
+    told = words.totalled_json if args.json else words.totalled
+    say(told(ledger.dataset(args.name), ledger.entries(args.name)))
 
 
 def export(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -10,11 +11,10 @@ from typing import Any
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
-from headcount.pipelines.command import COMMANDS, JobCommand, say
+from headcount.pipelines.command import COMMANDS, JobCommand, add_json, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.main import load
-from headcount.pipelines.pages import layout
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.sinks import output
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="list the N largest rows of the files, where rows are a list (default: what the job showed, often 10)",
     )
+    add_json(parser)
     parser.add_argument(
         "--html",
         action="store_true",
@@ -48,15 +49,15 @@ def show(args: argparse.Namespace) -> None:
         _page(args, found)
         return
     with reading(found.directory, _VERIFY):
-        text = words(found, args.rows)
+        text = _json(found, args.rows) if args.json else words(found, args.rows)
     say(text)
 
 
 def _page(args: argparse.Namespace, found: Complete) -> None:
     """Write the page, say where it is, and open it on the screen of whoever sits at this machine."""
-    if args.rows is not None:
-        raise ParameterError(f"--rows {args.rows} is for the terminal: leave it out, or --html")
-    layout.require_installed("--html")
+    for given, flag in ((args.rows is not None, f"--rows {args.rows}"), (args.json, "--json")):
+        if given:
+            raise ParameterError(f"{flag} is for the terminal: leave it out, or --html")
     outcome = found.outcome()
     with reading(found.directory, _VERIFY):
         content = release_page(outcome)
@@ -84,6 +85,12 @@ def words(found: Complete, rows: int | None = None) -> str:
     if not listed:
         listed = _drawn(found)
     return "\n\n".join(filter(None, ("\n".join(head), outcome.said(), listed, report["promise"])))
+
+
+def _json(found: Complete, rows: int | None) -> str:
+    """The report with all that it holds, and so many rows, or those that its job showed."""
+    shown = found.report["shown"] if rows is None else _listed(found, rows)
+    return json.dumps({"report": dict(found.report), "rows": shown}, indent=2, allow_nan=False)
 
 
 def _drawn(found: Complete) -> str:

@@ -17,7 +17,6 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.pages import layout
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT, REPORT_MARK
 from headcount.pipelines.storage import stores
@@ -112,9 +111,8 @@ def check_page(found: Complete) -> str | None:
             return None
         there = stores.read(path)
     made, now = found.report[REPORT_MARK], metadata.version("headcount")
-    if made != now or not layout.is_installed():
-        why = f"headcount {made} made it and this is {now}" if made != now else "it needs the extra headcount[report]"
-        return f"{PAGE} beside it was not compared: {why}"
+    if made != now:
+        return f"{PAGE} beside it was not compared: headcount {made} made it and this is {now}"
     from headcount.pipelines.pages.release import release_page
 
     with reading(found.directory):

@@ -12,7 +12,7 @@ from typing import Any
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, options
-from headcount.pipelines.command import Rows, Tool, say
+from headcount.pipelines.command import Rows, Tool, add_json, say
 from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
 from headcount.pipelines.studies.bar import Bar
@@ -68,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to write")
     group.add_argument("--output", metavar="DIR", help="the folder of forecast.csv and forecast.html (default: none)")
     group.add_argument("--overwrite", action="store_true", help="replace those of an earlier forecast")
+    add_json(group)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -168,9 +169,10 @@ def forecast(args: argparse.Namespace) -> None:
     if args.output is not None:
         check_folder(args.output, args.overwrite, (CSV, PAGE))
     made = forecast_of(args, *released(args))
-    say(made.text())
+    say(made.json() if args.json else made.text())
     if args.output is not None:
-        print("\n".join(["", *(f"wrote {path}" for path in made.save(args.output, overwrite=True))]))
+        wrote = "\n".join(["", *(f"wrote {path}" for path in made.save(args.output, overwrite=True))])
+        print(wrote, file=sys.stderr if args.json else sys.stdout)
 
 
 COMMAND = Tool(

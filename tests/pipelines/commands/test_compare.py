@@ -95,13 +95,6 @@ def test_the_page_has_curves_and_nothing_from_elsewhere(found, tmp_path):
     assert not re.search(r"<script|<link|<img|src=|href=|url\(|@import|https?:", page)
 
 
-def test_without_the_extra_there_is_no_page_and_nothing_is_said(found, tmp_path, monkeypatch):
-    monkeypatch.setattr("headcount.pipelines.pages.layout.is_installed", lambda: False)
-    assert found.save(tmp_path) == [str(tmp_path / "compare.csv")]
-    with pytest.raises(headcount.ParameterError, match="report"):
-        found.html()
-
-
 def test_lines_are_means_with_a_band_and_leave_out_what_cannot_be_said(found):
     drawn = {line.name: line for line in lines(found.of("events"), "items")}
     (first, _), band = drawn["histogram"].points, drawn["histogram"].band

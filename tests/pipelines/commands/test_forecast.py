@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -162,3 +163,15 @@ def test_numbers_are_shown_as_far_as_they_are_worth_anything():
     assert shown("median_error", Expected(0.0456, 0.03, 0.06)) == "4.6 % (3.0 to 6.0)"
     assert shown("covered", Expected(0.9, 0.8, 1.2)) == "90 % (80 to 100)"
     assert shown("items", None) == "-"
+
+
+def test_the_same_for_a_program(capsys, tmp_path):
+    words = ["forecast", *NUMBERS, "--epsilon", "1", "--json", "--output", str(tmp_path / "out")]
+    assert main.main(words) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    (row,) = told["forecasts"]
+    with open(tmp_path / "out" / "forecast.csv") as file:
+        (line,) = csv.DictReader(file)
+    assert row.keys() == line.keys() and float(line["items"]) == row["items"] > 0
+    assert "forecast.html" in said.err and UNKNOWN[0] in told["notes"]

@@ -184,3 +184,12 @@ def test_nothing_of_beam_is_imported(out, command):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_same_for_a_program(run, out):
+    report = json.loads((out / "report.json").read_text())
+    status, told, err = run("show", out, "--json")
+    assert (status, err, json.loads(told)) == (0, [], {"report": report, "rows": report["shown"]})
+    rows = json.loads(run("show", out, "--json", "--rows", 40)[1])["rows"]
+    assert len(rows) == 40 and rows[: len(report["shown"])] == report["shown"]
+    refused(run("show", out, "--json", "--html"), "--json is for the terminal")

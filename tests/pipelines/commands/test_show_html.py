@@ -10,7 +10,7 @@ import webbrowser
 import pytest
 
 import headcount
-from headcount.pipelines.pages import layout, release
+from headcount.pipelines.pages import release
 from headcount.pipelines.sinks import output
 from headcount.pipelines.storage import stores
 from tests.pipelines.refusals import refused
@@ -94,14 +94,6 @@ def test_a_page_that_cannot_be_made_takes_nothing_with_it(result, tmp_path, monk
     assert "Permission denied" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
     assert os.listdir(tmp_path) == ["out"], "and leaves nothing beside"
-
-
-def test_without_jinja_there_is_no_page_and_no_word(result, run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(layout, "is_installed", lambda: False)
-    result.save(tmp_path / "out")
-    assert sorted(os.listdir(tmp_path / "out")) == ["counts-00000-of-00001.parquet", "report.json"]
-    assert capsys.readouterr() == ("", "")
-    refused(run("show", tmp_path / "out", "--html"), "--html needs the extra headcount[report]", "pip install")
 
 
 def test_what_is_refused(run, out, monkeypatch):

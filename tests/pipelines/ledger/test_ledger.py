@@ -300,11 +300,10 @@ def test_the_page_shows_spending_against_the_limit(call, run, url, tmp_path):
     assert page.count("<polyline") == 3 and "spent, composed" in page and "the limit of 2.5" in page
 
 
-@pytest.mark.parametrize(("scheme", "extra"), [("sqlite:///x", "ledger"), ("postgresql://u:hunter2@h/x", "postgres")])
-def test_an_error_names_the_extra(call, monkeypatch, scheme, extra):
+def test_an_error_names_the_extra(call, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ParameterError, match=rf"headcount\[{extra}\]") as error:
-        call(ledger=scheme)
+    with pytest.raises(ParameterError, match=r"headcount\[postgres\]") as error:
+        call(ledger="postgresql://u:hunter2@h/x")
     assert "hunter2" not in str(error.value)
 
 

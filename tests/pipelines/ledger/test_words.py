@@ -34,3 +34,20 @@ def test_labels_do_not_reach_the_terminal_as_they_are(run, url):
             assert "a [2J 31m b, 2026  forged  committed" in line
         if words == ["export"]:
             assert json.loads(out)["label"] == "a\x1b[2J\x9b31m\u202eb", "programs get it as it was given"
+
+
+def test_a_total_for_a_program(run, url):
+    """The numbers that people read, and of a new ledger none."""
+    open_ledger(url).create(make_dataset("visits", "user", "add-remove", 2.5, 1e-6, "year"))
+    total = ["ledger", "total", "visits", "--json", "--ledger", url]
+    told = json.loads(run(*total)[1])
+    assert told["spent"]["releases"] == 0 and told["left"]["epsilon"] == 2.5 and told["more_like_the_last"] is None
+    given = {"user": "user", "item": "item", "domain": ["a"], "method": "one-stage", "bound": 1, "epsilon": 1.0}
+    headcount.histogram({"user": ["u"], "item": ["a"]}, **given, ledger=url, dataset="visits")
+    status, out, err = run(*total)
+    told = json.loads(out)
+    assert (status, err) == (0, [])
+    assert told["limit"] == {"epsilon": 2.5, "delta": 1e-6, "per": "year"}
+    assert told["spent"] | {"span": None} == told["ever"] and told["earlier"] == []
+    assert told["spent"]["added_up"] == {"epsilon": 1.0, "delta": 0.0} and 0.99 <= told["spent"]["epsilon"] <= 1
+    assert told["left"] == {"epsilon": 1.5, "delta": 0.0} and told["more_like_the_last"] == 1
