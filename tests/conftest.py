@@ -76,5 +76,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--golden-record", action="store_true", help="write the digests of tests/golden instead of comparing"
+        "--golden-record",
+        nargs="?",
+        const="report",
+        choices=["report", "rows"],
+        help="write the digests of reports in tests/golden, or with =rows those of rows, too, instead of comparing",
     )

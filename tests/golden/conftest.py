@@ -1,4 +1,4 @@
-"""`golden(name, digest)` compares with digests.json, or with --golden-record writes into it."""
+"""`golden(name, rows=..., report=...)` compares with digests.json, or with --golden-record writes into it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from tests.golden.events import DIGESTS
+from tests.golden.digests import DIGESTS, after
 
 
 @pytest.fixture
 def golden(request):
-    def compare(name: str, digest: str) -> None:
-        known = json.loads(DIGESTS.read_text()) if DIGESTS.exists() else {}
-        if request.config.getoption("--golden-record"):
-            known[name] = digest
-            DIGESTS.write_text(json.dumps(dict(sorted(known.items())), indent=2) + "\n")
-        assert digest == known.get(name), f"{name} gives {digest}: other rows or another report than before"
+    def compare(name: str, **content: object) -> None:
+        known = json.loads(DIGESTS.read_text())
+        recorded, changed = after(known, name, content, request.config.getoption("--golden-record"))
+        if recorded != known:
+            DIGESTS.write_text(json.dumps(dict(sorted(recorded.items())), indent=2) + "\n")
+        assert not changed, f"{name}: other {' and another '.join(changed)} than before"
 
     return compare

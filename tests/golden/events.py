@@ -1,12 +1,8 @@
-"""The fixed input of the golden digests, and how rows and reports become a digest."""
+"""The fixed input of the golden digests."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +10,6 @@ import pyarrow.parquet as pq
 
 from tests.runners.jobs import beside
 
-DIGESTS = Path(__file__).with_name("digests.json")
 RELEASE_ID = "golden"
 KEY = "5a" * 32
 
@@ -34,24 +29,3 @@ def write(directory: Path) -> None:
     (directory / "domain.txt").write_text("".join(f"i{i}\n" for i in range(1, 200, 3)))
     (directory / "key").write_text(KEY + "\n")
     (directory / "key").chmod(0o600)
-
-
-def digest(rows: Iterable[Any], report: Mapping[str, Any] | None = None) -> str:
-    """A digest of rows in their order, and of a report without the versions of what made it.
-
-    Floats count with seven digits: the last ones of a fitted curve depend on the processor.
-    """
-    content = [_plain(rows), _plain({k: v for k, v in (report or {}).items() if k not in ("versions", "headcount")})]
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=12).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (str, int, bool)) or value is None:
-        return value
-    if isinstance(value, Iterable):
-        return [_plain(entry) for entry in value]
-    return str(value)
