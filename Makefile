@@ -81,14 +81,17 @@ $(VENV)/runtime: requirements.txt setup.py pyproject.toml
 	$(BIN)/pip install --quiet -r requirements.txt -e .
 	touch $@
 
-# mypy cannot follow the mapping of an editable install, so it gets a tree of links.
-$(VENV)/development: $(VENV)/runtime tests/requirements.txt
-	$(BIN)/pip install --quiet -r tests/requirements.txt
+# mypy and the site's reference cannot follow the mapping of an editable install, so they get a tree of links.
+$(VENV)/links: $(VENV)/runtime
 	mkdir -p $(VENV)/src/headcount
 	for path in $(PACKAGES) $(filter-out %/__pycache__,$(wildcard headcount/*)); do ln -sfn ../../../$$path $(VENV)/src/headcount/$$(basename $$path); done
 	touch $@
 
-$(VENV)/docs: $(VENV)/runtime docs/requirements.txt
+$(VENV)/development: $(VENV)/links tests/requirements.txt
+	$(BIN)/pip install --quiet -r tests/requirements.txt
+	touch $@
+
+$(VENV)/docs: $(VENV)/links docs/requirements.txt
 	$(BIN)/pip install --quiet -r docs/requirements.txt
 	touch $@
 
