@@ -58,14 +58,16 @@ test-postgres: $(VENV)/development
 	@command -v initdb > /dev/null || ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || { echo "make test-postgres needs PostgreSQL: install it (apt-get install postgresql)" >&2; exit 1; }
 	$(BIN)/python -m pytest -rs tests/postgres
 
-# A wheel of what is here, installed with its own dependencies alone; the programs that write the files are in the other environment.
-test-as-run: $(VENV)/development
-	rm -rf build/wheel
+# A wheel of what is here, with its own dependencies alone, and then the oldest of these. The programs that write the files are in
+# the other environment.
+test-as-run: $(VENV)/development $(VENV)-oldest/ready
+	rm -rf build/lib build/wheel
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir build/wheel .
 	test -d $(VENV)-plain || $(PYTHON) -m venv $(VENV)-plain
 	$(VENV)-plain/bin/pip install --quiet build/wheel/*.whl
 	$(VENV)-plain/bin/pip install --quiet --force-reinstall --no-deps build/wheel/*.whl
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-plain/bin/headcount
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/as_run --headcount $(VENV)-oldest/bin/headcount
 
 # Rows must be the same as with the newest, to the digest.
 test-beam: $(VENV)-oldest/ready

@@ -1,9 +1,13 @@
 """Metrics and their intervals from noisy sums: post-processing, which costs nothing.
 
-The interval of a mean r of x is Fieller's, for noisy rows n and noisy sums S: all r in [-1, 1] for which S - r n is within
+Means, variances and quantiles are of the rows that have a value: n, the noisy rows less the noisy rows without one.
+
+The interval of a mean r of x is Fieller's, for n and noisy sums S: all r in [-1, 1] for which S - r n is within
 1.96 standard deviations of 0, where those are sqrt(sigma_S^2 + r^2 sigma_n^2). As S - r n has mean 0 for the true r, the
 interval holds it in 95 % of all releases, however few rows there are; where n may be 0, it is the whole range. The mean itself
-is an estimate by the sums of all keys (`pooled`), cut to that interval. It is closer than S / n, whose noise is stated.
+is an estimate by the sums of all keys (`pooled`), cut to that interval. It is closer than S / n, whose noise is stated. Where
+nothing tells that values are missing, the rows alone are n for the estimate: intervals do not rest on that, but for those of
+sums.
 
 A variance is half^2 (1 - g - r^2), with g the mean gap and r the mean. Its interval puts those of g and r together, each of
 97.5 %: so it holds the truth in 95 % of all releases or more.
@@ -15,6 +19,7 @@ left.
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Mapping
 
@@ -30,6 +35,10 @@ from headcount.mechanisms.keys.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
 _BOTH = statistics.NormalDist().inv_cdf(1 - 0.025 / 2)
+
+# No part of any proof: how likely noise is taken for missing values. If it is more, estimates without any are less close; if it
+# is less, more values may be missing before estimates know it.
+_TAKEN_FOR_MISSING = 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,16 +84,33 @@ class NoisySums:
         return self.sums[name], self.stddev[name]
 
     def total(self, metric: Metric, values: tuple[ValueRange, ...]) -> tuple[np.ndarray, float]:
-        """A total and the standard deviation of its noise: of users, of events, or middle * rows + half * sum."""
+        """A total and the standard deviation of its noise: of users, of events, or middle * n + half * sum."""
         if metric.of is None:
             return self.counts(metric.kind)
-        own, middle, half = f"sum{values.index(metric.of)}", metric.of.middle, metric.of.half
+        number, middle, half = values.index(metric.of), metric.of.middle, metric.of.half
+        own = f"sum{number}"
         if "rows" not in self.sums:  # a sum alone of a range around 0
             return half * self.sums[own], half * self.stddev[own]
-        return (
-            middle * self.sums["rows"] + half * self.sums[own],
-            float(np.hypot(middle * self.stddev["rows"], half * self.stddev[own])),
+        rows, noise = self.likely_with_value(number)
+        return middle * rows + half * self.sums[own], float(np.hypot(middle * noise, half * self.stddev[own]))
+
+    def with_value(self, number: int) -> tuple[np.ndarray, float]:
+        """The noisy rows that have a value of this range, and the standard deviation of their noise."""
+        missing = f"missing{number}"
+        noise = float(np.hypot(self.stddev["rows"], self.stddev[missing]))
+        return self.sums["rows"] - self.sums[missing], noise
+
+    def likely_with_value(self, number: int) -> tuple[np.ndarray, float]:
+        """The same, or all rows, which have less noise, where what is missing is nowhere more than its noise: neither on one
+        key, nor on all together."""
+        missing, noise = self.sums[f"missing{number}"], self.stddev[f"missing{number}"]
+        keys = max(1, len(missing))
+        of_one, of_all = (
+            statistics.NormalDist().inv_cdf(1 - _TAKEN_FOR_MISSING / 2 / looks) * noise for looks in (keys, 1)
         )
+        if missing.max(initial=0.0) > of_one or missing.sum() > of_all * math.sqrt(keys):
+            return self.with_value(number)
+        return self.counts("events")
 
 
 def total_answer(
@@ -121,16 +147,18 @@ def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
 
 def mean_ratio(noisy: NoisySums, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The means of x, by all keys together, each within its interval; and the ends of that."""
-    rows, noise, own = noisy.sums["rows"], noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    own, names = noisy.stddev[f"sum{number}"], [f"{kind}{number}" for kind in ("sum", *GAP, *WAVES)]
+    rows, noise = noisy.with_value(number)
     low, high = fieller(noisy.sums[f"sum{number}"], rows, own, noise, DEVIATIONS, -1.0)
-    names = [f"{kind}{number}" for kind in ("sum", *GAP, *WAVES)]
-    means = pooled([noisy.sums[name] for name in names if name in noisy.sums], rows, own, noise)
+    sums = [noisy.sums[name] for name in names if name in noisy.sums]
+    rows, noise = noisy.likely_with_value(number)
+    means = pooled(sums, rows, own, noise)
     return np.clip(means, low, high), low, high
 
 
 def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
-    rows = noisy.sums["rows"]
-    noise = noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    rows, by_rows = noisy.likely_with_value(number)
+    noise = by_rows, noisy.stddev[f"sum{number}"]
     ratio, low, high = mean_ratio(noisy, number)
     # A number within the range is within half of it from the middle.
     stddev = np.minimum(np.hypot(noise[1], ratio * noise[0]) / np.maximum(rows, noise[0]), 1.0)
@@ -142,12 +170,13 @@ def _within(of: ValueRange, ratio: np.ndarray, stddev: np.ndarray, low: np.ndarr
 
 
 def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
-    rows, sums, gaps = noisy.sums["rows"], noisy.sums[f"sum{number}"], noisy.sums[f"gap{number}"]
-    noise, own = noisy.stddev["rows"], noisy.stddev[f"sum{number}"]
+    sums, gaps, own = noisy.sums[f"sum{number}"], noisy.sums[f"gap{number}"], noisy.stddev[f"sum{number}"]
+    rows, noise = noisy.likely_with_value(number)
     mean, gap = _ratio(sums, rows, noise, -1.0), _ratio(gaps, rows, noise, 0.0)
     size = np.maximum(rows, noise)
     by_rows = (gap + 2 * mean**2) * noise
     stddev = np.minimum(np.sqrt((1 + 4 * mean**2) * own**2 + by_rows**2) / size, 0.5)
+    rows, noise = noisy.with_value(number)
     means = fieller(sums, rows, own, noise, _BOTH, -1.0)
     gap_low, gap_high = fieller(gaps, rows, own, noise, _BOTH, 0.0)
     squares = np.square(means)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headcount.mechanisms.aggregate.measures import Measure, MeasuresPlan
 from headcount.mechanisms.aggregate.trees import LEAVES, leaf_of
 from headcount.mechanisms.batches.run_sums import run_sums
+from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bounding.clipping import sample_units, sampled_items
 from headcount.mechanisms.bounding.steps import promise_of
@@ -62,20 +63,30 @@ def limit_rows(shard: ValueShard, rows: int, subkey: bytes) -> ValueShard:
 def measured(shard: ValueShard, measures: Sequence[Measure]) -> dict[str, np.ndarray]:
     """What each (user, key) adds to each measure, in units of 2**-bits. Sums and what stands beside them are rounded towards 0:
     rounding makes no contribution longer. To a tree it adds its rows, each on its leaf: one leaf for each row, pair after pair.
+    A row without a value adds to what is missing, and to nothing else of its range.
     """
     found = {}
     for measure in measures:
         if measure.kind == "tree":
-            found[measure.name] = np.repeat(leaf_of(shard.values[measure.value]), shard.count)
+            own = shard.values[measure.value]
+            found[measure.name] = np.repeat(leaf_of(own), np.where(own == MISSING, 0, shard.count))
         elif measure.kind == "users":
             found[measure.name] = np.ones(len(shard.pairs.item), dtype=np.int64)
         elif measure.kind == "rows":
             found[measure.name] = shard.pairs.count
         else:
-            row = _OF_ROW[measure.kind](shard.values[measure.value])
-            sums = run_sums(row * shard.count, shard.starts[:-1])
+            own = shard.values[measure.value]
+            sums = run_sums(_of_rows(measure.kind, own) * shard.count, shard.starts[:-1])
             found[measure.name] = np.sign(sums) * (np.abs(sums) >> (VALUE_BITS - measure.bits))
     return found
+
+
+def _of_rows(kind: str, own: np.ndarray) -> np.ndarray:
+    """What each row adds, by its value, in units of 2**-VALUE_BITS."""
+    lacking = own == MISSING
+    if kind == "missing":
+        return np.where(lacking, _WHOLE, 0)
+    return np.where(lacking, 0, _OF_ROW[kind](np.where(lacking, 0, own)))
 
 
 def _gap(x: np.ndarray) -> np.ndarray:
@@ -123,13 +134,18 @@ def bounded_batch(
     check_kept(bounded, added, plan)
     bound = promise_of(plan.steps, shard.pairs.bound, label)
     batch = dataclasses.replace(bounded.pairs, bound=bound).to_batch(part).drop_columns("count")
-    starts = pa.array(np.append(0, np.cumsum(bounded.pairs.count)))
     for measure in plan.measures:
         column = pa.array(added[measure.name])
         if measure.kind == "tree":
-            column = pa.LargeListArray.from_arrays(starts, column)
+            leaves = bounded.pairs.count - lacking_rows(bounded, measure.value)
+            column = pa.LargeListArray.from_arrays(pa.array(np.append(0, np.cumsum(leaves))), column)
         batch = batch.append_column(measure.name, column)
     return batch
+
+
+def lacking_rows(shard: ValueShard, value: int) -> np.ndarray:
+    """How many rows of each (user, key) lack the value of this place."""
+    return run_sums(np.where(shard.values[value] == MISSING, shard.count, 0), shard.starts[:-1])
 
 
 def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: MeasuresPlan) -> None:
@@ -140,7 +156,8 @@ def check_kept(bounded: ValueShard, added: dict[str, np.ndarray], plan: Measures
     for measure in plan.measures:
         own = added[measure.name]
         if measure.kind == "tree":
-            kept &= len(own) == int(rows.sum()) and bool(np.all((own >= 0) & (own < LEAVES)))
+            kept &= len(own) == int((rows - lacking_rows(bounded, measure.value)).sum())
+            kept &= bool(np.all((own >= 0) & (own < LEAVES)))
         elif measure.value >= 0:
             kept &= bool(np.all(np.abs(own) <= rows << measure.bits))
     if not kept:

@@ -8,17 +8,20 @@ A user's rows on one key, at most c of them, with values x in [-1, 1] (half rang
     gap        the sum of 1 - x^2,         for each range whose variance is asked for
     cosine     the sum of sin t cos 2t,    for each other range, where x is cos t
     sine       the sum of sin t sin 2t,    for the same
+    missing    the number of rows without a value, for each range; such rows add to users and rows, and to no other sum of it
     tree       the rows in each part of the range, on each of LEVELS levels of ever finer parts (`trees`), for each range of
                which a quantile is asked for
 
 With one row per key, users are rows. All sums of all keys are one vector, which gets Gaussian noise of one calibration: of
-standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum, gap, cosine and sine of range j, and tau_j for the
-parts of range j.
+standard deviation sigma_u for users, sigma_r for rows, sigma_j for sum, gap, cosine, sine and missing of range j, and tau_j for
+the parts of range j. What is missing of a range that has a tree and no sum has tau_j / sqrt(LEVELS).
 
 Sensitivity. One row adds the vector (1 / sigma_r, x / sigma_j, (1 - x^2) / sigma_j for each j), in units of the noise, and 1 /
 tau_j to one part on each level; or cosine and sine in place of the gap. As x^2 + (1 - x^2)^2 <= 1, and cos^2 t + sin^2 t
 (cos^2 2t + sin^2 2t) = 1, its squared length is at most A = 1 / sigma_r^2 + V + T, with V the sum of 1 / sigma_j^2, and T that
-of LEVELS / tau_j^2: what stands beside a sum comes for free, since it is small where x is large. By the triangle inequality the
+of LEVELS / tau_j^2: what stands beside a sum comes for free, since it is small where x is large. So does what is missing: a row
+without a value adds 1 / sigma_j there, and nothing to the sums beside it; or LEVELS / tau_j^2 in squares, and nothing to the
+tree, as if it were in a part of its own on each level. By the triangle inequality the
 squared length of a user's rows on one key is at most B = 1 / sigma_u^2 + c^2 A, and x = 1 in all of c rows attains it. So the
 squared distance of neighbours is at most
 
@@ -66,6 +69,7 @@ from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: What stands beside the sum of a range, for free: one of these, and never both.
 GAP, WAVES = ("gap",), ("cosine", "sine")
+_MISSING = "missing"
 
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
 MOST_PER_ITEM = 1000
@@ -143,6 +147,12 @@ class MeasuresPlan:
         rows = precision.pop("rows", Fraction(0))
         values = self._values(precision)
         trees = sum((LEVELS * size for name, size in precision.items() if name.startswith("tree")), Fraction(0))
+        for measure in self.measures:
+            if measure.kind == _MISSING:
+                free = precision.get(f"sum{measure.value}") or LEVELS * precision[f"tree{measure.value}"]
+                if precision[measure.name] > free:
+                    # A bug, and never to be released.
+                    raise RuntimeError("what is missing has less noise than what a row adds in its place")
         own = users + most * (rows + values + trees)
         return self.max_items * _distance(self.relation, own, most * values, most * trees)
 
@@ -197,6 +207,7 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
     values, trees = (sum(share for name, share in parts.items() if name.startswith(kind)) for kind in ("sum", "tree"))
     # The squared distance, where one user adds 1 on each key: beyond the rounding of these lines.
     unit = math.sqrt(max_items * _distance(relation, 1.0, values, trees)) / mu * (1 + 1e-9)
+    has_rows = "rows" in parts  # else no number of rows is asked for, and none that lack a value
     gaps = {metrics.values.index(metric.of) for metric in metrics.each if metric.kind == "variance" and metric.of}
     found = []
     for name, share in parts.items():
@@ -213,6 +224,10 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
                 "epsilon or lower the bounds"
             )
         found += [Measure(each, value, bits, grid, int(scale)) for each in (kind, *beside)]
+        if has_rows and (kind == "sum" or (kind == "tree" and f"sum{value}" not in parts)):
+            if kind == "tree":  # on each of whose levels a row without a value is in a part of its own
+                grid, scale = whole_sigma(float(scale) / 2**grid / math.sqrt(LEVELS) * (1 + 1e-9), 0)
+            found.append(Measure(_MISSING, value, bits, grid, int(scale)))
     plan = MeasuresPlan(max_items, max_per_item, relation, tuple(found))
     if plan.loss() > Fraction(mu) ** 2:
         raise RuntimeError("the noise is not what the budget asks for")  # a bug, and never to be released

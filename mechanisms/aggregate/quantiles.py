@@ -109,7 +109,7 @@ def quantile_columns(
 def key_quantiles(
     trees: NoisyTrees, stddev: float, shares: Sequence[Fraction], rows: tuple[np.ndarray, float]
 ) -> KeyQuantiles:
-    """The quantiles of all keys; `rows` are their noisy rows, and the standard deviation of the noise of these."""
+    """The quantiles of all keys; `rows` are their noisy rows that have a value, and the standard deviation of their noise."""
     order = sorted(range(len(shares)), key=lambda place: shares[place])
     ascending = np.array([float(shares[place]) for place in order])
     parts = [np.zeros((4, 0, len(shares)))]

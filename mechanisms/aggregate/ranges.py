@@ -116,7 +116,7 @@ class RangeChoice:
         weight = (count / rows * _WEIGHT).astype(np.int64)
         table: list[int] = []
         for place, of in self.ranges.items():
-            values = of.numbers(shard.values[place])
+            values = np.nan_to_num(of.numbers(shard.values[place]), nan=0.0)  # a number that is missing reaches nothing
             size = np.minimum(np.abs(values) if of.low < 0 else np.maximum(values, 0.0), _ENDS[-1])
             step = np.clip(np.searchsorted(_ENDS, size) - 1, 0, len(ENDS) - 2)  # the last that is begun
             low, high = _ENDS[step], _ENDS[step + 1]

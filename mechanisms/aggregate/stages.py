@@ -250,7 +250,7 @@ class AggregateStages:
             sizes = ", ".join(
                 f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}"
                 for each in plan.measures
-                if each.kind not in WAVES
+                if each.kind not in (*WAVES, "missing")
             )
             lines.append(
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
@@ -298,5 +298,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
         return f"rows in each part of the range of {column}"
     if kind in WAVES:
         return f"{kind}s of {column}"
+    if kind == "missing":
+        return f"rows without {column}"
     what = "sums" if kind == "sum" else "squares"
     return f"{what} of {column} (in half ranges{'' if kind == 'sum' else ' squared'})"

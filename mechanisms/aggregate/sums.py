@@ -7,6 +7,7 @@ leaf and number of rows, and what comes out of them are quantiles.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -127,6 +128,8 @@ def noisy_measures(
         noisy = (sums << shift) + discrete_gaussian(lanes, measure.sigma)
         columns[measure.name] = pa.array(noisy * 2.0**-measure.grid)
     for measure, noisy_tree in noisy_trees.items():
-        counted = np.asarray(columns["rows"]), plan.stddev("rows")
-        columns |= quantile_columns(noisy_tree, measure, metrics, counted)
+        lacking = f"missing{measure.value}"
+        counted = np.asarray(columns["rows"]) - np.asarray(columns[lacking])
+        noise = math.hypot(plan.stddev("rows"), plan.stddev(lacking))
+        columns |= quantile_columns(noisy_tree, measure, metrics, (counted, noise))
     return pa.RecordBatch.from_pydict(columns)

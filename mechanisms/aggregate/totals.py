@@ -5,7 +5,7 @@ public by then. Each user's keys and rows on all groups, of *all* its rows on na
 is scaled down to a norm, summed, and gets noise. Where both are asked for, each has a bound that was chosen: few users have
 many keys, and it is their events that make the norm. Keys count several times in the vector, as often as the bound of events
 is a multiple of theirs, and users have less noise by that factor. Estimates of users and events follow as for the histogram.
-A sum is the mean times the events; its interval is that of the key's own noisy sum, scaled up as its events are.
+A sum is the mean times the events with a value; its interval is that of the key's own noisy sum, scaled up as its events are.
 
 What it assumes: what the bounds have left out spreads over keys of similar size like what they have kept, and its values are
 like those kept.
@@ -98,6 +98,8 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     stddev = np.hypot(scale * noise, of_scale * estimate)
     answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (below, above))
     assert metric.of is not None
-    ratio, _, _ = mean_ratio(noisy, metrics.values.index(metric.of))
-    told = events.estimate * (metric.of.middle + metric.of.half * ratio)
+    number = metrics.values.index(metric.of)
+    ratio, _, _ = mean_ratio(noisy, number)
+    with_value = np.clip(noisy.likely_with_value(number)[0] / np.where(rows > 0, rows, 1.0), 0.0, 1.0)
+    told = events.estimate * with_value * (metric.of.middle + metric.of.half * ratio)
     return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.names import string_buffers
-from headcount.mechanisms.batches.shards import CONTRIBUTIONS, MOST_COUNT, value_name
+from headcount.mechanisms.batches.shards import CONTRIBUTIONS, MISSING, MOST_COUNT, value_name
 from headcount.mechanisms.errors import InputError
 
 MAX_ITEM_BYTES = 4096
@@ -46,16 +46,17 @@ def contribution_batch(
     item: pa.Array,
     count: pa.Array | None = None,
     *,
-    values: Sequence[tuple[str, pa.Array]] = (),
+    values: Sequence[pa.Array] = (),
     drop_null: bool = False,
     max_item_bytes: int = MAX_ITEM_BYTES,
     place: Place | None = None,
 ) -> pa.RecordBatch:
     """A contribution batch of the given columns, or an InputError.
 
-    `values` are numbers that rows carry, int64, each with the name of its column (`shards` says what they are for).
+    `values` are columns of numbers that rows carry, int64 (`shards` says what they are for). A row may lack one, and is still
+    there for all else.
 
-    Rows without a user, item, count or value are refused, or dropped with `drop_null`. Rows with a count of zero, and rows
+    Rows without a user, item or count are refused, or dropped with `drop_null`. Rows with a count of zero, and rows
     whose item has a longer name than `max_item_bytes`, are dropped one by one: refusing the job for one such name would
     tell that its user is there. For the same reason a count is cut at MOST_COUNT: were there no ceiling, sums could leave 64
     bits, and whether they do would depend on everybody's rows.
@@ -66,8 +67,6 @@ def contribution_batch(
     names = {"user": place.user, "item": place.item, "count": place.count}
     if count is not None:
         columns["count"] = _integers(count, place.count, place)
-    for number, (name, carried) in enumerate(values):
-        columns[value_name(number)], names[value_name(number)] = carried, name
     keep: pa.Array | None = None
     for key, column in columns.items():
         if column.null_count:
@@ -77,6 +76,7 @@ def contribution_batch(
                     names[key], "is null; fill it in, or drop such rows with drop_null (--drop-null)", row
                 )
             keep = _both(keep, column.is_valid())
+    columns |= {value_name(number): pc.fill_null(column, MISSING) for number, column in enumerate(values)}
     long = _too_long(item, max_item_bytes)
     if long is not None:
         keep = _both(keep, pc.invert(long))

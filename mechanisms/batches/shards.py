@@ -3,8 +3,8 @@
 A contribution batch has the columns `user`, `item` (string or int64, plain or dictionary-encoded) and, unless every
 count is one, `count` (int64, at least one); once bounded, its schema says by what. Rows are regrouped and equal (user, item)
 pairs added up, and nothing is lost but what a user has beyond MOST_COUNT on one item; so a shard depends on the rows alone, not
-on how they were batched. Rows may carry numbers in the columns `value0`, `value1` and so on (int64). Then rows are equal only
-if these are, too; `gather` passes over them, and `value_rows` has them.
+on how they were batched. Rows may carry numbers in the columns `value0`, `value1` and so on (int64), with MISSING for one that
+a row lacks. Then rows are equal only if these are, too; `gather` passes over them, and `value_rows` has them.
 
 No count makes a job fail, since a failure would tell. A row counts MOST_COUNT times at most, and so does a user on one item.
 Cutting commutes with adding up (of non-negative numbers, the cut sum of cut sums is the cut sum of all), so it matters neither
@@ -33,6 +33,8 @@ from headcount.mechanisms.errors import InputError
 
 #: What a row counts at most, and what a user counts on one item: a public ceiling, at which numbers are cut in silence.
 MOST_COUNT = 10**9
+#: In place of a number that a row lacks: no range of values has it.
+MISSING = -(2**63)
 _HASHED = 1 << 18  # rows whose users are hashed at a time
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.checks import check_number
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.decimals import decimal_floats
@@ -88,7 +89,7 @@ class AutoRange(ValueRange):
         return pa.array(_swapped(real.view(np.int64)), mask=np.isnan(real))
 
     def numbers(self, whole: np.ndarray) -> np.ndarray:
-        """The numbers of which `fixed_point` made these."""
+        """The numbers of which `fixed_point` made these; NaN for one that is missing."""
         return _swapped(whole).view(np.float64)
 
     def chosen(self, end: float) -> ChosenRange:
@@ -108,7 +109,7 @@ class ChosenRange(ValueRange):
 
     def from_auto(self, whole: np.ndarray) -> np.ndarray:
         """Fixed point for this range of what came in for the choice."""
-        return np.asarray(self.fixed_point(pa.array(self.of.numbers(whole))))
+        return np.asarray(pc.fill_null(self.fixed_point(pa.array(self.of.numbers(whole))), MISSING))
 
 
 def _swapped(bits: np.ndarray) -> np.ndarray:
@@ -118,9 +119,9 @@ def _swapped(bits: np.ndarray) -> np.ndarray:
 
 def value_columns(
     ranges: Iterable[ValueRange], columns: Mapping[str, pa.Array], place: Place | None = None
-) -> list[tuple[str, pa.Array]]:
+) -> list[pa.Array]:
     """The values of a contribution batch, one for each of the ranges, of columns of numbers by their names."""
-    return [(of.column, of.fixed_point(columns[of.column], place)) for of in ranges]
+    return [of.fixed_point(columns[of.column], place) for of in ranges]
 
 
 def is_number_type(kind: pa.DataType) -> bool:

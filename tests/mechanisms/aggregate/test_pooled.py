@@ -77,6 +77,7 @@ def noisy_keys(law: Callable[[Rng, int, int], np.ndarray], keys: int, seed: int)
     sine = [np.sqrt(1 - x * x) for x in values]
     sums = {
         "rows": sizes,
+        "missing0": np.zeros(keys),
         "sum0": [x.sum() for x in values],
         "gap0": [(1 - x * x).sum() for x in values],
         "cosine0": [(s * (2 * x * x - 1)).sum() for s, x in zip(sine, values, strict=True)],
@@ -86,7 +87,7 @@ def noisy_keys(law: Callable[[Rng, int, int], np.ndarray], keys: int, seed: int)
     for _ in range(max(10, 1200 // keys)):
         noisy = {name: np.asarray(each) + NOISE * rng.normal(size=keys) for name, each in sums.items()}
         for beside in (GAP, WAVES):
-            kept = ["rows", "sum0", *(f"{kind}0" for kind in beside)]
+            kept = ["rows", "sum0", "missing0", *(f"{kind}0" for kind in beside)]
             found.append(NoisySums(np.arange(keys), {name: noisy[name] for name in kept}, dict.fromkeys(kept, NOISE)))
     return np.array([x.mean() for x in values]), found
 

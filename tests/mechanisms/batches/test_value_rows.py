@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.batches.shards import gather, repack, split_by_user, unpack_shard
+from headcount.mechanisms.batches.shards import MISSING, gather, repack, split_by_user, unpack_shard
 from headcount.mechanisms.batches.value_rows import (
     ValueShard,
     gather_values,
@@ -33,7 +33,7 @@ def made_rows(number: int = 2000, seed: int = 1) -> list[Row]:
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:
     user, key, count, a, b = (list(column) for column in zip(*rows, strict=True))
-    values = [("a", pa.array(a)), ("b", pa.array([5 - each for each in b]))]
+    values = [pa.array(a), pa.array([5 - each for each in b])]
     return contribution_batch(pa.array(user), pa.array(key), pa.array(count), values=values)
 
 
@@ -130,9 +130,12 @@ def test_rows_with_other_values_are_refused():
         gather_values(chunks)
 
 
-def test_a_missing_value_is_refused_by_name_or_dropped():
+def test_a_row_without_a_value_is_there_for_all_else():
     columns = pa.array(["u", "v"]), pa.array(["k", "k"])
-    values = [("price", pa.array([3, None], pa.int64()))]
-    with pytest.raises(InputError, match="column 'price': is null"):
-        contribution_batch(*columns, values=values)
-    assert contribution_batch(*columns, values=values, drop_null=True).column("value0").to_pylist() == [3]
+    values = [pa.array([3, None], pa.int64()), pa.array([None, 4], pa.int64())]
+    batch = contribution_batch(*columns, values=values)
+    assert [batch.column(name).to_pylist() for name in ("user", "value0", "value1")] == [
+        ["u", "v"],
+        [3, MISSING],
+        [MISSING, 4],
+    ]

@@ -1,7 +1,7 @@
 """Audits of the sums of an aggregate: how far apart neighbours are, by brute force over small users. Exact, no false alarms.
 
-Users of up to c + 1 rows on each of up to m + 1 keys, with values at both ends of the range, between, and far beyond: what
-each of them adds is computed by the mechanism's own steps, from a column of prices on. Every user alone (add-remove) and
+Users of up to c + 1 rows on each of up to m + 1 keys, with values at both ends of the range, between, far beyond, or none:
+what each of them adds is computed by the mechanism's own steps, from a column of prices on. Every user alone (add-remove) and
 every two of them (replace) are compared, in units of the noise. The largest squared distance must be within mu^2, and is
 within a hundredth of it. Each of the known bugs breaks it:
 
@@ -12,6 +12,8 @@ within a hundredth of it. Each of the known bugs breaks it:
     more than c rows, or more than m keys                        a user adds more
     replace as twice add-remove                                  sums of opposite signs are further apart
     a level of a tree, or trees of replaced users, left out      parts are further apart
+    rows without a value that count as missing and as a value    such a row is longer than others
+    what is missing with less noise than what it stands for      the same
 """
 
 from __future__ import annotations
@@ -26,21 +28,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import bounding, measures
 from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
-from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
+from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS, leaf_of
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import step_subkeys
 from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
 
 MU = 0.3
 KEYS = ("a", "b", "c", "d")
-PRICES = (-1e6, 0.0, 20.0, 50.0, 80.0, 100.0, 1e6)
+PRICES = (None, -1e6, 0.0, 20.0, 50.0, 80.0, 100.0, 1e6)
 
 
 def of(kind: str, text: str = "price:0:100") -> Metric:
@@ -60,13 +64,13 @@ ASKED = {
     "sum around 0, quantiles": [of("sum", "price:-100:100"), *QUANTILES],
     "all, quantiles": [Metric("users"), Metric("events"), of("mean"), of("variance", "price:-100:100"), *QUANTILES],
 }
-Rows = dict[str, tuple[float, ...]]  # prices by key
+Rows = dict[str, tuple[float | None, ...]]  # prices by key
 
 
 def users_of(m: int, c: int) -> list[Rows]:
     """Users whose keys are all alike, or differ in the last: those at the ends of what can be are among them."""
     prices = [row for n in (1, c, c + 1) for row in ((price,) * n for price in PRICES)]
-    prices += [(0.0, 100.0), (50.0, 100.0)]
+    prices += [(0.0, 100.0), (50.0, 100.0), (None, 0.0), (None, 50.0)]
     found: list[Rows] = []
     for first in (0, m):  # the same keys, or others
         keys = [KEYS[(first + k) % len(KEYS)] for k in range(m)]
@@ -78,7 +82,7 @@ def users_of(m: int, c: int) -> list[Rows]:
 def shard_of(users: list[Rows], metrics: Metrics) -> ValueShard:
     rows = [(f"u{k:03}", key, price) for k, user in enumerate(users) for key, each in user.items() for price in each]
     user, key, price = (list(column) for column in zip(*rows, strict=True))
-    values = value_columns(metrics.values, {"price": pa.array(price)})
+    values = value_columns(metrics.values, {"price": pa.array(price, pa.float64())})
     shard = one_value_shard([contribution_batch(pa.array(user), pa.array(key), values=values)])
     assert shard is not None
     return shard
@@ -132,7 +136,7 @@ def test_random_users_are_within(asked):
     rng = np.random.default_rng(3)
     users = [
         {
-            key: tuple(rng.choice(PRICES + (33.3, 66.6), rng.integers(1, 6)))
+            key: tuple(rng.choice(np.array(PRICES + (33.3, 66.6), object), rng.integers(1, 6)))
             for key in rng.choice(KEYS, rng.integers(1, 5), False)
         }
         for _ in range(400)
@@ -207,7 +211,7 @@ def test_values_from_the_wrong_middle_are_caught(unchecked):
     real = ValueRange.fixed_point
 
     def from_the_low_end(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
-        return pa.array(np.asarray(real(self, column)) + 2**20)
+        return pc.add(real(self, column), 2**20)
 
     unchecked.setattr(ValueRange, "fixed_point", from_the_low_end)
     assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 1.5
@@ -255,6 +259,45 @@ def test_trees_that_are_left_out_of_the_distance_of_replaced_users_are_caught(un
         measures, "_distance", lambda relation, own, values, trees: real(relation, own, values, 0 * trees)
     )
     assert audit("sum around 0, quantiles", 1, 1, Relation.REPLACE) > 1.1
+
+
+@pytest.mark.parametrize("asked, beyond", [("all", 1.2), ("two ranges", 1.1)])
+def test_rows_without_a_value_that_count_as_one_too_are_caught(asked, beyond, unchecked):
+    """As the middle of the range, which the gap of a variance is the largest for."""
+    real = bounding._of_rows
+    unchecked.setattr(bounding, "_of_rows", lambda kind, own: real(kind, own if kind == "missing" else middle(own)))
+    assert audit(asked, 1, 1, Relation.ADD_REMOVE) > beyond
+
+
+def test_rows_without_a_value_that_are_in_a_leaf_too_are_caught(unchecked):
+    unchecked.setattr(bounding, "lacking_rows", lambda shard, value: np.zeros_like(shard.pairs.count))
+    real = bounding.measured
+
+    def in_leaves(shard: ValueShard, measures: Any) -> Any:
+        trees = {each.name: each.value for each in measures if each.kind == "tree"}
+        in_tree = {name: np.repeat(leaf_of(middle(shard.values[at])), shard.count) for name, at in trees.items()}
+        return real(shard, measures) | in_tree
+
+    unchecked.setattr(bounding, "measured", in_leaves)
+    assert audit("quantiles", 1, 1, Relation.ADD_REMOVE) > 1.4
+
+
+@pytest.mark.parametrize("asked", ["mean", "quantiles", "all, quantiles"])
+def test_less_noise_on_what_is_missing_is_caught_and_refused(asked, monkeypatch):
+    metrics = Metrics.of(ASKED[asked])
+    plan = make_plan(metrics, 1, 2, MU, Relation.ADD_REMOVE)
+    quieter = tuple(
+        dataclasses.replace(each, sigma=each.sigma // 2) if each.kind == "missing" else each for each in plan.measures
+    )
+    broken = dataclasses.replace(plan, measures=quieter)
+    with pytest.raises(RuntimeError, match="missing has less noise"):
+        broken.loss()
+    assert np.square(vectors(users_of(1, 2), metrics, broken)).sum(axis=1).max() > 1.05 * MU**2
+
+
+def middle(own: np.ndarray) -> np.ndarray:
+    """Values, with the middle of the range for those that are missing."""
+    return np.where(own == MISSING, 0, own)
 
 
 def test_the_steps_refuse_what_they_did_not_bound(monkeypatch):
