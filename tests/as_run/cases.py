@@ -23,14 +23,16 @@ class Case(NamedTuple):
 
 
 def counted(path: str, item: str, found: tuple[str, ...] | str, user: str = "user", more: str = "") -> Case:
-    """A histogram of users by one column of a file."""
-    return Case(f"histogram --of users --input {{files}}/{path} --user {user} --item {item} {more}", found)
+    """A histogram by one column of a file, in one stage: what is tried is how rows are read, and that takes the least time."""
+    words = f"histogram --method one-stage --bound 4 --input {{files}}/{path} --user {user} --item {item} {more}"
+    return Case(words, found)
 
 
 CASES: dict[str, Case] = {
     **{
-        f"{kind} users, items and counts": counted(
-            f"arrow_{kind}.parquet", "item", NUMBERS if "int" in kind else TEA, more="--count times"
+        f"{kind} users, items and counts": Case(
+            f"histogram --of users --input {{files}}/arrow_{kind}.parquet --user user --item item --count times",
+            NUMBERS if "int" in kind else TEA,
         )
         for kind in (
             *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
