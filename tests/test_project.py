@@ -80,6 +80,11 @@ def test_ci_run_runs_every_test(test):
     assert "" in found or {"slow", "not slow"} <= found
 
 
+def test_audits_are_never_slow():
+    audits = [path.read_text() for path in (TOP / "tests" / "privacy").rglob("*.py")]
+    assert audits and not [text for text in audits if "mark.slow" in text]
+
+
 def test_a_test_in_no_tier_would_be_seen():
     calls = pytest_calls()
     assert ["-n", "2", "--dist", "worksteal", "-m", "slow"] in [call[:6] for call in calls]
