@@ -9,14 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headcount.transforms.core import user_shards
-
-
-@pytest.fixture(autouse=True)
-def few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as a job on a small file has; a step of YAML, which does not know the size of its input, takes 64."""
-    monkeypatch.setattr(user_shards, "DEFAULT_SHARDS", 4)
-
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
