@@ -1,7 +1,8 @@
 # make demo   sets up and runs the main job on a synthetic event log, and shows its result
 # make quick  sets up and runs what takes less than a minute: pure functions, the parser, the layout of the house
 # make test   sets up and runs the checks of every change: lint, types, audits, and one pipeline for each transform
-# make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed
+# make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed;
+#                  and measures accuracy over many releases
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on

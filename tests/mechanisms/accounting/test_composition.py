@@ -48,6 +48,7 @@ def losses_of(choices: tuple[float, ...], parts: Parts) -> Any:
     return whole
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("epsilon", "choices", "parts"),
     [
@@ -67,6 +68,7 @@ def test_agrees_with_dp_accounting(epsilon, choices, parts):
     assert composed_delta(epsilon, choices, parts) == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("delta", [1e-4, 1e-8])
 def test_what_is_calibrated_keeps_its_promise_by_dp_accounting(epsilon, delta):
