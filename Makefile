@@ -1,5 +1,8 @@
 # make demo   sets up and runs the main job on a synthetic event log, and shows its result
-# make test   sets up and runs all checks: lint, types, tests
+# make quick  sets up and runs what takes less than a minute: pure functions, the parser, the layout of the house
+# make test   sets up and runs the checks of every change: lint, types, audits, and one pipeline for each transform
+# make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed;
+#                  and measures accuracy over many releases
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
@@ -20,7 +23,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests run in two processes: products of matrices in threads would only wait for each other, and burn a core while they do.
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
+# What needs nothing of the machine but Python; `make test` and `make test-slow` share it.
+SUITE := --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs --ignore=tests/as_run tests
+QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipelines/test_main.py tests/pipelines/test_options.py \
+	tests/test_house.py tests/test_project.py tests/test_docs.py tests/test_package.py
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo quick test test-slow docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -35,7 +44,13 @@ types: $(VENV)/development
 	MYPYPATH=$(VENV)/src $(BIN)/mypy
 
 unit: $(VENV)/development
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/runners --ignore=tests/browser --ignore=tests/postgres --ignore=tests/docs --ignore=tests/as_run tests
+	$(PYTEST) -m "not slow" $(SUITE)
+
+quick: $(VENV)/development
+	$(PYTEST) -m "not slow and not seconds" $(QUICK)
+
+test-slow: $(VENV)/development
+	$(PYTEST) -m slow $(SUITE)
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

@@ -17,6 +17,7 @@ from apache_beam.transforms import core, userstate
 from objsize import traverse
 
 from headcount.mechanisms.randomness.keys import KeyFile, Release
+from headcount.transforms.core import user_shards
 from tests.fixed_key import write_fixed_key
 from tests.remembered import once_for_a_class, once_for_a_method, once_for_modules, once_for_options
 
@@ -42,6 +43,12 @@ def collect(tmp_path: Path) -> Callable[..., list[Any]]:
         return pickle.loads(Path(path).read_bytes())
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a job on a small file has. A transform does not know the size of its input, and takes 64, which is slow."""
+    monkeypatch.setattr(user_shards, "DEFAULT_SHARDS", 4)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ of `headcount` on pipelines, without their transforms.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,10 @@ def imports(text: str, module: str) -> Iterator[str]:
                 yield found
 
 
-IMPORTS = {name: set(imports(path.read_text(), name)) for name, path in MODULES.items()}
+@functools.cache
+def imported() -> dict[str, set[str]]:
+    """What each module imports."""
+    return {name: set(imports(path.read_text(), name)) for name, path in MODULES.items()}
 
 
 def room(module: str) -> str | None:
@@ -84,12 +88,12 @@ def allowed(importer: str, imported: str) -> bool:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_arrows_point_down(module):
-    up = {found for found in IMPORTS[module] if not allowed(module, found)}
+    up = {found for found in imported()[module] if not allowed(module, found)}
     assert not up, f"{module} imports {sorted(up)}, which stand beside or above it"
 
 
 def test_calls_know_no_transform():
-    own = {name: found for name, found in IMPORTS.items() if name.startswith("headcount.")}
+    own = {name: found for name, found in imported().items() if name.startswith("headcount.")}
     assert own and not [name for name, found in own.items() for each in found if each.startswith("transforms")]
 
 
@@ -107,7 +111,7 @@ def test_no_import_circle():
     def visit(module: str, path: tuple[str, ...]) -> None:
         assert module not in path, f"a circle: {' -> '.join((*path[path.index(module) :], module))}"
         if module not in done:
-            for found in IMPORTS.get(module, ()):
+            for found in imported().get(module, ()):
                 visit(found, (*path, module))
             done.add(module)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -46,6 +47,52 @@ def test_the_hosted_checks_are_those_of_ci_run():
 def test_what_ci_run_calls_is_a_target():
     targets = set(re.findall(r"^([\w-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
     assert set(ci_commands()) <= targets
+
+
+def pytest_calls() -> list[list[str]]:
+    """The words behind `pytest` in everything that .ci/run makes, and what that is made of."""
+    makefile = (TOP / "Makefile").read_text().replace("\\\n", " ")
+    variables = dict(re.findall(r"^(\w+) := (.*)$", makefile, re.MULTILINE))
+    rules = {
+        name: (needs, lines) for name, needs, lines in re.findall(r"^([\w-]+):(.*)\n((?:\t.*\n)*)", makefile, re.M)
+    }
+    wanted, called = ci_commands(), []
+    for name in wanted:
+        needs, lines = rules[name]
+        wanted += [need for need in needs.split() if need in rules]
+        for line in lines.splitlines():
+            while found := re.search(r"\$\((\w+)\)", line):
+                line = line.replace(found[0], variables.get(found[1], found[1]))
+            called += [shlex.split(line.partition(" -m pytest ")[2])] if " -m pytest " in line else []
+    return called
+
+
+def markers_of(call: list[str], test: str) -> str | None:
+    """The markers of the tests of this file that a call of pytest runs: "" for all, None if it runs none of them."""
+    ignored = [word.removeprefix("--ignore=") for word in call if word.startswith("--ignore=")]
+    named = [word for word in call if word.startswith("tests")]
+    inside = [any(test == place or test.startswith(f"{place}/") for place in places) for places in (named, ignored)]
+    return (call[call.index("-m") + 1] if "-m" in call else "") if inside == [True, False] else None
+
+
+@pytest.mark.parametrize("test", sorted(str(path.relative_to(TOP)) for path in (TOP / "tests").rglob("test_*.py")))
+def test_ci_run_runs_every_test(test):
+    """A file in no tier, or a marker that every tier leaves out, would be tests that nobody runs."""
+    found = {markers_of(call, test) for call in pytest_calls()}
+    assert "" in found or {"slow", "not slow"} <= found
+
+
+def test_audits_are_never_slow():
+    audits = [path.read_text() for path in (TOP / "tests" / "privacy").rglob("*.py")]
+    assert audits and not [text for text in audits if "mark.slow" in text]
+
+
+def test_a_test_in_no_tier_would_be_seen():
+    calls = pytest_calls()
+    assert ["-n", "2", "--dist", "worksteal", "-m", "slow"] in [call[:6] for call in calls]
+    assert markers_of(["-m", "slow", "--ignore=tests/docs", "tests"], "tests/docs/test_examples.py") is None
+    assert markers_of(["-m", "slow", "--ignore=tests/docs", "tests"], "tests/test_docs.py") == "slow"
+    assert {markers_of(call, "elsewhere/test_more.py") for call in calls} == {None}
 
 
 def test_forms_and_hooks_are_yaml():

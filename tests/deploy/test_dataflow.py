@@ -1,6 +1,6 @@
 """Dataflow as far as it goes without an account: Beam's own runner builds every job whole, and only does not send it.
 
-The jobs are those of tests/runners, so a new subcommand joins by its line there.
+The jobs are those of tests/runners, so a new subcommand joins by its lines there.
 """
 
 import base64
@@ -34,7 +34,7 @@ from headcount.pipelines.main import load, main
 from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server
-from tests.runners.jobs import JOBS, beside, column, without_a_job
+from tests.runners.jobs import JOBS, WIRED, beside, column, without_a_job
 
 TOP = Path(__file__).parents[2]
 DEPLOY = TOP / "deploy" / "dataflow"
@@ -112,7 +112,8 @@ def test_every_subcommand_has_a_job():
     assert without_a_job() == set()
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.slow
+@pytest.mark.parametrize("job", WIRED)
 def test_the_whole_job_is_built_and_holds_no_key(built, data, tmp_path, capsys, job):
     flags = ["--key-file", f"{data / 'key'}", "--runner=DataflowRunner", f"--sdk_container_image={IMAGE}", *PLACES]
     assert main([*words(job, data, tmp_path / "out"), *flags, "--no_wait_until_finish"]) == 0
@@ -155,6 +156,7 @@ def test_a_dofn_with_a_key_is_found_in_a_job(data):
 # The launcher
 
 
+@pytest.mark.slow
 def test_the_launcher_hands_over_the_job_and_does_not_wait(template, data, tmp_path):
     """As Dataflow starts it: what it stages, and the job that the service takes from there, are in the bucket.
 

@@ -29,6 +29,7 @@ COUNTS = {"item", "bounded_count", "noise_stddev", "low", "high"}
 ESTIMATES = COUNTS | {"count"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "config", "columns"),
     [

@@ -1,5 +1,5 @@
 """What every command releases for one fixed key, id and input, by two digests: `rows` of what is released, and `report` of what
-is said about it. A change of words moves the second alone. The report tells enough to release it again.
+is said about it. A change of words moves the second alone.
 
 To change words on purpose, run `python -m pytest tests/golden --golden-record`, which writes the reports that differ, and still
 refuses other rows. To change rows on purpose, run it with `--golden-record=rows`, and commit digests.json alone, with the
@@ -12,9 +12,10 @@ import pyarrow.csv
 import pytest
 
 from headcount.pipelines.main import main
+from tests.called_jobs import called
 from tests.golden import events
 from tests.golden.digests import parts
-from tests.runners.jobs import JOBS, column
+from tests.runners.jobs import JOBS, WIRED, column, wired_first
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +25,29 @@ def data(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_a_command_releases_what_it_did(job, data, tmp_path, golden, capsys):
+def words(job, data):
+    """The command line of a job, all but --output, and what is given again to verify it."""
     command, *own = JOBS[job].format(domain=data / "domain.txt").split()
-    source = ["--input", str(data / "events.parquet"), "--user", "user", *column(command, own)]
-    release = ["--key-file", str(data / "key"), "--release-id", events.RELEASE_ID]
-    assert main([command, *source, *own, *release, "--format", "csv", "--output", str(tmp_path / "out")]) == 0
+    source = ["--input", str(data / "events.parquet")]
+    key = ["--key-file", str(data / "key")]
+    more = ["--user", "user", *column(command, own), *own, "--release-id", events.RELEASE_ID, "--format", "csv"]
+    again = [*source, *key, *(["--domain", str(data / "domain.txt")] if "--domain" in own else [])]
+    return [command, *source, *key, *more], again
+
+
+@pytest.mark.parametrize("job", wired_first())
+def test_a_command_releases_what_it_did(job, data, tmp_path, golden):
+    assert main([*words(job, data)[0], "--output", str(tmp_path / "out")]) == 0
     golden(f"command: {job}", **parts(tmp_path / "out", data))
-    given = [*source[:2], *release[:2], *(["--domain", str(data / "domain.txt")] if "--domain" in own else [])]
-    capsys.readouterr()
-    assert main(["verify", str(tmp_path / "out"), *given]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", WIRED)
+def test_its_report_tells_enough_to_release_it_again(job, data, tmp_path, capsys):
+    """The output is that of a call, which is the command's (tests/headcount/test_calls.py); the second run is a pipeline."""
+    result, args = called(job, data)
+    result.save(tmp_path / "out", format="csv", output_files=args.output_files)
+    assert main(["verify", str(tmp_path / "out"), *words(job, data)[1]]) == 0
     assert capsys.readouterr().out.startswith("complete and unchanged, and it came from this input with this key")
 
 

@@ -27,6 +27,7 @@ def data(tmp_path_factory):
     return directory
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("job", OF_EVENTS)
 def test_a_call_releases_what_the_command_does(job, data, tmp_path):
     result, args = called(job, data)
@@ -42,6 +43,7 @@ def test_there_is_a_job_for_every_function():
     }  # which are no jobs
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("job", ["estimates", "only good rows", "quantiles"])
 def test_every_byte_is_that_of_the_command(job, data, tmp_path, capsys):
     """One of each way in, and one with rows left out; the commands run on Beam."""

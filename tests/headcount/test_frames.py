@@ -61,6 +61,7 @@ def counts(frame: Any, key: Any, item: str | list[str] = "item", **more: Any) ->
     return headcount.histogram(frame, **shared, **more).table
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("kind", FRAMES)
 def test_every_frame_gives_the_same_rows(kind, key):
     expected = counts(table(), key, count="times")
@@ -68,6 +69,7 @@ def test_every_frame_gives_the_same_rows(kind, key):
     assert counts(FRAMES[kind](table()), key, count="times") == expected
 
 
+@pytest.mark.seconds
 def test_totals_and_quantiles_of_frames(key):
     shared = {"user": "user", "epsilon": 5, "key_file": key, "release_id": "r"}
     frames = [table(), table().to_pandas().set_index("user"), pl.from_arrow(table())]

@@ -15,6 +15,7 @@ from headcount.pipelines.questions import GROUPS, QUESTIONS
 from tests.pipelines.refusals import refused
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("flags", [[], ["-u"]])
 def test_a_reader_that_stops_reading_is_no_failure(flags):
     """As in `headcount ... | head`; but a connection of the job that breaks is one."""
@@ -73,6 +74,7 @@ def test_key_and_generate(run, tmp_path):
     refused(run("generate", "--law", "tail", "--output", tmp_path / "x.csv"), "--rows")
 
 
+@pytest.mark.seconds
 def test_demo(run, tmp_path):
     """Twice, as people do: the second run takes the log of the first and replaces its output."""
     words = ["demo", "--rows", "20000", "--output", tmp_path / "demo"]
@@ -94,6 +96,7 @@ def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
     assert {question.command.split()[0] for question in QUESTIONS} <= set(COMMANDS)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     "command", [each.command for each in QUESTIONS if not re.search(r"\.\.\.|FILE|NAME|OUT", each.command)]
 )

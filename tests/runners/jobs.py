@@ -1,9 +1,11 @@
-"""The jobs that every runner is tried with. A subcommand that takes Beam's flags joins all of those tests by one line."""
+"""The jobs that commands are tried with, on every runner. A subcommand that takes Beam's flags joins all of those tests by one
+line here, and by one in WIRED."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.main import COMMANDS, load
@@ -90,6 +92,35 @@ STORED = {
     "the shape of counters": "shape --model pan-private --epsilon 1 --buckets 1200 --salt s --samples 300 --input {counters}",
 }
 
+# All jobs are run once, by tests/golden. What runs jobs again (on another runner, by verify, as a job of Dataflow) takes these:
+# their graphs have every kind of step that a graph of any job has, and every subcommand is among them.
+WIRED = [
+    "estimates",
+    "estimates of a public domain",
+    "names of bins and hours",
+    "metrics in chosen ranges, zCDP",
+    "the bound alone",
+    "named, then counted",
+    "sampled users",
+    "heavy hitters, items chosen",
+    "quantiles",
+    "one quantile, searched for",
+    "events in all, replaced users",
+    "totals of given items, debiased",
+    "the largest counts",
+    "the shape, sorted",
+    "distinct items",
+    "a property",
+    "the top, named first",
+    "a distribution, samples chosen",
+    "a distribution, sparse",
+]
+
+
+def wired_first() -> list[object]:
+    """All jobs as the parameters of a test, which is slow for those that are wired like others."""
+    return [pytest.param(job, marks=[] if job in WIRED else pytest.mark.slow) for job in JOBS]
+
 
 def beside(item: np.ndarray) -> dict[str, pa.Array]:
     """The other columns of events with these items: numbers, countries and times."""
@@ -108,5 +139,6 @@ def column(command: str, own: list[str]) -> list[str]:
 
 
 def without_a_job() -> set[str]:
-    """The subcommands that run a job and have no line in JOBS; there must be none."""
-    return {name for name in COMMANDS if isinstance(load(name), JobCommand)} - {job.split()[0] for job in JOBS.values()}
+    """The subcommands that run a job and have none among WIRED; there must be none."""
+    jobs = {name for name in COMMANDS if isinstance(load(name), JobCommand)}
+    return jobs - {JOBS[job].split()[0] for job in WIRED}

@@ -10,12 +10,12 @@ import subprocess
 import pytest
 
 from tests.runners.harness import HEADCOUNT, MINUTES, UNFINISHED, histogram, output, rows
-from tests.runners.jobs import JOBS, STORED, without_a_job
+from tests.runners.jobs import STORED, WIRED, without_a_job
 
 BUFFER = 2**15  # bytes of a network buffer, Flink's default
 
 
-@pytest.mark.parametrize("job", [*JOBS, *STORED])
+@pytest.mark.parametrize("job", [*WIRED, *STORED])
 def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
     cluster.submit(*words_of(job), "--output", tmp_path / "there")
     assert output(tmp_path / "there") == here(job)
@@ -24,8 +24,8 @@ def test_same_bytes_as_on_this_machine(cluster, words_of, here, tmp_path, job):
 
 
 def test_all_exchanges_of_a_job_find_room_at_once(cluster, words_of, tmp_path):
-    """Whether too many are open at once is a matter of chance: so there must be room for all of them. The largest job."""
-    cluster.call("submit", *words_of("named by sips, bounds chosen"), "--output", tmp_path / "out")
+    """Whether too many are open at once is a matter of chance: so there must be room for all. The job with the most of them."""
+    cluster.call("submit", *words_of("metrics in chosen ranges, zCDP"), "--output", tmp_path / "out")
     settings = cluster.settings()
     of_each = int(settings["taskmanager.network.sort-shuffle.min-buffers"])
     total = int(settings["taskmanager.memory.network.min"].removesuffix("m")) * 2**20 // BUFFER
@@ -37,7 +37,7 @@ def test_all_exchanges_of_a_job_find_room_at_once(cluster, words_of, tmp_path):
 
 
 def test_every_subcommand_is_run_here():
-    """A subcommand that takes Beam's flags needs a line in JOBS."""
+    """A subcommand that takes Beam's flags needs a line in JOBS and one in WIRED."""
     assert without_a_job() == set()
 
 

@@ -13,7 +13,7 @@ import apache_beam
 import pytest
 
 from tests.runners.harness import MINUTES, headcount, output, rows
-from tests.runners.jobs import JOBS, STORED
+from tests.runners.jobs import STORED, WIRED
 
 MODULE = "github.com/apache/beam/sdks/v2/go/cmd/prism"
 
@@ -37,7 +37,7 @@ def prism():
     return program
 
 
-@pytest.mark.parametrize("job", [*JOBS, *STORED])
+@pytest.mark.parametrize("job", [*WIRED, *STORED])
 def test_same_bytes_as_on_this_machine(prism, words_of, here, tmp_path, job):
     flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK"]
     headcount(*words_of(job), *flags, "--output", tmp_path / "there")

@@ -311,6 +311,7 @@ def test_every_public_transform_has_a_line():
     assert {name.partition(",")[0] for name in TABLE} | ELSEWHERE == {each.__name__ for each in public_transforms()}
 
 
+@pytest.mark.slow
 def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_they_decided(bench):
     rows, names = table(), list(TABLE)
     expected = bench.expected(rows, str, names)
@@ -324,6 +325,7 @@ def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_the
         assert decision.words() and decision.sections(), name
 
 
+@pytest.mark.slow
 def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
     """Here in one shard. Noise is drawn for no rows as for some: where a domain is public, all of it is released."""
     of_items = [name for name, line in TABLE.items() if line.pure not in OF_VALUES]

@@ -12,6 +12,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_delta, zcd
 from headcount.mechanisms.errors import ParameterError
 
 
+@pytest.mark.seconds
 class TestBudget:
     @pytest.mark.parametrize("epsilon", [0, -1, -0.0, math.nan, math.inf, -math.inf, True, "1", None, 1j, 10**400])
     def test_refuses_epsilon(self, epsilon):
@@ -89,6 +90,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.seconds
 class TestZcdp:
     def test_split(self):
         parts = Zcdp(1, 1e-6).split(1, 4, delta=(1, 0))

@@ -111,6 +111,7 @@ class TestStddev:
         assert plan.stddev == pytest.approx(math.sqrt(2) * 10, rel=1e-5)
 
 
+@pytest.mark.seconds
 class TestUnknownDomain:
     @BOTH
     def test_structures(self, relation):

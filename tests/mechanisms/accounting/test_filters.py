@@ -19,6 +19,7 @@ def replayed(ledger):
     return sum((spend.rho for spend in ledger), Fraction(0)), sum((spend.delta for spend in ledger), Fraction(0))
 
 
+@pytest.mark.seconds
 @settings(max_examples=200, deadline=None)
 @given(st.floats(1e-9, 3), st.floats(0, 0.4), st.lists(st.tuples(costs, costs.map(lambda c: c / 5)), max_size=30))
 def test_whatever_is_asked_the_ledger_never_exceeds_the_budget(rho, delta, asked):

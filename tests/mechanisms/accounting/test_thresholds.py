@@ -57,6 +57,7 @@ class TestSpread:
         assert Spread.of_mass(3, 10).cap == 3
 
 
+@pytest.mark.seconds
 class TestLaplace:
     @pytest.mark.parametrize(("total", "cap", "printed"), [(100, 100, 1774), (50, 1, 853), (100, 5, 1774)])
     def test_printed_values(self, total, cap, printed):
@@ -127,6 +128,7 @@ class TestLaplace:
             laplace_threshold(Spread.of_mass(1, 1), Fraction(1), delta)
 
 
+@pytest.mark.seconds
 class TestGaussian:
     @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1, 20])
     @pytest.mark.parametrize("ratio", [1e-7, 1e-2, 0.5, 3])

@@ -72,6 +72,7 @@ def pure_epsilon(epsilon: float, times: int, delta: float) -> float:
     return least_epsilon(lambda at: pure_delta(epsilon, times, at), delta, times * epsilon)
 
 
+@pytest.mark.seconds
 def test_a_year_of_gaussian_releases():
     """The number that basic composition has as 52: about 10, and what one Gaussian of mu sqrt(52) has."""
     from dp_accounting import dp_event
@@ -126,6 +127,7 @@ def test_a_year_of_count_releases():
     assert total_epsilon([released] * YEAR, YEAR * 0.99e-9) == math.inf
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_year_of_samples(relation):
     """By dp-accounting's own distributions, made of the exact divergences at 256 points of each epsilon."""
@@ -144,6 +146,7 @@ def test_a_year_of_samples(relation):
     assert found < 0.7 * YEAR * 0.5
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("times", [1, 2, 10, YEAR, 1000])
 @pytest.mark.parametrize("epsilon", [0.0137, 0.1, 1.0])
 @pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-6, 1e-12, 1e-30])
@@ -193,6 +196,7 @@ def mixed() -> list[Guarantee]:
     ]
 
 
+@pytest.mark.seconds
 def test_more_releases_never_promise_more():
     before_epsilon, before_delta, releases = 0.0, 0.0, []
     for each in mixed() * 2:
@@ -203,6 +207,7 @@ def test_more_releases_never_promise_more():
         before_epsilon, before_delta = epsilon, delta
 
 
+@pytest.mark.seconds
 def test_totals_survive_json():
     releases = mixed()
     again = [Guarantee.from_dict(json.loads(json.dumps(each.as_dict()))) for each in releases]

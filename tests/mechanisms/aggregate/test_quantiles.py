@@ -72,6 +72,7 @@ def test_without_noise_quantiles_are_exact_to_a_leaf(law):
     assert found.rank_stddev.max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rows, stddev", [(3, 20.0), (999, 40.0), (20001, 40.0)])
 def test_intervals_hold_the_quantile_and_all_is_in_order(law, rows, stddev):
@@ -87,6 +88,7 @@ def test_intervals_hold_the_quantile_and_all_is_in_order(law, rows, stddev):
     assert (found.low <= found.value).all() and (found.value <= found.high).all()
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("law", ["even", "narrow", "long tail"])
 @pytest.mark.parametrize("rows, stddev", [(999, 10.0), (20001, 40.0)])
 def test_the_stated_noise_of_ranks_is_about_true(law, rows, stddev):
@@ -198,6 +200,7 @@ def test_with_a_huge_epsilon_a_release_has_the_exact_quantiles_of_all_keys(relat
             assert low - 100 / LEAVES <= value <= high + 100 / LEAVES
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("text", ["price:auto", "price:-auto:auto"])
 def test_a_range_that_is_chosen_for_quantiles_alone_cuts_as_little_as_can_be(text, make_release):
     """Of 2,000 users at epsilon 20, with prices up to 100: the end is among the two that cut nothing, or only the tail."""

@@ -91,6 +91,7 @@ LAWS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", LAWS)
 def test_the_range_fits_the_values(name, make_release):
     values, end = LAWS[name]

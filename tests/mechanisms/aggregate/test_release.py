@@ -61,6 +61,7 @@ def column(made: pa.RecordBatch, name: str) -> np.ndarray:
     return np.asarray(made.column(name))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("domain", [None, KEYS])
 def test_with_a_large_epsilon_all_metrics_are_close(domain, make_release):
     """Within five standard deviations of their noise, all sixty of them: for a fresh key but for 1e-5."""
@@ -110,6 +111,7 @@ def test_totals_that_are_not_calibrated_say_so(make_release):
     )
 
 
+@pytest.mark.seconds
 def test_calibrated_totals_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make_release):
     """One of three keys of each user counts, and one of two equal rows: over 50 releases the mean of users, events and sums is
     within 2 % of the truth (six standard deviations of a mean), and 88 % or more of the 300 intervals hold it."""
@@ -132,6 +134,7 @@ def test_calibrated_totals_are_unbiased_where_what_is_left_out_is_like_what_is_k
             assert np.mean(inside) > 0.88, (name, np.mean(inside))
 
 
+@pytest.mark.seconds
 def test_means_are_unbiased_and_their_intervals_hold(make_release):
     """Rows all count: over 100 releases the mean of the means is within a tenth of their noise, and 93 to 99 % of 600 intervals
     hold the truth, which with 95 % happens but for 1e-6."""
@@ -146,6 +149,7 @@ def test_means_are_unbiased_and_their_intervals_hold(make_release):
     assert np.abs(np.mean([column(each, "mean_price") for each in found], axis=0) - truth).max() < 0.6 * noise.max()
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("options", [{}, {"domain": KEYS}, {"max_items": 2, "max_per_item": 1, "calibrate": "none"}])
 def test_a_repeated_run_gives_the_same_rows_however_they_are_cut(options, make_release):
     rows = log()
@@ -162,6 +166,7 @@ def test_a_repeated_run_gives_the_same_rows_however_they_are_cut(options, make_r
             assert same.mean() <= 0.5, (name, "the prices of one user change all noise, but for numbers cut or rounded")
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("asked", [[Metric("users")], [Metric("events")], [ALL[2]], [ALL[3]], [ALL[4]], ALL])
 @pytest.mark.parametrize("domain", [None, KEYS])
 def test_without_rows_the_columns_are_the_same(asked, domain, make_release):

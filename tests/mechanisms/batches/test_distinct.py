@@ -24,6 +24,7 @@ columns = st.one_of(
 )
 
 
+@pytest.mark.seconds
 @given(columns, st.integers(0, 3))
 @settings(deadline=None, max_examples=200)
 def test_each_name_is_found_once_in_canonical_order(column, start):

@@ -61,6 +61,7 @@ def _pairs(groups: dict[int, list[bytes]]) -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("hot_items", [10, 500, 10**9])
 def test_nothing_is_lost(small, hot_items, counted):
@@ -75,6 +76,7 @@ def test_nothing_is_lost(small, hot_items, counted):
     assert _pairs(_groups(batches)) == expected
 
 
+@pytest.mark.seconds
 def test_the_group_of_a_busy_user_grows_with_its_items_and_not_with_its_rows(small):
     def size(batches: list[pa.RecordBatch]) -> int:
         (busy,) = dict(split_by_user(batches[0].filter(pc.equal(batches[0]["user"], "u0")), SHARDS))
@@ -84,6 +86,7 @@ def test_the_group_of_a_busy_user_grows_with_its_items_and_not_with_its_rows(sma
     assert size(_batches(40, 10**9)) > 5 * size(_batches(4, 10**9))  # these are all distinct
 
 
+@pytest.mark.seconds
 def test_what_is_held_stays_bounded(small):
     """Rows that are all distinct are handed on: never is more held than the limit and one batch."""
     hot, held, most = HotShards(SHARDS), 0, 0

@@ -15,6 +15,7 @@ from headcount.mechanisms.batches.names import as_names, canonical_order, hash64
 texts = st.lists(st.one_of(st.text(max_size=40), st.text(alphabet="aé", min_size=200, max_size=300)), max_size=30)
 
 
+@pytest.mark.seconds
 @given(texts, st.integers(0, 10))
 @settings(deadline=None)
 def test_a_hash_depends_on_the_name_alone(names, start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ texts = st.lists(st.one_of(st.text(max_size=5), st.text(alphabet="é", min_size=
 numbers = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20)
 
 
+@pytest.mark.seconds
 @given(texts, numbers, st.booleans(), st.integers(0, 3))
 @settings(deadline=None)
 def test_columns_come_back_as_they_were(names, counts, encode, start):

@@ -85,6 +85,7 @@ ONE_OF_EACH = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("one", ONE_OF_EACH)
 @pytest.mark.parametrize("other", ONE_OF_EACH)
 def test_two_kinds_are_refused_in_every_order(one, other):

@@ -43,6 +43,7 @@ def contents(shard: Shard) -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.seconds
 @given(
     rows,
     st.integers(1, 5),
@@ -120,6 +121,7 @@ def test_sums_of_sums_that_were_cut_are_those_of_all(values, cut):
 CEILING = 10**9
 
 
+@pytest.mark.seconds
 @settings(deadline=None, max_examples=100)
 @given(
     st.lists(

@@ -66,6 +66,7 @@ rows_of_users = st.lists(
 )
 
 
+@pytest.mark.seconds
 @settings(deadline=None, max_examples=150)
 @given(rows_of_users)
 def test_sums_are_those_of_the_definition(rows):
@@ -110,6 +111,7 @@ def excess(counts, ladder):
     )
 
 
+@pytest.mark.seconds
 @settings(deadline=None, max_examples=100)
 @given(st.dictionaries(st.integers(0, 30).map("i{}".format), st.integers(1, 300), min_size=1))
 def test_no_user_adds_more_than_the_bound(counts):

@@ -121,6 +121,7 @@ def test_users_add_up_and_nobody_is_not_there():
     assert choice.user_table(shard) == [0] * choice.entries
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("once", [False, True])
 def test_users_who_are_alike_are_looked_at_once_and_count_each(once):
     """Caps cut nobody, some and all of these users; many have nothing but single events."""
@@ -271,6 +272,7 @@ def events_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KeptChoice, "user_table", by_events)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("mutation", [unlimited, the_cap_undone, whole_events, items_of_users, events_above])
 def test_what_would_cost_more_is_caught(mutation, monkeypatch):
     """Users of many items without a limit; a cap that is made good; events that count whole, and not a quarter; items that the

@@ -110,6 +110,7 @@ def limit_items_twin(data: Contents, most: int) -> Contents:
     return limited
 
 
+@pytest.mark.seconds
 @given(people, st.integers(1, 30))
 @settings(deadline=None, max_examples=60)
 def test_sampling_equals_its_slow_twin_and_keeps_its_bound(data, bound):
@@ -123,6 +124,7 @@ def test_sampling_equals_its_slow_twin_and_keeps_its_bound(data, bound):
         assert len(limited[user]) == min(bound, len(items))
 
 
+@pytest.mark.seconds
 @given(people, st.integers(1, 2000), st.sampled_from([1, 2]))
 @settings(deadline=None, max_examples=100)
 def test_clip_norm_equals_its_slow_twin_and_keeps_its_bound(data, bound, p):
@@ -233,6 +235,7 @@ def test_each_step_draws_with_its_own_label_parameters_and_release():
     assert base == sample(SUBKEY, "r", "A", RandClipStep(5))
 
 
+@pytest.mark.seconds
 @settings(deadline=None)
 @given(people, st.integers(1, 30), st.integers(1, 9))
 def test_capping_first_loses_no_event_that_could_count(data, bound, cap):

@@ -19,6 +19,7 @@ def _lanes(number):
 units_of_lanes = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=9), min_size=1, max_size=12)
 
 
+@pytest.mark.seconds
 @given(units_of_lanes, st.integers(1, 6))
 @settings(deadline=None, max_examples=200)
 def test_marks_take_the_units_that_sorting_takes(units, wanted):

@@ -106,6 +106,7 @@ rationals = st.fractions(-(10**6), 10**6, max_denominator=10**6)
 positive = st.fractions(Fraction(1, 10**4), 10**4, max_denominator=10**4)
 
 
+@pytest.mark.seconds
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
@@ -224,6 +225,7 @@ def test_probabilities_add_up(exponents):
 # --- draws ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.seconds
 @TABLE
 def test_draws_have_the_exact_law(exponents):
     check(counts(select, exponents), probabilities(exponents))
@@ -311,6 +313,7 @@ def test_candidates_that_fall_to_the_last_weight_keep_their_law(monkeypatch):
         check(counts(select, exponents), probabilities(exponents))
 
 
+@pytest.mark.seconds
 def test_many_candidates_have_the_exact_law():
     """Ten thousand of them, grouped by their exponents: 2,000 draws, each as cheap as one of few candidates."""
     exponents = [Fraction(c, 700) for c in range(10_000)]
@@ -368,6 +371,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("seam", MUTATIONS.values(), ids=MUTATIONS.keys())
 def test_mutations_are_caught_by_the_chi_square(seam, monkeypatch):
     monkeypatch.setattr(*seam)

@@ -28,6 +28,7 @@ def random_rows(seed, users=300, rows=3000, items=80):
     return pairs, dict(zip(pairs, random.integers(1, 4, len(pairs)).tolist(), strict=True))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("k_bar", [1, 7, 40, 79, 80, 500])
 def test_a_frame_is_the_top_however_the_rows_are_cut(k_bar):
     pairs, counts = random_rows(1)
@@ -78,6 +79,7 @@ def test_items_of_another_type_and_no_items():
         make_frame([chunk], 5, int)
 
 
+@pytest.mark.seconds
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(Fraction(1, 10**7), 100).filter(bool))
 def test_an_epsilon_is_rounded_down_to_few_digits(epsilon):

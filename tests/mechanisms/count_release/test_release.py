@@ -106,6 +106,7 @@ def cases():
         )
 
 
+@pytest.mark.seconds
 def test_the_budget_is_kept_whatever_the_parameters_are(monkeypatch):
     """T14: the ledger replayed, and the true cost by the results' own numbers."""
     made = ledgers(monkeypatch)
@@ -187,6 +188,7 @@ def errors(outcome, data):
     )
 
 
+@pytest.mark.seconds
 def test_the_largest_counts_are_released_and_most_are_within_the_relative_error():
     data = zipf(most=200_000)
     for reduced, most_wrong in ((False, 0.12), (True, 0.16)):
@@ -204,6 +206,7 @@ def test_the_largest_counts_are_released_and_most_are_within_the_relative_error(
         assert top < {row["item"] for row in rows}
 
 
+@pytest.mark.seconds
 def test_reduced_noise_finds_more_where_counts_are_far_above_the_threshold():
     data = frame(range(200_000, 100_000, -100))
     plain, reduced = (
@@ -216,6 +219,7 @@ def test_reduced_noise_finds_more_where_counts_are_far_above_the_threshold():
         assert np.mean(np.abs(error) > 0.1 * np.array([row["bounded_count"] for row in rows])) < 0.2
 
 
+@pytest.mark.seconds
 def test_values_are_released_with_noise_for_the_cap():
     data = frame([5000] * 300, 0, [7000 + k for k in range(300)])
     for reduced in (False, True):
@@ -243,6 +247,7 @@ def test_repeated_rows_count_once_or_up_to_the_cap(make_release):
         assert exact > 8000 and abs(row["bounded_count"] - exact) < 6 * row["noise_stddev"]
 
 
+@pytest.mark.seconds
 def test_the_same_key_and_data_give_the_same_rows_and_anything_else_other_noise(make_release):
     """Noise of a stddev above 60: two independent draws agree on a count with probability below 0.005, so on a tenth of
     50 or more with probability below 1e-7; shared bits would make nearly all of them agree."""

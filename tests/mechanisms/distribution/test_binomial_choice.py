@@ -102,6 +102,7 @@ def test_many_symbols_at_once_have_the_losses_of_each():
         assert (row == choice.losses(table_of(each))[0]).all()
 
 
+@pytest.mark.seconds
 def test_phs_scores_are_those_of_the_paper():
     """Gamma as printed, in floats: sets W by comparing the laws value by value. Rounding moves a score by 2 units at most."""
     samples, users = 12, 3000
@@ -143,6 +144,7 @@ def test_the_accuracy_of_phs_follows_from_public_numbers():
     assert BinomialChoice(20, 50, Fraction(1, 10), "phs").alpha == LARGEST_ALPHA
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("kind", ["ks", "phs"])
 def test_the_choice_is_near_the_truth(kind):
     """Within four times the width of the law of the choice and of sampling; misses have a probability below 1e-6 in all."""
@@ -168,6 +170,7 @@ def test_phs_takes_what_is_rare_for_its_edge():
     assert BinomialChoice(20, 20_000, Fraction(1, 10)).edge == 0
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("kind", ["ks", "phs"])
 def test_choices_have_the_stated_law(kind):
     """2500 symbols with one table: the chosen places against the exact probabilities, in ten groups of about equal weight.

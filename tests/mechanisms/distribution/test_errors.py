@@ -58,6 +58,7 @@ def mean_errors(
     return {way: float(np.mean(each)) for way, each in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "samples", "users", "runs", "expected"),
     [
@@ -74,6 +75,7 @@ def test_the_errors_are_those_of_many_runs(k, samples, users, runs, expected):
         assert error == pytest.approx(expected[method], rel=0.45)
 
 
+@pytest.mark.seconds
 def test_phs_is_as_good_where_there_are_enough_users():
     """0.0095 in the mean of many, and five runs are within 80 % of it (five standard errors). An alpha that is too small for
     the users, as with the paper's epsilon', gave 0.39."""
@@ -96,6 +98,7 @@ def test_phs_tells_where_there_are_too_few_users(method):
     assert ks.least_users() == 1 and ks.errors(p, least - 1)[0] < 0.1
 
 
+@pytest.mark.seconds
 def test_the_error_falls_with_the_samples_where_that_of_the_baselines_does_not():
     """From 100 to 1000 samples, with so few users that privacy is what costs: slopes in log-log scale."""
     ways = [("dense", "ks"), ("gaussian", "ks"), ("laplace", "ks")]
@@ -105,6 +108,7 @@ def test_the_error_falls_with_the_samples_where_that_of_the_baselines_does_not()
     assert many["dense", "ks"] < 0.25 * many["laplace", "ks"]
 
 
+@pytest.mark.seconds
 def test_sparse_beats_adding_noise_where_there_are_more_symbols_than_samples():
     """k = 400 and m = 100, 10,000 users: the error of each is steady to some percent, as it is a sum over 400 symbols."""
     p = np.random.default_rng(3).dirichlet(np.ones(400))
@@ -113,6 +117,7 @@ def test_sparse_beats_adding_noise_where_there_are_more_symbols_than_samples():
     assert error["sparse"] < 0.85 * error["laplace"] < 0.5 * error["gaussian"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "hypothesis"),
     [("dense", "ks"), ("dense", "phs"), ("sparse", "ks"), ("sparse", "phs"), ("gaussian", "ks"), ("laplace", "ks")],
@@ -147,6 +152,7 @@ def tastes(law: str, k: int, samples: int, users: int, seed: int) -> tuple[np.nd
     return share @ topics, random.multinomial(samples, topics[random.choice(20, users, p=share)])
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("law", ["alike", "own tastes", "topics", "topics of rare words"])
 @pytest.mark.parametrize(("k", "samples", "users"), [(50, 20, 3000), (200, 100, 4000), (20, 1000, 1000), (50, 1, 3000)])
 def test_the_expected_error_is_near_the_true_one_where_users_differ(law, k, samples, users):

@@ -52,6 +52,7 @@ def _uneven(users: int, seed: int = 0) -> tuple[pa.RecordBatch, np.ndarray]:
     return rows_of(np.array([rng.multinomial(size, p) for size in sizes])), p
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("samples", ["auto", "median", "buckets", 50])
 def test_whole_runs_find_the_distribution_and_repeat_themselves(make_release, samples, relation):

@@ -29,6 +29,7 @@ WAYS = [(True, True), (True, False), (False, True)]
 BUDGETS = [Budget(1, 1e-8), Budget(0.1, 1e-6), Budget(20, 1e-4)]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(("gaussian", "pure"), WAYS)
 def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
@@ -102,6 +103,7 @@ PAID = [
 ]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("field", "laws"), PAID)
 def test_an_account_of_parts_that_cost_more_is_refused(field, laws, monkeypatch):
     if not laws:
@@ -194,6 +196,7 @@ def precision(plan: NoisePlan, distance: float) -> float:
     return (distance * 2**plan.grid / float(plan.scale)) ** 2
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("strategy", ["sips", "weighted-gaussian"])
 @pytest.mark.parametrize("promise", [Budget(0.01, 0.1), Zcdp(0.01, 1e-8), Zcdp(5, 1e-4)])

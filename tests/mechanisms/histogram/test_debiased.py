@@ -66,6 +66,7 @@ def test_every_noisy_total_and_number_of_users_gives_a_finite_result_within_its_
         assert count[:3] == [0, 0, 0] and count[-1] == top
 
 
+@pytest.mark.slow
 def test_the_stddev_is_that_of_the_estimate():
     """Against 100,000 draws of both noises (floats do here), for three means: within 3 %, five standard errors. Without the
     noise of the number of users it is a quarter of the true one at a mean of 1, and without the slope a fifth of it."""
@@ -90,6 +91,7 @@ def _rows(counts: np.ndarray) -> pa.RecordBatch:
     return contribution_batch(pa.array(user), pa.array(item), pa.array(count))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("alpha", "capped_error", "error"), [(0.5, 0.348, 0.309), (1, 0.251, 0.191), (5, 0.139, 0.048), (50, 0.107, 0.004)]
 )

@@ -22,6 +22,7 @@ def law_bytes(**processor: str) -> str:
     return ran.stdout.decode()
 
 
+@pytest.mark.seconds
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names kinds of processors of x86_64")
 def test_a_law_has_the_same_bytes_on_every_processor():
     plain = "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"

@@ -112,6 +112,7 @@ class TestTruncatedNoise:
         assert only.plan.stddev == pytest.approx(math.sqrt((size**2 * law).sum() / law.sum()), rel=1e-9)
 
 
+@pytest.mark.seconds
 class TestThresholds:
     @pytest.mark.parametrize(("items", "total"), [(1, 18.7275), (100, 22.3427)])
     def test_weighted_laplace_is_the_printed_formula_on_a_grid(self, items, total):
@@ -211,6 +212,7 @@ class TestRounds:
             noisy_counts([shard.to_batch()], other.plan, make_release(), "N")
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_guarantee_tells_all_numbers(strategy, relation):

@@ -40,6 +40,7 @@ def p_value(values, law, bins=20):
 RATES = [Fraction(1, 2), Fraction(1237955000, 2**32), Fraction(1, 3), Fraction(5, 7), Fraction(1, 1000), Fraction(7, 8)]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("q", RATES, ids=str)
 @pytest.mark.parametrize("count", [1, 2, 7, 63, 64, 65, 500, 512, 1535, 5000])
 def test_frequencies(count, q):
@@ -48,6 +49,7 @@ def test_frequencies(count, q):
     assert p_value(values, stats.binom(count, float(q))) > ALARM
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(2**31 + 1, 2**32)], ids=str)
 @pytest.mark.parametrize(("count", "draws"), [(20_000, 4000), (1_000_000, 300), (2**40 + 1, 60)])
 def test_frequencies_of_many_trials(count, draws, q):
@@ -57,6 +59,7 @@ def test_frequencies_of_many_trials(count, draws, q):
     assert p_value(scaled, stats.norm, bins=8) > ALARM
 
 
+@pytest.mark.seconds
 def test_halving_very_many_trials_by_rejection():
     """The least n for which its bounds hold, odd and even, in 2500 draws each; the same law as counting bits."""
     for n in (2**13, 2**13 + 1):
@@ -65,6 +68,7 @@ def test_halving_very_many_trials_by_rejection():
         assert p_value(values, stats.binom(n, 0.5)) > ALARM
 
 
+@pytest.mark.seconds
 def test_the_two_ways_to_halve_agree(monkeypatch):
     n = 5000
     drawn = fair(make_lanes(3000), np.arange(3000), np.full(3000, n))
@@ -224,6 +228,7 @@ REJECTION_MUTATIONS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("mutation", REJECTION_MUTATIONS.values(), ids=REJECTION_MUTATIONS.keys())
 def test_mutations_of_the_rejection_are_caught(mutation, monkeypatch):
     monkeypatch.setattr(*mutation)

@@ -52,6 +52,7 @@ def fetch(environment, *resources):
     return done.stdout.splitlines()
 
 
+@pytest.mark.seconds
 def test_every_answer_of_the_manager(manager):
     names = ["good", "short", secret_manager.DAMAGED, secret_manager.UNCHECKED, "missing"]
     manager.asked.clear()
@@ -68,6 +69,7 @@ def test_every_answer_of_the_manager(manager):
     assert manager.asked == [*map(name, names), name("good", "12")], "a version is fetched once in a process"
 
 
+@pytest.mark.seconds
 def test_no_credentials_and_no_library(manager, tmp_path):
     (tmp_path / "none.json").write_text("{}")
     environment = {**manager.environment, "GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
@@ -114,6 +116,7 @@ def test_a_key_in_place_of_a_name_is_refused_without_showing_it(resource):
     assert "5e5e" not in str(error.value)
 
 
+@pytest.mark.seconds
 def test_pickles_and_texts_never_hold_the_key(manager):
     """Also after a fetch, which keeps the key in the process."""
     code = f"""

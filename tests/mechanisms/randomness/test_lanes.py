@@ -258,6 +258,7 @@ def test_geometric():
     assert_probabilities(np.minimum(values, 8), [*probabilities, np.exp(-8)])
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("bits", [64, 128, 192, 2048])
 def test_exp_floor_against_decimal(bits):
     with localcontext() as context:

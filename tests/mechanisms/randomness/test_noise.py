@@ -130,12 +130,14 @@ def check(law, values):
     check_tails(law, values)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_noise_has_the_exact_law(law, scale):
     check(law(scale), law.sample(make_lanes(DRAWS), scale))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("law", [Laplace, Gaussian])
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(10), Fraction(1000)], ids=str)
 def test_a_scale_wrong_by_three_percent_is_caught(law, scale):
@@ -156,6 +158,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("law", "scale"), WIDE)
 def test_noise_beyond_64_bits_has_the_exact_law(law, scale):
     """20,000 draws: the power is that of a scale wrong by 10 %."""
@@ -227,6 +230,7 @@ ORACLES = [
 ]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("sample", "make", "distance", "scale"), ORACLES)
 def test_noise_agrees_with_opendp(sample, make, distance, scale):
     """Two-sample chi-square with 40,000 draws each; OpenDP's are fresh: false alarm 1e-8. Power: 10 % in scale."""
@@ -287,6 +291,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("mutation", "law", "scale"), MUTATIONS.values(), ids=MUTATIONS.keys())
 def test_mutations_are_caught_by_the_chi_square(mutation, law, scale, monkeypatch):
     lanes = make_lanes(DRAWS)

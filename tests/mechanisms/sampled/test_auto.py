@@ -36,6 +36,7 @@ def found(rows):
     return dict(zip(rows.column("item").to_pylist(), rows.column("sampled").to_pylist(), strict=True))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("items", "of"), [(1, 40), (5, 5), (5, 50)])
 def test_as_many_items_are_chosen_as_users_have(make_release, items, of, relation):
@@ -44,6 +45,7 @@ def test_as_many_items_are_chosen_as_users_have(make_release, items, of, relatio
     assert chosen(made, crowd(5000, items, of), make_release("items")) == items
 
 
+@pytest.mark.seconds
 def test_heavy_hitters_are_found_that_one_item_per_user_hides(make_release):
     """Every user has three of four items, so that each has three quarters of all users, and a quarter at one item per user."""
     batch = crowd(4000, 3, 4)
@@ -54,6 +56,7 @@ def test_heavy_hitters_are_found_that_one_item_per_user_hides(make_release):
     assert all(abs(row["count"] - 3000) < 6 * row["noise_stddev"] < 600 for row in rows)  # 2e-9 each
 
 
+@pytest.mark.seconds
 def test_whatever_reads_a_sample_reads_one_choice_and_one_number_of_users(make_release):
     batch = crowd(5000, 3, 12)
     whole = found(sampled_histogram(BUDGET).run([batch], make_release()))
@@ -92,6 +95,7 @@ def test_the_decision_says_what_was_chosen():
     assert made.choice.ends()[1].bound == 300
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("relation", "items"), [(Relation.ADD_REMOVE, 3), (Relation.REPLACE, 1), (Relation.REPLACE, 10)]
 )

@@ -23,6 +23,7 @@ BUDGET = Budget(1, 1e-6)
 RATE = Fraction(1, 3)
 
 
+@pytest.mark.seconds
 def test_every_user_is_asked_alike(make_release):
     """300 cohorts of 100 out of 500 users: chi-square of how often each was asked, below 1e-8 if all are alike."""
     drawn = [draw_cohort(BUDGET, 500, 100, make_release(f"c{number}")).asked for number in range(300)]
@@ -63,6 +64,7 @@ def answers(cohort, items):
     return contribution_batch(pa.array(users), pa.array(items * (2 * len(cohort.asked))))
 
 
+@pytest.mark.seconds
 def test_the_rate_is_the_best_one_or_the_given_one(make_release):
     best = calibrate_sample(BUDGET, relation=Relation.REPLACE)
     assert draw_cohort(BUDGET, 500, 100, make_release(), relation="replace").plan == best

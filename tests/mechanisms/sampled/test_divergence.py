@@ -44,6 +44,7 @@ def largest_divergences(epsilon, rate, threshold, most):
     return max(divergence(p, q, epsilon) for p, q in pairs), max(divergence(q, p, epsilon) for p, q in pairs)
 
 
+@pytest.mark.seconds
 class TestCurve:
     def test_is_the_supremum_of_direct_sums(self):
         """40 settings, counts up to 8 theta / p: in none is the closed form below the sums, nor above by more than
@@ -131,6 +132,7 @@ class TestPaper:
         assert least_threshold(Budget(1, 1e-8), paper_parameters(1, 1e-8)[0]) == 6
 
 
+@pytest.mark.seconds
 class TestLosses:
     def two_fold(self, epsilon, rate, threshold, first, second, most=24):
         """The largest divergence of two independent items over all pairs of counts, by the definition; `first` and
@@ -204,6 +206,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.seconds
 class TestChoice:
     @pytest.mark.parametrize(("epsilon", "delta", "rate", "threshold", "half", "w95", "paper_w95"), TABLE)
     def test_table(self, epsilon, delta, rate, threshold, half, w95, paper_w95):

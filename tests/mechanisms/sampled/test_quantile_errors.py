@@ -43,6 +43,7 @@ def _tree_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator) 
     return _tree(made, count, random).quantiles(TENTHS).to_pylist()
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
 def test_the_stated_error_of_a_range_has_the_users_that_are_hidden(law, users):
     """20 releases of 20 ranges of a twentieth: the mean squared error is at most twice the stated one for each range. (Without
@@ -64,6 +65,7 @@ def _search_rows(made: Hierarchy, count: np.ndarray, random: np.random.Generator
     return [row for rows in found for row in rows.to_pylist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [_tree_rows, _search_rows])
 @pytest.mark.parametrize(("law", "users"), [(law, n) for law in _clumped(1) for n in (10_000, 200_000)])
 def test_the_stated_error_of_a_rank_holds_whatever_users_share(law, users, how):

@@ -40,6 +40,7 @@ def values(rows, name):
     return np.asarray(rows.column(name))
 
 
+@pytest.mark.seconds
 class TestHierarchy:
     @pytest.mark.parametrize(("branching", "levels"), [(2, 6), (3, 4), (10, 2), (7, 1)])
     def test_with_everybody_sampled_the_tree_is_the_truth(self, make_release, branching, levels):
@@ -131,6 +132,7 @@ class TestHierarchy:
                 quantile_hierarchy(BUDGET, 0, 1, **wrong)
 
 
+@pytest.mark.seconds
 class TestSearch:
     @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
     def test_with_everybody_sampled_it_finds_the_quantile(self, make_release, quantile):
@@ -185,6 +187,7 @@ class TestSearch:
 # Users with several rows.
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("by_leaf", [False, True])
 def test_a_user_counts_by_one_of_its_rows_and_not_by_one_of_its_leaves(make_release, monkeypatch, by_leaf):
     """20,000 users with 99 values from 10 to 11 and one of 5000: the 0.75 quantile by rows is near 11, and what is far away is
@@ -235,6 +238,7 @@ def test_whatever_rows_a_user_has_it_is_one_user_of_one_leaf(make_release, monke
 # What every way to make one must hand on, and what none may take.
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 def test_plans_are_for_the_relation_and_for_all_samples_that_a_user_is_in(relation, monkeypatch):
     """A search takes seconds, so that one is made, and of the others it is looked at what they search for."""
@@ -287,6 +291,7 @@ def test_a_search_sees_what_reaches_the_threshold_and_nothing_below(lowered, mak
     assert [math.isnan(value) for value in seen] == [not lowered, False]
 
 
+@pytest.mark.seconds
 def test_many_compositions_have_a_delta_that_is_no_less_than_what_direct_sums_give():
     """Beyond some hundred, Fourier transforms err by more than is added for one: 5000 of these once gave 9.5e-13 for 1.04e-12,
     and 20,000 a negative number."""

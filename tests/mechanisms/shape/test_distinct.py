@@ -74,6 +74,7 @@ LAWS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("law", LAWS)
 def test_lower_limit_holds_and_the_count_is_near_where_no_user_is_heavy(law):
     """With each of 50 keys the limit fails with probability 0.025 at most: 11 or more failures, of one law or another, have

@@ -32,6 +32,7 @@ def account(url, ledger, key):
     return {"ledger": url, "dataset": "many", "key_file": key}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frame", [FRAME, FEW], ids=["the same names", "nothing at all"])
 @pytest.mark.parametrize("name", ["partitions", "histogram", "aggregate", "top", "count_release", "sampled"])
 def test_the_same_rows_of_other_data_are_no_retry(account, ledger, name, frame):
@@ -73,6 +74,7 @@ def command(run, url, ledger, key, tmp_path):
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "own"),
     [
@@ -101,6 +103,7 @@ def digest(report):
     return report["details"]["input_digest"]
 
 
+@pytest.mark.slow
 def test_the_digest_is_the_same_however_the_input_comes(command, account, tmp_path):
     """In a call and in a job, in any order, shards, batches and worker processes; without a ledger there is none."""
     called = headcount.histogram(FRAME, **NAMES, **account, release_id="r1").report

@@ -43,6 +43,7 @@ def test_avro_columns_that_are_no_ids(tmp_path, kind, word):
     assert path in message and "'item'" in message and word in message
 
 
+@pytest.mark.seconds
 def test_truncated_avro_at_any_byte(tmp_path):
     """Only a cut between two blocks cannot be told from a shorter file."""
     content = avro([("user", "string"), ("item", "string")], LONG[:40], sync_interval=300)

@@ -47,6 +47,7 @@ def _sums(read, keys, shards):
     return sums
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("keys", [("item",), ("item", "country")])
 @pytest.mark.parametrize("seed", range(6))

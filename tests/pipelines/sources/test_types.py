@@ -258,6 +258,7 @@ def file(request, tmp_path_factory):
     return request.param, write(tmp_path_factory.mktemp("types")), cases
 
 
+@pytest.mark.seconds
 def test_every_type_is_counted_as_duckdb_counts_it(file):
     format, path, cases = file
     for spec, sql in cases.items():
@@ -272,6 +273,7 @@ def test_composite_keys_of_all_types_are_counted_as_duckdb_counts_them(file):
         assert counted(path, chosen) == grouped([cases[spec] for spec in chosen]), chosen
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns", "Pacific/Apia"])
 def test_units_of_time_zones(file, zone):
     format, path, cases = file

@@ -280,6 +280,7 @@ def patched_requests(monkeypatch, before, after=lambda: None):
     monkeypatch.setattr(requests.Session, "request", request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["request", "answer"])
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, overwrite, lost):
@@ -306,6 +307,7 @@ def test_a_commit_that_is_cut_anywhere_can_run_again(warehouse, monkeypatch, ove
     raise AssertionError("the commit never ended")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
 def test_attempts_at_once_load_once(warehouse, monkeypatch, overwrite):
     for seed in range(6):
@@ -323,35 +325,6 @@ def test_attempts_at_once_load_once(warehouse, monkeypatch, overwrite):
         assert schedule.errors == [None, None]
         assert_whole(warehouse)
         assert warehouse.loads == ["counts"]
-
-
-@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
-def test_an_attempt_that_lags_behind_and_dies_undoes_nothing(warehouse, monkeypatch, overwrite):
-    """Another one does the whole commit before its request k; after that request it dies."""
-    for k in range(MOST_STEPS):
-        found, written = start(warehouse, overwrite)
-        requests_made = iter(range(MOST_STEPS))
-
-        def before(found=found, written=written, k=k, requests_made=requests_made):
-            made = next(requests_made)
-            if made == k:
-                with monkeypatch.context() as patch:
-                    patch.setattr(requests.Session, "request", GENUINE)
-                    sink_bigquery.commit(found, written, REPORT.encode())
-            elif made > k:
-                raise Killed
-
-        with monkeypatch.context() as patch:
-            patched_requests(patch, before)
-            try:
-                sink_bigquery.commit(found, written, REPORT.encode())
-            except Killed:
-                pass
-        if next(requests_made) <= k:
-            assert k >= 6
-            return
-        assert_whole(warehouse)
-    raise AssertionError("the commit never ended")
 
 
 def test_a_load_job_that_fails_in_passing_is_tried_again(warehouse):

@@ -1,12 +1,15 @@
 """A load job goes on when whoever started it was killed: it never replaces the rows of another run, and can be ended."""
 
 import pytest
+import requests
 
 from headcount.pipelines.ledger import outputs
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from tests.pipelines.ledger.accounts import request
 from tests.pipelines.schedule import Killed
 from tests.pipelines.storage.test_bigquery import (  # noqa: F401
+    GENUINE,
+    MOST_STEPS,
     OUTPUT,
     REPORT,
     assert_whole,
@@ -61,3 +64,33 @@ def test_a_complete_table_is_never_removed(warehouse):  # noqa: F811
     sink_bigquery.commit(found, written, REPORT.encode())
     outputs.abandon(request("r1", output=OUTPUT))
     assert_whole(warehouse)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overwrite", [False, True], ids=["new", "overwrite"])
+def test_an_attempt_that_lags_behind_and_dies_undoes_nothing(warehouse, monkeypatch, overwrite):  # noqa: F811
+    """Another one does the whole commit before its request k; after that request it dies."""
+    for k in range(MOST_STEPS):
+        found, written = start(warehouse, overwrite)
+        requests_made = iter(range(MOST_STEPS))
+
+        def before(found=found, written=written, k=k, requests_made=requests_made):
+            made = next(requests_made)
+            if made == k:
+                with monkeypatch.context() as patch:
+                    patch.setattr(requests.Session, "request", GENUINE)
+                    sink_bigquery.commit(found, written, REPORT.encode())
+            elif made > k:
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            patched_requests(patch, before)
+            try:
+                sink_bigquery.commit(found, written, REPORT.encode())
+            except Killed:
+                pass
+        if next(requests_made) <= k:
+            assert k >= 6
+            return
+        assert_whole(warehouse)
+    raise AssertionError("the commit never ended")

@@ -88,6 +88,7 @@ def job(store, *words):
     assert main(["histogram", *SHAPE, *words, *store[1]]) == 0
 
 
+@pytest.mark.slow
 def test_a_job_gives_the_same_bytes_as_on_this_machine(store, bucket, key, tmp_path):
     """From each kind of file in turn, to another format each."""
     names = ["parquet", "csv.gz"] if bucket.startswith("s3") else ["parquet", "jsonl", "avro"]
@@ -137,6 +138,7 @@ def write(target, texts):
     return written
 
 
+@pytest.mark.slow
 def test_refusals_leftovers_and_replacing(bucket):
     """Also an output of no bytes, which S3 does not take as an upload."""
     new = target(bucket, overwrite=False)

@@ -18,15 +18,15 @@ from headcount.pipelines.studies.likely import Outcome, outcomes, users_needed, 
 
 BUDGET = Budget(1.0, 1e-8)
 MADE = {
-    "estimates": (histogram(BUDGET), "events"),
-    "users": (histogram(BUDGET, of="users"), "users"),
-    "one stage": (histogram(BUDGET, method="one-stage"), "events"),
-    "domain": (histogram(BUDGET, domain=["a", "b", "c"]), "events"),
-    "names": (partitions(BUDGET), "names"),
-    "plume": (plume(BUDGET), "users"),
-    "sampled": (sampled_histogram(BUDGET), "users"),
-    "total": (total(BUDGET), "events"),
-    "bound": (choice_alone(Budget(0.1), BUDGET), "events"),
+    "estimates": lambda: (histogram(BUDGET), "events"),
+    "users": lambda: (histogram(BUDGET, of="users"), "users"),
+    "one stage": lambda: (histogram(BUDGET, method="one-stage"), "events"),
+    "domain": lambda: (histogram(BUDGET, domain=["a", "b", "c"]), "events"),
+    "names": lambda: (partitions(BUDGET), "names"),
+    "plume": lambda: (plume(BUDGET), "users"),
+    "sampled": lambda: (sampled_histogram(BUDGET), "users"),
+    "total": lambda: (total(BUDGET), "events"),
+    "bound": lambda: (choice_alone(Budget(0.1), BUDGET), "events"),
 }
 SAYS = {  # besides what is chosen: users needed, noise, median error, what is left out
     "estimates": (True, True, True, True),
@@ -43,7 +43,7 @@ SAYS = {  # besides what is chosen: users needed, noise, median error, what is l
 
 @pytest.fixture(scope="module", params=MADE)
 def found(request):
-    return request.param, outcomes(*MADE[request.param])
+    return request.param, outcomes(*MADE[request.param]())
 
 
 def test_every_choice_says_what_can_be_said_of_it(found):
@@ -65,7 +65,7 @@ def test_what_is_said_is_far_from_both_ends(found):
 
 
 def test_words_are_the_same_each_time_and_name_their_assumptions():
-    made, question = MADE["names"]
+    made, question = MADE["names"]()
     said = words(made, question)
     assert said == words(partitions(BUDGET, item_type=int), question), "whatever items are"
     text = "\n".join(said)
@@ -87,7 +87,7 @@ def test_the_logs_are_as_they_are_described():
 def test_no_time_is_lost():
     """A second or so on a quiet machine: twenty allow for a busy one."""
     before = time.process_time()
-    words(*MADE["estimates"])
+    words(*MADE["estimates"]())
     assert time.process_time() - before < 20
 
 

@@ -124,6 +124,7 @@ def told_by(population: Population, release: Release) -> tuple[user_law.Told, No
     return told, NoisyCounts(bounded, decided.plan.counts.stddev, min(1.0, kept), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("law", "users"), [(UserLaw(0.9, 0.7, 0.0), 60_000), (UserLaw(0.2, 1.0, 0.4, heavy=True), 40_000)]
 )
