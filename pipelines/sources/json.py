@@ -1,8 +1,9 @@
 """JSON lines as batches of events: one object per line, UTF-8.
 
 What a column is follows from what is asked for, never from its values: COLUMN is text (7, true and false are texts too, so
-that an output does not tell by its types what the first row held), COLUMN:int whole numbers, COLUMN:day and the like are texts of times, and COLUMN:0,18,30 is numbers. A user is a string or an
-integer, whichever the first rows have, since no output shows it. A key that a row lacks is null there, like one that is null.
+that the types of an output do not tell what the first row held), COLUMN:int whole numbers, COLUMN:day and the like are texts of
+times, and COLUMN:0,18,30 is numbers. A user is a string or an integer, whichever the first rows have, since no output shows it.
+A key that a row lacks is null there, like one that is null.
 Row numbers count the objects from 1.
 
 Arrow parses a block at a time. It is not strict about lines (several objects on one, or one over several) and crashes on a
