@@ -42,5 +42,12 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
 def _hint(name: str, known: list[str], function: Callable[..., Any]) -> str:
     import difflib
 
+    from headcount.keywords import in_keywords
+    from headcount.pipelines.main import load
+    from headcount.pipelines.options import as_flag
+
+    elsewhere = load(function.__name__.replace("_", "-")).elsewhere
+    if as_flag(name) in elsewhere:
+        return in_keywords(elsewhere[as_flag(name)])
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or [each for each in known if each.startswith(name)]
     return f"did you mean {near[0]!r}?" if near else f"see help(headcount.{function.__name__})"

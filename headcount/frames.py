@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.batches.frames import FRAMES, frame_reader, frame_schema, is_frame, table_of
+from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader, frame_schema, is_frame, table_of
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.keys.door import asked, user_keys
@@ -25,6 +25,7 @@ from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines import options
 from headcount.pipelines.protection import window
 from headcount.pipelines.storage import stores
+from headcount.pipelines.suggestions import each_of
 
 _GIVE = f"{FRAMES}, a dict of lists, or a list of dicts"
 
@@ -127,8 +128,8 @@ def _reader(data: Any, columns: Collection[str]) -> pa.RecordBatchReader:
     for name in columns:
         if found_type(reader.schema, name) is None:
             known = list(map(str, frame)) if held else frame_schema(frame).names
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            near, parts = difflib.get_close_matches(name, known, n=1), each_of(name, known)
+            hint = f"give a list, {parts!r}; " if parts else f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"no column {name!r}; {hint}the columns are {', '.join(map(repr, known))}")
     return reader
 
@@ -142,4 +143,4 @@ def _columns(data: Any) -> Mapping[str, Any]:
         return {name: [row.get(name) for row in data] for name in names}
     if isinstance(data, str | os.PathLike):
         raise InputError("a path is no frame: read the file first, for instance by pyarrow.parquet.read_table")
-    raise InputError(f"{type(data).__name__} is no frame; give {_GIVE}")
+    raise InputError(f"{type(data).__name__} is no frame; {collected(data) or f'give {_GIVE}'}")

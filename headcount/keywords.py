@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.checks import wrong
@@ -65,14 +65,16 @@ def in_keywords(message: str) -> str:
 
 def spelled(error: HeadcountError) -> HeadcountError:
     """The same refusal with keywords for flags."""
-    message = in_keywords(str(error))
-    return ParameterError(message, error.parameter) if isinstance(error, ParameterError) else type(error)(message)
+    if not isinstance(error, ParameterError):
+        return type(error)(in_keywords(str(error)))
+    said = ParameterError(in_keywords(str(error)), error.parameter)
+    return said if said.parameter is None else said.renamed(said.parameter)
 
 
 def _read(action: argparse.Action, value: Any) -> Any:
     if isinstance(action, argparse._StoreTrueAction):
         if not isinstance(value, bool):
-            raise wrong(action.dest, "must be True or False", value)
+            raise _refused(action, "must be True or False", value)
         return value
     if action.dest == "domain":
         return value  # which is named once the key columns are known: see `frames.named_domain`
@@ -81,15 +83,18 @@ def _read(action: argparse.Action, value: Any) -> Any:
 
         return choice_in(value)
     if isinstance(action, argparse._AppendAction):
-        several = isinstance(value, Sequence) and not isinstance(value, str | tuple) or hasattr(value, "tolist")
+        several = isinstance(value, Sequence) and not isinstance(value, str | tuple)
+        several = several or action.type is not None and hasattr(value, "tolist")  # numbers may come as an array
         return [_read_one(action, each) for each in (value if several else [value])]
     return _read_one(action, value)
 
 
 def _read_one(action: argparse.Action, value: Any) -> Any:
     """One value as the parser reads its text: so limits and choices stand in one place."""
-    if action.type is None and not isinstance(value, str | os.PathLike):
-        raise wrong(action.dest, "must be a text", value)
+    needs_text = action.type is None and not isinstance(value, str | os.PathLike)
+    if needs_text or any(map(_holds_data, value if isinstance(value, tuple) else (value,))):
+        one = "the name of a column" if action.metavar == "COLUMN" else "a text" if action.type is None else "one value"
+        raise _refused(action, f"must be {one}", value)
     text = (
         ":".join(map(str, value)) if isinstance(value, tuple) else os.fspath(value) if _is_path(value) else str(value)
     )
@@ -106,3 +111,15 @@ def _read_one(action: argparse.Action, value: Any) -> Any:
 
 def _is_path(value: Any) -> bool:
     return isinstance(value, os.PathLike)
+
+
+def _refused(action: argparse.Action, must: str, value: Any) -> ParameterError:
+    """The error for a parameter, which shows its value only if that cannot be a column of the data, or hold one."""
+    if isinstance(value, tuple) or _holds_data(value):
+        return ParameterError(f"{action.dest} {must}, got a {type(value).__name__}", action.dest)
+    return wrong(action.dest, must, value)
+
+
+def _holds_data(value: Any) -> bool:
+    """Whether this may be a column or a frame, such as df.page where "page" was meant."""
+    return isinstance(value, Iterable) and not isinstance(value, str)

@@ -151,6 +151,7 @@ class Command:
     name: str
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
+    elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)  # flags of another command: where they are
     takes_beam_flags: ClassVar[bool] = False  # besides our own
 
     @property

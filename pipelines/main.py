@@ -116,8 +116,11 @@ def _dispatch(argv: list[str]) -> int:
             f"unknown flag {argv[0]!r} in place of a command; give that first, one of {', '.join(COMMANDS)}, or --help"
         )
     if argv[0] not in COMMANDS:
-        near = did_you_mean(nearest(argv[0], COMMANDS)) or f"give one of {', '.join(COMMANDS)}, or --help"
-        raise ParameterError(f"unknown command {argv[0]!r}; {near}")
+        from headcount.pipelines.questions import OTHER_WORDS
+
+        near = OTHER_WORDS.get(argv[0]) or nearest(argv[0], COMMANDS)
+        hint = did_you_mean(near) or f"give one of {', '.join(COMMANDS)}, or --help"
+        raise ParameterError(f"unknown command {argv[0]!r}; {hint}")
     from headcount.pipelines import options, parser
 
     command = load(argv[0])

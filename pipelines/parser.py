@@ -182,7 +182,7 @@ def _refuse_unknown(
         raise ParameterError(f"unexpected argument {first!r}; {see}")
     flag = first.split("=", 1)[0]
     near = nearest(flag, own) or nearest(flag, of_beam)
-    raise ParameterError(f"unknown flag {flag!r}; {did_you_mean(near) or see}")
+    raise ParameterError(f"unknown flag {flag!r}; {command.elsewhere.get(flag) or did_you_mean(near) or see}")
 
 
 def _refuse_slips(own: Sequence[str], of_beam: Sequence[str], rest: Sequence[str]) -> None:

@@ -46,6 +46,9 @@ QUESTIONS = (
     Question("What do I tell people outside?", "statement OUT", "statement.md"),
 )
 
+# What people call commands that have another name here.
+OTHER_WORDS = {"count": ("histogram (how often each item occurs)", "total (how many users and events in all)")}
+
 GROUPS = {
     "counts, sums and means of each item": "histogram aggregate total",
     "names alone": "partitions top heavy-hitters",

@@ -24,6 +24,12 @@ def nearest(word: str, known: Iterable[str], close: float = _CLOSE) -> list[str]
     return [name for name in plain if plain[name] in found[:1]][:1]
 
 
+def each_of(name: str, known: Iterable[str]) -> list[str]:
+    """The names that this one lists between commas, if all of them are known; else none."""
+    parts = [part.strip() for part in name.split(",")]
+    return parts if len(parts) > 1 and {*parts} <= {*known} else []
+
+
 def did_you_mean(words: Iterable[str]) -> str:
     """The question that names these, or nothing if there is none."""
     *others, last = [*words] or [""]

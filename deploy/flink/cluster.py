@@ -171,7 +171,10 @@ def _start(args: argparse.Namespace, state: State) -> None:
         for number in range(content["managers"]):
             if f"task-manager-{number}" not in state.processes:
                 state.launch(f"task-manager-{number}", content["manager"])
-        state.require_answer(lambda: _managers(content["flink"]) >= content["managers"], "the Flink cluster")
+        state.require_answer(
+            lambda: _managers(content["flink"]) >= content["managers"],
+            f"the Flink cluster at {content['flink']} with {content['managers']} task managers",
+        )
     if "job-server" not in state.processes:
         port = free_port()
         content["job_endpoint"] = f"localhost:{port}"
@@ -340,9 +343,10 @@ def stop(args: argparse.Namespace, state: State) -> int:
         end([server] if server else [])
         # On somebody's own cluster, only jobs that were submitted from here.
         prefix = "" if state.content.get("own") else f"headcount-{state.content['token']}-"
-        with contextlib.suppress(OSError):  # no cluster, no jobs
-            for name in _cancel(state.content["flink"], prefix):
-                print(f"cancelled {name}")
+        if "job-manager" not in state.lost():  # else its jobs have ended too, and who answers in its place is another
+            with contextlib.suppress(OSError):  # no cluster, no jobs
+                for name in _cancel(state.content["flink"], prefix):
+                    print(f"cancelled {name}")
         end(list(state.processes.values()))
         state.remove()
     print("stopped")
@@ -352,7 +356,11 @@ def stop(args: argparse.Namespace, state: State) -> int:
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
     parser = argparse.ArgumentParser(prog="flink.sh", description=__doc__.split("\n\n")[0], allow_abbrev=False)
-    parser.add_argument("--state", metavar="DIR", help="where to keep what runs, and logs (default: in your home)")
+    parser.add_argument(
+        "--state",
+        metavar="DIR",
+        help="where to keep what runs, and logs (default: in your home, one for each checkout)",
+    )
     commands = parser.add_subparsers(required=True, metavar="start|submit|status|stop")
     master = argparse.ArgumentParser(add_help=False)
     master.add_argument("--flink-master", metavar="HOST:PORT", help="the REST address of a Flink cluster of your own")

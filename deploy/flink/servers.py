@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-POM = Path(__file__).resolve().with_name("pom.xml")
+HERE = Path(__file__).resolve().parent
+POM = HERE / "pom.xml"
 _START_SECONDS, _STOP_SECONDS = 300, 15
 
 
@@ -113,11 +114,15 @@ def is_open(endpoint: str) -> bool:
 
 
 class State:
-    """What was started, in one file of the state directory; changed by one call at a time."""
+    """What was started, in one file of the state directory; changed by one call at a time.
+
+    Each checkout has a directory of its own by default, so that one does not use, and stop, the cluster of another.
+    """
 
     def __init__(self, directory: str | None) -> None:
         base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        self.directory = Path(directory).absolute() if directory else base / "headcount" / "flink"
+        checkout = hashlib.blake2b(os.fsencode(HERE), digest_size=4).hexdigest()
+        self.directory = Path(directory).absolute() if directory else base / "headcount" / f"flink-{checkout}"
         self._file = self.directory / "state.json"
         self.content: dict[str, Any] = json.loads(self._file.read_text()) if self._file.exists() else {}
 
@@ -126,7 +131,11 @@ class State:
         """While the block runs, no other call starts or stops anything here."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.directory / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"waiting for another call of flink.sh that uses {self.directory}", flush=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
             self.__init__(str(self.directory))  # type: ignore[misc]  # another call may have changed it meanwhile
             yield
 
@@ -167,7 +176,9 @@ class State:
         return [name for name, process in self.processes.items() if not is_alive(process)]
 
     def require_answer(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds; a server that ends meanwhile is told with the end of its log."""
+        """Wait until a condition holds, and say so; a server that ends meanwhile is told with the end of its log."""
+        if not condition():
+            print(f"waiting for {what} to answer, up to {_START_SECONDS // 60} minutes", flush=True)
         if wait(lambda: condition() or bool(self.lost()), _START_SECONDS) and not self.lost():
             return
         for name in self.lost() or list(self.processes):

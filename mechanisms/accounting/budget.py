@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import decimal
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
@@ -222,7 +223,7 @@ def _bisect(holds: Callable[[float], bool], good: float, bad: float) -> float:
 
 def sum_up(values: Iterable[float]) -> float:
     """The sum of the decimals that numbers print as, rounded upwards: no less than what they add up to."""
-    return _round_up(sum(map(_decimal, values), Fraction(0)))
+    return _round_up(sum((_decimal(value) * times for value, times in Counter(values).items()), Fraction(0)))
 
 
 def digits_up(value: float, digits: int) -> float:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from headcount.mechanisms.accounting.budget import Zcdp, sum_up, zcdp_delta, zcdp_epsilon, zcdp_order
 from headcount.mechanisms.accounting.guarantee import Guarantee, check_alike, total_zcdp
 from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.losses.sums import losses_delta, losses_epsilon
+from headcount.mechanisms.accounting.losses.sums import NOTHING, Together
 from headcount.mechanisms.checks import check_at_least_0
 
 # Orders are compared beyond the rounding of the one at which a limit is converted.
@@ -44,36 +44,53 @@ _DOUBLINGS, _HALVINGS = 60, 40
 
 def total_epsilon(guarantees: Iterable[Guarantee], delta: float, adaptive: bool = False) -> float:
     """The least epsilon that all of them are known to keep together with `delta`; infinite if there is none."""
-    parts, delta = check_alike(guarantees), check_at_least_0("delta", delta)
-    found = [math.inf]
-    if adaptive:
-        delta = min(delta, 0.5) * (1 - 2e-12)  # beyond the rounding of the shares
-        rest = delta * (1 - _HIDING)
-        for order, spent in _spent(parts):
-            if rest > 0 and spent.delta <= delta * _HIDING:
-                rho = _raised(spent.rho, order, lambda rho: zcdp_epsilon(rho, rest))
-                found.append(zcdp_epsilon(rho, rest) if math.isfinite(rho) else math.inf)
-        return min(found)
-    if sum_up(part.delta for part in parts) <= delta:
-        found.append(sum_up(part.epsilon for part in parts))
-    if 0 < delta < 1:
-        found.append(losses_epsilon(Losses.together(part.losses for part in parts), delta))
-    return min(found)
+    return Spent(guarantees, adaptive).epsilon(delta)
 
 
 def total_delta(guarantees: Iterable[Guarantee], epsilon: float, adaptive: bool = False) -> float:
     """The least delta that all of them are known to keep together with `epsilon`; 1 if there is none."""
-    parts, epsilon = check_alike(guarantees), check_at_least_0("epsilon", epsilon)
-    found = [1.0]
-    if adaptive:
-        for order, spent in _spent(parts):
-            rho = _raised(spent.rho, order, lambda _: epsilon)
-            if math.isfinite(rho):
-                found.append(max(spent.delta / _HIDING, zcdp_delta(rho, epsilon) / (1 - _HIDING)) * (1 + 1e-12))
+    return Spent(guarantees, adaptive).delta(epsilon)
+
+
+class Spent:
+    """Some releases, of which totals are asked: of them alone, and with one or other more of the same kind."""
+
+    def __init__(self, guarantees: Iterable[Guarantee], adaptive: bool = False) -> None:
+        self._parts, self._adaptive = check_alike(guarantees), adaptive
+        self._losses = Together(Losses.together(part.losses for part in self._parts))
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon that they are known to keep together with `delta`; infinite if there is none."""
+        parts, delta, found = self._parts, check_at_least_0("delta", delta), [math.inf]
+        if self._adaptive:
+            delta = min(delta, 0.5) * (1 - 2e-12)  # beyond the rounding of the shares
+            rest = delta * (1 - _HIDING)
+            for order, spent in _spent(parts):
+                if rest > 0 and spent.delta <= delta * _HIDING:
+                    rho = _raised(spent.rho, order, lambda rho: zcdp_epsilon(rho, rest))
+                    found.append(zcdp_epsilon(rho, rest) if math.isfinite(rho) else math.inf)
+            return min(found)
+        if sum_up(part.delta for part in parts) <= delta:
+            found.append(sum_up(part.epsilon for part in parts))
+        if 0 < delta < 1:
+            found.append(self._losses.epsilon(delta))
         return min(found)
-    if sum_up(part.epsilon for part in parts) <= epsilon:
-        found.append(sum_up(part.delta for part in parts))
-    return min(*found, losses_delta(Losses.together(part.losses for part in parts), epsilon))
+
+    def delta(self, epsilon: float, more: Iterable[Guarantee] = ()) -> float:
+        """The least delta that they are known to keep together with `epsilon`, and with `more` beside them; 1 if there is
+        none."""
+        others, epsilon, found = tuple(more), check_at_least_0("epsilon", epsilon), [1.0]
+        parts = check_alike([*self._parts, *others])
+        if self._adaptive:
+            for order, spent in _spent(parts):
+                rho = _raised(spent.rho, order, lambda _: epsilon)
+                if math.isfinite(rho):
+                    found.append(max(spent.delta / _HIDING, zcdp_delta(rho, epsilon) / (1 - _HIDING)) * (1 + 1e-12))
+            return min(found)
+        if sum_up(part.epsilon for part in parts) <= epsilon:
+            found.append(sum_up(part.delta for part in parts))
+        beside = Losses.together(part.losses for part in others) if others else NOTHING
+        return min(*found, self._losses.delta(epsilon, beside))
 
 
 def _spent(parts: Sequence[Guarantee]) -> Iterator[tuple[float, Zcdp]]:

@@ -27,6 +27,11 @@ def is_frame(value: Any) -> bool:
     )
 
 
+def collected(value: Any) -> str:
+    """What to give in place of a lazy frame, which has no rows yet, of Polars or of Narwhals; nothing for other values."""
+    return "give what its .collect() returns" if type(value).__name__ == "LazyFrame" else ""
+
+
 def frame_reader(frame: Any, columns: Collection[str] | None = None) -> pa.RecordBatchReader:
     """The schema and batches of a frame, each of BATCH_ROWS rows at most, and none that is needlessly small.
 
@@ -84,8 +89,7 @@ def _reader(frame: Any, columns: Collection[str] | None) -> pa.RecordBatchReader
     if _is_pandas(frame):  # which has such a stream too, and would guess what its objects are from the rows
         return table_of(_of_pandas(frame), columns).to_reader()
     if not hasattr(frame, "__arrow_c_stream__"):
-        lazy = "; collect it first" if hasattr(frame, "collect") else ""
-        raise InputError(f"{type(frame).__name__} is no table; give {FRAMES}{lazy}")
+        raise InputError(f"{type(frame).__name__} is no table; {collected(frame) or f'give {FRAMES}'}")
     try:
         return pa.RecordBatchReader.from_stream(frame)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):  # one column alone has such a stream too

@@ -39,7 +39,8 @@ class KeyColumn:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            raise ParameterError(f"the name of a column is a text that is not empty, got {self.source!r}")
+            told = repr(self.source) if isinstance(self.source, str) else f"a {type(self.source).__name__}"
+            raise ParameterError(f"the name of a column is a text that is not empty, got {told}")
         if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
             raise ParameterError(f"the bins of column {self.source!r} must begin at ascending numbers")
         if len(self.edges) > _MOST_EDGES:
@@ -68,7 +69,7 @@ class KeyColumn:
 def parse_column(spec: str) -> KeyColumn:
     r"""The key column that a text asks for; `\:` is a colon of the name itself."""
     if not isinstance(spec, str):
-        raise ParameterError(f"a key column is given as a text ({SYNTAX}), got {spec!r}", "item")
+        raise ParameterError(f"a key column is given as a text ({SYNTAX}), got a {type(spec).__name__}", "item")
     *source, made = _COLON.split(spec) if _COLON.search(spec) else [spec, ""]
     name = ":".join(source).replace("\\:", ":")
     if len(source) > 1 or (made and made not in (*UNITS, INT) and not _EDGES.fullmatch(made)):

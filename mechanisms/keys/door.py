@@ -218,11 +218,11 @@ def window_column(protect: str, time: str | None) -> KeyColumn | None:
     if unit is None:
         if time is not None:
             raise ParameterError(
-                f"time says when a row was, for protect = user-day and the like, got {protect!r}", "time"
+                f"time says when a row was, for a protect such as 'user-day'; with {protect!r} leave it out", "time"
             )
         return None
     if time is None:
-        raise ParameterError(f"protect = {protect!r} needs the column that says when a row was: give time", "time")
+        raise ParameterError(f"time must name the column that says when a row was, as protect is {protect!r}", "time")
     return KeyColumn(time, unit)
 
 

@@ -79,7 +79,7 @@ class Field:
             return _integers(array, name, place)
         if self.column.edges:
             return _bins(array, self.column.edges, name, place)
-        return as_texts(array) if self.kind is str else as_int64(array)
+        return as_texts(array) if self.kind is str else as_int64(times.checked(array, name, place))
 
     def shown_values(self, values: pa.Array) -> pa.Array:
         """The column as it is shown, of its values inside."""

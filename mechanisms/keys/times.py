@@ -16,6 +16,8 @@ from headcount.mechanisms.errors import ParameterError
 UTC = "UTC"
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 86_400
+_FIRST = -62_135_596_800  # 0001-01-01T00:00:00, in seconds since 1970
+_LAST = 253_402_300_799  # 9999-12-31T23:59:59
 _TEXT = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.,][0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
@@ -49,9 +51,34 @@ def floored(column: pa.Array, unit: str, zone: str, name: str, place: Place) -> 
     """The hour (in seconds since 1970, UTC), the first day (since 1970) of the day, week or month, or the year; int64."""
     seconds = seconds_of(column, unit, name, place)
     absent = np.asarray(seconds.is_null())
-    utc = np.asarray(seconds.fill_null(0))
-    local = utc if zone == UTC else np.where(_are_dates(column), utc, _local(utc, zone))
+    utc = _known(np.asarray(seconds.fill_null(0)), name, place)
+    local = utc if zone == UTC else _known(np.where(_are_dates(column), utc, _local(utc, zone)), name, place)
     return pa.array(_unit(utc, local, unit), pa.int64(), mask=absent if absent.any() else None)
+
+
+def checked(column: pa.Array, name: str, place: Place) -> pa.Array:
+    """The column of any type as it is, or an InputError if it holds a time that nothing that reads a result can show: outside
+    of the years 1 to 9999, or a time of day beyond 24 hours."""
+    found = column.type
+    if is_time(found):
+        utc = _known(np.asarray(seconds_of(column, "day", name, place).fill_null(0)), name, place)
+        if pa.types.is_timestamp(found) and found.tz is not None:
+            _known(_local(utc, found.tz), name, place)
+    elif pa.types.is_time(found):
+        whole = column.view(pa.int32() if pa.types.is_time32(found) else pa.int64()).fill_null(0)
+        last = _DAY * _PER_SECOND[found.unit] - 1
+        _within(np.asarray(whole), 0, last, "holds a time of day beyond 24 hours", name, place)
+    return column
+
+
+def _known(seconds: np.ndarray, name: str, place: Place) -> np.ndarray:
+    return _within(seconds, _FIRST, _LAST, "holds a time outside of the years 1 to 9999", name, place)
+
+
+def _within(values: np.ndarray, least: int, most: int, problem: str, name: str, place: Place) -> np.ndarray:
+    if len(values) and not (least <= values.min() and values.max() <= most):
+        raise place.error(name, problem, int(np.argmax((values < least) | (values > most))))
+    return values
 
 
 def _unit(utc: np.ndarray, local: np.ndarray, unit: str) -> np.ndarray:
@@ -88,14 +115,18 @@ def seconds_of(column: pa.Array, unit: str, name: str, place: Place) -> pa.Array
     if pa.types.is_date(found):
         if unit == "hour":
             raise place.error(name, "holds dates, which have no hour; give day, week, month or year")
-        return pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY)
-    per_second = _PER_SECOND[found.unit]
-    whole = column.cast(pa.int64())
-    if per_second == 1:
+        if pa.types.is_date32(found):
+            return pc.multiply(column.view(pa.int32()).cast(pa.int64()), _DAY)
+        return pc.multiply(_divided(column.view(pa.int64()), _DAY * 1000), _DAY)
+    return _divided(column.cast(pa.int64()), _PER_SECOND[found.unit])
+
+
+def _divided(whole: pa.Array, by: int) -> pa.Array:
+    """Integers by another, rounded down: Arrow divides towards zero, and times before 1970 are below it."""
+    if by == 1:
         return whole
-    # Arrow divides towards zero, and times before 1970 are below it.
     absent = np.asarray(whole.is_null())
-    return pa.array(np.asarray(whole.fill_null(0)) // per_second, mask=absent if absent.any() else None)
+    return pa.array(np.asarray(whole.fill_null(0)) // by, mask=absent if absent.any() else None)
 
 
 def _from_text(column: pa.Array, name: str, place: Place) -> pa.Array:

@@ -238,6 +238,10 @@ COMMAND = JobCommand(
         "headcount quantiles --input visits.parquet --user user_id --value age --lo 0 --hi 120 \\\n"
         "      --quantile 0.25 --quantile 0.5 --epsilon 1 --delta 1e-8 --output ages/"
     ),
+    elsewhere={
+        "--item": "quantiles are of all rows; those of each item are of headcount aggregate: "
+        "--item COLUMN --quantile 0.5:COLUMN:LOW:HIGH"
+    },
     check=check,
     make_mechanism=make_mechanism,
     make_plan=make_plan,

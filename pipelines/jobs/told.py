@@ -5,6 +5,7 @@ A report holds nothing exact of the input, and so neither do these words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def missing(report: Mapping[str, Any]) -> list[str]:
     lines = [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
     if "share_left_out" in report and report["rows"]:
         lines.append(
-            f"the bound left out about {100 * report['share_left_out']:.0f} % of the events of the items shown"
+            f"the bound left out about {100 * report['share_left_out']:.0f} % of the {_counted(report)} of the items shown"
         )
     limited = [row for row in shown if row.get("of") != "users"]  # each of whom counts, once
     if "bounded_count" in columns and "count" not in columns and limited:
@@ -60,6 +61,14 @@ def missing(report: Mapping[str, Any]) -> list[str]:
     if "correlated" in report and report["rows"]:
         lines.append(report["correlated"])
     return lines
+
+
+def _counted(report: Mapping[str, Any]) -> str:
+    """What the share that was left out is of: events, or users where these alone are counted."""
+    parameters = report.get("details", {}).get("parameters", {})
+    if report.get("command") == "aggregate":
+        return "events" if parameters.get("events") or parameters.get("sum") else "users"
+    return str(parameters.get("of", "events"))
 
 
 def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
@@ -81,6 +90,11 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
     if isinstance(bound, int) and bound > 1:
         lines.append(f"- a user counts for up to {bound:,} here: a lower bound needs fewer users of an item")
     lines.append("- a larger --epsilon or --delta needs fewer users too; so does a longer period, or a coarser item")
+    whole = [each for each in columns if not re.search(r"(?<!\\):", each)]
+    if whole:
+        lines.append(
+            f"- if {whole[0]} holds times, count them by the day (or hour, week, month, year): --item {whole[0]}:day"
+        )
     return lines
 
 

@@ -56,12 +56,11 @@ def _first_users(entries: Sequence[Entry]) -> Users | None:
 def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -> str:
     """What is spent and left under the limit, in each month or year, also the earlier ones, and in all."""
     current = dataset.span(now())
-    spent = spending.spent(entries, current)
-    here = spending.total(spent, dataset)
+    here = spending.Room(dataset, spending.spent(entries, current))
     lines = [
         f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
-        f"{f'in {current}' if current else 'spent'}: {here.words(dataset.limit_delta)}",
-        f"left: {spending.left_words(dataset, spent)}",
+        f"{f'in {current}' if current else 'spent'}: {here.total.words(dataset.limit_delta)}",
+        f"left: {here.words()}",
     ]
     if dataset.per:
         for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():

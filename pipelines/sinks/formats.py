@@ -52,6 +52,7 @@ def _avro(table: pa.Table) -> bytes:
     fields, columns = [], []
     for name, field, column in zip(names, table.schema, table.columns, strict=True):
         kind, values = _avro_column(column.combine_chunks())
+        kind = ["null", kind] if column.null_count else kind  # an end that nothing is known of
         fields.append({"name": name, "type": kind} | ({} if name == field.name else {"doc": field.name}))
         columns.append(values)
     schema = {"type": "record", "name": "Row", "namespace": "headcount", "fields": fields}

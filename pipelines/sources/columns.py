@@ -19,7 +19,7 @@ from headcount.mechanisms.keys.value_ranges import is_number_type
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.sources.hive import folder_columns, folder_value
-from headcount.pipelines.suggestions import did_you_mean, nearest
+from headcount.pipelines.suggestions import did_you_mean, each_of, nearest
 
 ROWS_PER_BATCH = 2**21
 MOST_INT64 = 2**63 - 1
@@ -263,6 +263,11 @@ def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str
     ]
     if not missing:
         return
+    for key in columns.keys:
+        if key.source == missing[0] and (parts := each_of(key.source, names)):
+            each = [*parts[:-1], dataclasses.replace(key, source=parts[-1]).spec]
+            told = " ".join(f"--item {name}" for name in each)
+            raise InputError(f"{path}: no column {key.source!r}; give its columns one by one: {told}")
     top = missing[0].split(".")[0]
     if schema is not None and top in names and pa.types.is_struct(schema.field(top).type):
         fields = schema.field(top).type.names

@@ -1,8 +1,9 @@
 """JSON lines as batches of events: one object per line, UTF-8.
 
-What a column is follows from what is asked for, never from its values: COLUMN is text (true and false are texts too),
-COLUMN:int whole numbers, COLUMN:day and the like are texts of times, and COLUMN:0,18,30 is numbers. A user is a string or an
-integer, whichever the first rows have, since no output shows it. A key that a row lacks is null there, like one that is null.
+What a column is follows from what is asked for, never from its values: COLUMN is text (7, true and false are texts too, so
+that the types of an output do not tell what the first row held), COLUMN:int whole numbers, COLUMN:day and the like are texts of
+times, and COLUMN:0,18,30 is numbers. A user is a string or an integer, whichever the first rows have, since no output shows it.
+A key that a row lacks is null there, like one that is null.
 Row numbers count the objects from 1.
 
 Arrow parses a block at a time. It is not strict about lines (several objects on one, or one over several) and crashes on a
@@ -67,7 +68,7 @@ def types(paths: Iterable[str], columns: Columns) -> ColumnTypes:
                 _check_value(path, row, name, value, kind, f", {IDS}")
                 user = user or kind
             else:
-                _check_value(path, row, name, value, kinds[name], _hint(columns, name), name in columns.held)
+                _check_value(path, row, name, value, kinds[name], _hint(columns, name), name in _as_texts(columns))
         if all(name in names for name in stored) and (user is not None or columns.user not in stored):
             break
     if file:
@@ -95,13 +96,19 @@ def _kinds(columns: Columns, user: pa.DataType) -> dict[str, pa.DataType]:
     return dict.fromkeys(columns.carried, pa.float64()) | kinds
 
 
+def _as_texts(columns: Columns) -> frozenset[str]:
+    """The columns of keys that are taken as they are: whole numbers, true and false are texts there."""
+    made = [key.source for key in columns.made if key.unit or key.edges]
+    return frozenset(key.source for key in columns.keys if key.source not in made)
+
+
 def read(path: str, columns: Columns, expected: ColumnTypes) -> Iterator[pa.RecordBatch]:
     """The events of a file, in its order."""
     user = pa.string() if columns.user is None else expected.schema.field(columns.user).type
     kinds = {name: kind for name, kind in _kinds(columns, user).items() if name in columns.stored(path)}
     row = 1
     for block in guarded(path, KIND, _blocks(path)):
-        arrays = _parse_block(block, kinds)
+        arrays = _parse_block(path, block, kinds, _as_texts(columns))
         if arrays is None:
             arrays = _parse_lines(path, row, block, kinds, columns, expected)
         rows = len(next(iter(arrays.values())))
@@ -130,14 +137,19 @@ def _blocks(path: str) -> Iterator[bytes]:
             yield rest
 
 
-def _parse_block(block: bytes, kinds: dict[str, pa.DataType]) -> dict[str, pa.Array] | None:
+def _parse_block(
+    path: str, block: bytes, kinds: dict[str, pa.DataType], as_texts: frozenset[str]
+) -> dict[str, pa.Array] | None:
     """The columns of a block by Arrow's parser, or None if there is anything about it that needs a closer look."""
     content = np.frombuffer(block, np.uint8)
     starts = np.concatenate(([0], np.flatnonzero(content == ord("\n")) + 1))
     starts = starts[starts < len(content)]
     if not np.all(content[starts] == ord("{")):
         return None
-    schema = _nested_schema(kinds)
+    try:
+        schema = _nested_schema(kinds | _held_in(path, block, kinds, as_texts))
+    except InputError:
+        return None
     if schema is None:
         return None
     try:
@@ -151,7 +163,23 @@ def _parse_block(block: bytes, kinds: dict[str, pa.DataType]) -> dict[str, pa.Ar
         return None
     if table.num_rows != len(starts):
         return None
-    return {name: _column(table, name).combine_chunks() for name in kinds}
+    return {name: _column(table, name).combine_chunks().cast(kind) for name, kind in kinds.items()}
+
+
+def _held_in(
+    path: str, block: bytes, kinds: dict[str, pa.DataType], as_texts: frozenset[str]
+) -> dict[str, pa.DataType]:
+    """What columns of texts hold in the first row of a block, where that is integers, or true and false: Arrow parses a block
+    that goes on like that, and makes the same texts of it as `_as` does."""
+    _, first = next(_records(path, 1, block[: block.find(b"\n") + 1] or block))
+    found = {}
+    for name in as_texts & kinds.keys():
+        value, kind = _at(path, 1, first, name), kinds[name]
+        inside = next(iter(value), None) if pa.types.is_list(kind) and isinstance(value, list) else value
+        held = pa.bool_() if isinstance(inside, bool) else pa.int64() if isinstance(inside, int) else None
+        if held is not None:
+            found[name] = pa.list_(held) if pa.types.is_list(kind) else held
+    return found
 
 
 def _nested_schema(kinds: dict[str, pa.DataType]) -> pa.Schema | None:
@@ -200,7 +228,7 @@ def _parse_lines(
         for name, kind in kinds.items():
             value = _at(path, row, record, name)
             if value is not None:
-                _check_value(path, row, name, value, kind, reasons[name], name in columns.held)
+                _check_value(path, row, name, value, kind, reasons[name], name in _as_texts(columns))
             values[name].append(_as(value, kind))
     return {name: pa.array(values[name], kind) for name, kind in kinds.items()}
 
@@ -213,7 +241,9 @@ def _as(value: Any, kind: pa.DataType) -> Any:
         return [_as(each, kind.value_type) for each in value]
     if pa.types.is_floating(kind):
         return float(value)
-    return ("true" if value else "false") if isinstance(value, bool) else value
+    if pa.types.is_string(kind) and not isinstance(value, str):
+        return ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return value
 
 
 def _at(path: str, row: int, record: dict[str, Any], name: str) -> Any:
@@ -262,18 +292,18 @@ def _hint(columns: Columns, name: str) -> str:
         return ", as --lo and --hi are"
     if name in columns.carried:
         return ", as values are"
-    return f": ask for texts as {name}, for whole numbers as {name}:int, for numbers in bins as {name}:0,18,30,65"
+    return f": ask for texts and whole numbers as {name}, for numbers in bins as {name}:0,18,30,65"
 
 
 def _check_value(
-    path: str, row: int, name: str, value: Any, kind: pa.DataType, reason: str, is_key: bool = False
+    path: str, row: int, name: str, value: Any, kind: pa.DataType, reason: str, as_text: bool = False
 ) -> None:
     if pa.types.is_list(kind):
         if not isinstance(value, list):
             raise InputError(f"{path}, row {row}: column {name!r} is not a list, as --explode says")
         for each in value:
             if each is not None:
-                _check_value(path, row, name, each, kind.value_type, reason, is_key)
+                _check_value(path, row, name, each, kind.value_type, reason, as_text)
         return
     if isinstance(value, dict):  # whose names may be data, as no schema has them
         raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
@@ -281,7 +311,7 @@ def _check_value(
         raise InputError(f"{path}, row {row}: column {name!r} is a list: give --explode {name}")
     if pa.types.is_string(kind):
         is_text = isinstance(value, str) and (value.isascii() or not _has_surrogate(value))
-        right = is_text or (is_key and isinstance(value, bool))
+        right = is_text or (as_text and isinstance(value, int))
     elif pa.types.is_floating(kind):
         right = type(value) is float or (type(value) is int and abs(value) < 2**1000)
     else:

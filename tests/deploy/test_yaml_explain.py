@@ -20,7 +20,7 @@ def _explain(*argv: str) -> None:
 
 
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
-    variables = jinja_variables(log, tmp_path / "out").replace("jinja_variables", "jinja-variables")
+    variables = jinja_variables(log, tmp_path / "out")
     _explain(str(FOLDER / "example.yaml"), variables)
     words = transforms.Histogram(Budget(1, 1e-8)).guarantee().words()
     assert capsys.readouterr().out == f"Count\n{words}\n"
@@ -32,6 +32,19 @@ def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     path.write_text(pipeline_yaml(f"{create}, {step}") + "\noptions: {runner: DataflowRunner}")
     _explain(str(path))  # it needs neither the key nor the runner
     assert capsys.readouterr().out.startswith("Histogram\nUser-level")
+
+
+def test_the_command_line_of_beam_serves_as_it_is(log, tmp_path, capsys):
+    variables = jinja_variables(log, tmp_path / "out")
+    _explain(f"--yaml_pipeline_file={FOLDER / 'example.yaml'}", "--runner=FlinkRunner", variables, "--temp_location=x")
+    told = capsys.readouterr().out
+    _explain(str(FOLDER / "example.yaml"), variables)
+    assert capsys.readouterr().out == told and told.startswith("Count\nUser-level")
+    for words in ([], ["a.yaml", "--yaml_pipeline_file=b.yaml"]):
+        with pytest.raises(ParameterError, match="^give one pipeline file, as FILE or by --yaml_pipeline_file$"):
+            _explain(*words)
+    with pytest.raises(ParameterError, match="^unknown flag '--jinja-variables'; did you mean --jinja_variables\\?$"):
+        _explain("a.yaml", "--jinja-variables", "{}")
 
 
 def test_explain_adds_up_several_steps(tmp_path, capsys):
@@ -79,8 +92,8 @@ def test_explain_refuses_in_one_line(tmp_path, text, message):
 def test_explain_refuses_a_file_that_is_not_there_and_variables_that_are_none(tmp_path):
     with pytest.raises(ParameterError, match="nowhere.yaml cannot be read: No such file or directory$"):
         _explain(str(tmp_path / "nowhere.yaml"))
-    with pytest.raises(ParameterError, match="--jinja-variables must be an object in JSON, got 'x=1'"):
-        _explain("pipeline.yaml", "--jinja-variables", "x=1")
+    with pytest.raises(ParameterError, match="--jinja_variables must be an object in JSON, got 'x=1'"):
+        _explain("pipeline.yaml", "--jinja_variables", "x=1")
 
 
 STEP = json.dumps({"type": "HeadcountHistogram", "name": "Count\x1b[2J", "config": PROMISE})
@@ -155,7 +168,7 @@ def test_templates_have_times_variables_and_files_beside_them(tmp_path, capsys):
     path = tmp_path / "pipeline.yaml"
     steps = CREATE + ", {% include 'part.yaml' %}, {type: WriteToCsv, config: {path: '{{ out }}-"
     path.write_text("# {{ no part of it }}\n" + pipeline_yaml(steps + "{{ datetime.datetime(2030, 1, 2).year }}'}}"))
-    _explain(str(path), "--jinja-variables", '{"out": "x"}')
+    _explain(str(path), "--jinja_variables", '{"out": "x"}')
     assert capsys.readouterr().out.startswith("Count")
 
 

@@ -118,13 +118,20 @@ def test_a_true_count_at_a_huge_epsilon(key):
         ({"usr": ["u"], "item": ["i"]}, "no column 'user'; did you mean 'usr'\\? the columns are 'usr', 'item'"),
         ({"user": ["u", None], "item": [SECRET, "i"]}, "column 'user', row 1: is null; .* with drop_null$"),
         ({"user": ["u"], "item": [0.5]}, "column 'item'"),
-        (pl.LazyFrame({"user": ["u"], "item": ["i"]}), "LazyFrame is no frame"),
+        (pl.LazyFrame({"user": ["u"], "item": ["i"]}), "LazyFrame is no frame; give what its .collect\\(\\) returns$"),
     ],
 )
 def test_what_is_no_frame_of_events(data, message, key):
     with pytest.raises(headcount.InputError, match=message) as refused:
         counts(data, key)
     assert SECRET not in str(refused.value) and "--" not in str(refused.value)
+
+
+def test_several_columns_are_a_list(key):
+    with pytest.raises(
+        headcount.InputError, match=r"^no column 'item,day'; give a list, \['item', 'day'\]; the columns"
+    ):
+        counts(table(), key, item="item,day")
 
 
 def test_a_column_that_was_not_asked_for_may_hold_anything(key):

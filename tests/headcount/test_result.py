@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -79,18 +81,46 @@ def test_a_folder_is_refused_as_the_command_refuses_it(result, tmp_path):
         ({"of": "cats"}, "^of must be one of 'events', 'users', got 'cats'$"),
         ({"max_per_item": 2.5}, "^max_per_item must be a whole number from 1 to 1000000000, got '2.5'$"),
         ({"drop_null": "yes"}, "^drop_null must be True or False, got 'yes'$"),
-        ({"user": 7}, "^user must be a text, got 7$"),
+        ({"user": 7}, "^user must be the name of a column, got 7$"),
         ({"bound_method": "gem"}, "^bound_method gem is for method one-stage: give that, or leave bound_method out$"),
         ({"release_id": "r"}, "^release_id 'r' repeats a release, .*: give key_secret, key_file or key_env$"),
         ({"key_file": "a", "key_env": "b"}, "^give one of key_file and key_env$"),
         ({"label": ""}, "^label must be a text of 1 to 200 characters, got 0$"),
         ({"domain": "/nowhere.txt"}, "^domain '/nowhere.txt' cannot be read"),
-        ({"item": ["<item>", "<item>"]}, "is given as a key column 2 times"),
+        ({"item": ["<item>", "<item>"]}, "^item: '<item>' is given as a key column 2 times"),
+        ({"protect": "user-day"}, "^time must name the column that says when a row was, as protect is 'user-day'$"),
+        ({"time": "at"}, "^time says when a row was, for a protect such as 'user-day'; with 'user' leave it out$"),
     ],
 )
 def test_refusals_name_keywords(more, message):
     with pytest.raises(headcount.ParameterError, match=message):
         headcount.histogram(EVENTS, **GIVEN | more)
+
+
+SECRET = ["CANARY-7f3a", "CANARY-7f3b"]
+
+
+@pytest.mark.parametrize(
+    "column", [pd.Series(SECRET), pl.Series(SECRET), pa.array(SECRET), np.array(SECRET), {*SECRET}]
+)
+@pytest.mark.parametrize("parameter", ["user", "item", "count", "time", "label", "epsilon", "of", "drop_null"])
+def test_a_column_in_place_of_its_name_is_told_by_its_type_and_never_shown(parameter, column):
+    with pytest.raises(headcount.ParameterError, match=f"^{parameter} must be .*, got an? \\w+$") as refused:
+        headcount.histogram(EVENTS, **GIVEN | {parameter: column})
+    assert ("the name of a column" in str(refused.value)) == (parameter in ("user", "item", "count", "time"))
+    assert type(column).__name__ in str(refused.value) and "CANARY" not in str(refused.value)
+
+
+def test_a_column_in_a_range_of_values_is_not_shown_either():
+    with pytest.raises(headcount.ParameterError, match="^sum must be a text, got a tuple$"):
+        headcount.aggregate(EVENTS, sum=(pd.Series(SECRET), 0, 9), **GIVEN)
+
+
+def test_quantiles_by_item_are_of_aggregate():
+    with pytest.raises(
+        TypeError, match=r"^quantiles\(\) has no parameter 'item'; .* are of headcount aggregate: item COL"
+    ):
+        headcount.quantiles({"u": ["a"], "v": [1]}, user="u", item="v", value="v", lo=0, hi=9, epsilon=1)
 
 
 def test_other_functions_refuse_by_keywords_too():

@@ -31,6 +31,10 @@ def test_one_of_several_and_none():
     assert str(ParameterError("a range must begin below its end", "a range").renamed("--range")) == (
         "--range must begin below its end"
     )
+    of_another_start = ParameterError("'ts:quarter' is no key column", "item")
+    assert str(of_another_start.renamed("--item")) == "--item: 'ts:quarter' is no key column"
+    assert str(ParameterError("items are few", "item").renamed("--item")) == "--item: items are few"
+    assert str(ParameterError("--item is wrong", "item").renamed("--item")) == "--item is wrong"
     error = ParameterError("give a or b")
     assert error.renamed("--a") is error
 

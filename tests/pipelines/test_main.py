@@ -61,6 +61,33 @@ def test_help_waits_for_no_library(word, status):
     assert done.returncode == status and done.stderr.splitlines()[-1] == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["count"],
+            "unknown command 'count'; did you mean histogram (how often each item occurs) or total (how many users and "
+            "events in all)?",
+        ),
+        (
+            ["quantiles", "--item", "page"],
+            "unknown flag '--item'; quantiles are of all rows; those of each item are of headcount aggregate: --item COLUMN "
+            "--quantile 0.5:COLUMN:LOW:HIGH",
+        ),
+        (
+            ["total", "--epsilon", "1", "--user", "u", "--protect", "user-day", "--explain"],
+            "--time must name the column that says when a row was, as protect is 'user-day'",
+        ),
+        (
+            ["total", "--epsilon", "1", "--user", "u", "--time", "at", "--explain"],
+            "--time says when a row was, for a protect such as 'user-day'; with 'user' leave it out",
+        ),
+    ],
+)
+def test_refusals_lead_to_what_was_meant(run, words, said):
+    assert run(*words)[::2] == (2, [f"headcount: {said}"])
+
+
 def test_key_and_generate(run, tmp_path):
     assert run("key", tmp_path / "key")[0] == 0
     content = (tmp_path / "key").read_text()

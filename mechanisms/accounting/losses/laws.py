@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from headcount.mechanisms.accounting.budget import zcdp_delta
+from headcount.mechanisms.accounting.budget import check_order
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, Losses, OneOf, Part
 
@@ -24,6 +25,8 @@ from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, L
 _FINE, _MOST_POINTS = 0.05, 2**13
 _TAIL = 38.0
 _ZCDP_POINTS = 1000
+_CUT = 1e-40  # the mass of a tail of what is merged, which is added to delta
+_FEW = 16  # times that a law is merged; more are a power of its transform
 
 Divergence = Callable[[np.ndarray], np.ndarray]
 
@@ -57,10 +60,28 @@ class Law:
         """The points of the lattice."""
         return (self.first + np.arange(len(self.mass))) * self.step
 
+    @functools.cached_property
+    def logs(self) -> np.ndarray:
+        """The logarithms of the masses."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.mass)
+
     def with_law(self, other: Law) -> Law:
         """The law of the sum of both losses."""
         whole = shown(self.infinite, other.infinite)
         return Law(self.first + other.first, np.convolve(self.mass, other.mass), whole, self.step)
+
+    def within(self, cut: float) -> Law:
+        """The law without its ends of at most this mass each: losses above are infinite, and those below the least that is
+        kept. A sum of losses, of which one is raised, has no smaller delta."""
+        low = int(np.searchsorted(np.cumsum(self.mass), cut, side="right"))
+        high = len(self.mass) - int(np.searchsorted(np.cumsum(self.mass[::-1]), cut, side="right"))
+        if low >= high:  # all is infinite
+            return self
+        mass = self.mass[low:high].copy()
+        mass[0] += self.mass[:low].sum()
+        above = float(self.mass[high:].sum())
+        return Law(self.first + low, mass, min(1.0, self.infinite + above), self.step)
 
     def divergences(self) -> np.ndarray:
         """The divergences at 0, step, 2 step, ... up to the last point."""
@@ -90,11 +111,26 @@ def laws_of(losses: Losses, step: float, turned: bool) -> list[tuple[Law, int]]:
     """The laws of all parts but for what is hidden, with the times of each; `turned` is the other direction."""
     found = [(law, times) for part, times in losses.parts for law in _laws_of_part(part, step, turned)]
     if losses.mu > 0:
-        last = losses.mu**2 / 2 + _TAIL * losses.mu
-        found.append((_symmetric(lambda s: gaussian_delta(s, losses.mu, 1.0) * (1 + 1e-9), last, step), 1))
+        found.append((_gaussian_law(losses.mu, step), 1))
     if losses.rho > 0:
         found.append((_zcdp_law(losses.rho, losses.order, step), 1))
     return found
+
+
+def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
+    """Laws with the same sum, but few: those that are there a few times are one.
+
+    Masses are multiplied and added as they are, without a transform, so that each keeps its digits, in the tails too. They are
+    off by a part of 1e-10 at most, which `sums` has room for.
+    """
+    few = [law for law, times in laws if times <= _FEW for law in [law.within(_CUT)] * times]
+    heap = [(len(law.mass), k, law) for k, law in enumerate(few)]
+    heapq.heapify(heap)
+    while len(heap) > 1:  # the shortest first, as that is the least work
+        (_, _, one), (_, k, other) = heapq.heappop(heap), heapq.heappop(heap)
+        both = one.with_law(other).within(_CUT)
+        heapq.heappush(heap, (len(both.mass), k, both))
+    return [*((law, 1) for _, _, law in heap), *((law, times) for law, times in laws if times > _FEW)]
 
 
 def _laws_of_part(part: Part, step: float, turned: bool) -> Iterator[Law]:
@@ -115,8 +151,9 @@ def _laws_of_part(part: Part, step: float, turned: bool) -> Iterator[Law]:
 
 def _worst(ways: Sequence[Losses], step: float, turned: bool) -> Law:
     """The law of whichever way is the worst, at every loss."""
-    one, other = (_largest([_whole(way, step, side).divergences() for way in ways]) for side in (turned, not turned))
-    return Law.of(one, other, step)
+    sides = (turned, not turned) if any(map(has_sides, ways)) else (turned,)
+    curves = [_largest([_whole(way, step, side).divergences() for way in ways]) for side in sides]
+    return Law.of(curves[0], curves[-1], step)
 
 
 def _whole(losses: Losses, step: float, turned: bool) -> Law:
@@ -163,12 +200,40 @@ def _between(losses: Sequence[float], values: Sequence[float], s: np.ndarray) ->
     return of[place + 1] + share * (of[place] - of[place + 1])
 
 
+@functools.lru_cache(maxsize=8)  # whoever asks what is left asks for the same mu and rho again and again
+def _gaussian_law(mu: float, step: float) -> Law:
+    """The law of Gaussian noise at a distance of mu standard deviations."""
+    return _symmetric(lambda s: gaussian_delta(s, mu, 1.0) * (1 + 1e-9), mu**2 / 2 + _TAIL * mu, step)
+
+
+@functools.lru_cache(maxsize=8)
 def _zcdp_law(rho: float, order: float, step: float) -> Law:
     """The law of all that is rho-zCDP up to an order: divergences below those of the conversion, and convex."""
+    last, x, y = _zcdp_hull(rho, order)
+    hull = np.interp(np.exp(np.arange(math.ceil(last / step * (1 - 1e-12)) + 1) * step), x, y)
+    return Law.of(hull, hull, step)
+
+
+@functools.lru_cache(maxsize=1024)  # it is the same on every lattice, and a release has it several times
+def _zcdp_hull(rho: float, order: float) -> tuple[float, np.ndarray, np.ndarray]:
+    """The last loss of what is rho-zCDP up to an order, and the corners of its divergences over e^s."""
     last = min(600.0, _zcdp_reach(rho, order))
     some = np.linspace(0.0, last, _ZCDP_POINTS)
-    hull = _convex(some, np.array([zcdp_delta(rho, s, order) for s in some.tolist()]), step)
-    return Law.of(hull, hull, step)
+    return last, *_convex(some, _zcdp_deltas(rho, some, order))
+
+
+def _zcdp_deltas(rho: float, epsilons: np.ndarray, order: float) -> np.ndarray:
+    """`budget.zcdp_delta` at all of these epsilons, by the same halvings: each is valid, however far these have come."""
+    low = np.full(len(epsilons), max(-700.0, -(3 * rho + 1)))
+    high = np.log(np.maximum(1.0, (epsilons + 1) / rho))
+    for _ in range(80):
+        middle = (low + high) / 2
+        u = np.exp(middle)
+        below = (1 + 2 * u) * rho - epsilons - np.log1p(1 / u) < 0
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    u = np.minimum(np.exp(high), check_order(order) - 1)
+    logs = u * ((1 + u) * rho - epsilons) - np.log1p(u) - u * np.log1p(1 / u)
+    return np.maximum(np.exp(np.minimum(0.0, logs)), math.ulp(0.0))
 
 
 def _zcdp_reach(rho: float, order: float) -> float:
@@ -178,11 +243,11 @@ def _zcdp_reach(rho: float, order: float) -> float:
     return best * rho + _TAIL**2 / 2 / (best - 1)
 
 
-def _convex(s: np.ndarray, values: np.ndarray, step: float) -> np.ndarray:
-    """At 0, step, ... up to the last s: the largest convex function of e^s, of both directions alike, with at most the given
-    values. Whatever divergence has at most these values lies below it."""
-    x = np.concatenate([np.exp(-s[:0:-1]), np.exp(s)])
-    y = np.concatenate([(1 - np.exp(-s) + np.exp(-s) * values)[:0:-1], values])
+def _convex(s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of the largest convex function of e^s, of both directions alike, with at most the given values. Whatever
+    divergence has at most these values lies below it."""
+    x = np.concatenate([np.exp(-s[:0:-1]), np.exp(s)]).tolist()
+    y = np.concatenate([(1 - np.exp(-s) + np.exp(-s) * values)[:0:-1], values]).tolist()
     kept: list[int] = []
     for i in range(len(x)):
         while len(kept) > 1:
@@ -191,7 +256,7 @@ def _convex(s: np.ndarray, values: np.ndarray, step: float) -> np.ndarray:
                 break
             kept.pop()
         kept.append(i)
-    return np.interp(np.exp(np.arange(math.ceil(s[-1] / step * (1 - 1e-12)) + 1) * step), x[kept], y[kept])
+    return np.array(x)[kept], np.array(y)[kept]
 
 
 def has_gaussian(losses: Losses) -> bool:
@@ -215,7 +280,12 @@ def lattice_step(losses: Losses) -> float:
     sizes = [(_variance(part), times) for part, times in losses.parts]
     sizes += [(variance, 1) for variance in (losses.mu**2, 2 * losses.rho) if variance > 0]
     variance = sum(size * times for size, times in sizes) / sum(times for _, times in sizes)
-    return max(_FINE * math.sqrt(variance), _reach(losses) / _MOST_POINTS)
+    return max(_FINE * math.sqrt(variance), least_step(losses))
+
+
+def least_step(losses: Losses) -> float:
+    """The step at which the largest loss has as many points as it may."""
+    return _reach(losses) / _MOST_POINTS
 
 
 def _variance(part: Part) -> float:

@@ -180,7 +180,7 @@ class Losses:
             math.sqrt(math.fsum(each.mu**2 for each in found)) * (1 + 1e-15),
             math.fsum(each.rho for each in found) * (1 + 1e-15),
             min(1.0, abs(shown) * (1 + 1e-14)),
-            _counted(part for each in found for part in each.parts),
+            _counted((part, n * times) for each, n in _same(found) for part, times in each.parts),
             min((each.order for each in found), default=math.inf),
         )
 
@@ -268,6 +268,14 @@ def check_list(what: str, values: object) -> list[Any]:
 
 def _listed(names: Iterable[object]) -> str:
     return ", ".join(sorted(map(str, names)))
+
+
+def _same(several: Iterable[Losses]) -> Iterable[tuple[Losses, int]]:
+    """Each of these once, with the times that it is there: of a thousand alike, one is looked at."""
+    found: dict[int, tuple[Losses, int]] = {}
+    for each in several:
+        found[id(each)] = each, found.get(id(each), (each, 0))[1] + 1
+    return found.values()
 
 
 def _counted(parts: Iterable[tuple[Part, int]]) -> tuple[tuple[Part, int], ...]:

@@ -23,6 +23,7 @@ each release or entry.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -31,11 +32,25 @@ import numpy as np
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import zcdp_delta, zcdp_epsilon
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
-from headcount.mechanisms.accounting.losses.laws import Law, has_gaussian, has_sides, lattice_step, laws_of, shown
+from headcount.mechanisms.accounting.losses.laws import (
+    Law,
+    has_gaussian,
+    has_sides,
+    lattice_step,
+    laws_of,
+    least_step,
+    merged,
+    shown,
+)
 from headcount.mechanisms.accounting.losses.parts import Losses
 
 # The error of a transform, by its length's logarithm and by the number of factors (1e-16 was seen).
 _ROUNDING = 4e-16
+
+NOTHING = Losses()
+
+# The logarithm of what is left out of a law, in parts of its largest mass: all of it is far below _ROUNDING.
+_TINY = -150.0
 
 # No part of the proof: steps of the lattice for which there is nothing to be gained.
 _LEAST_STEP, _LARGEST_STEP = 1e-12, 20.0
@@ -43,22 +58,83 @@ _LEAST_STEP, _LARGEST_STEP = 1e-12, 20.0
 
 def losses_delta(losses: Losses, epsilon: float) -> float:
     """An upper bound of the delta that these losses keep together with `epsilon`."""
-    found = [shown(losses.hiding, bound(epsilon)) for bound in _bounds(losses, epsilon=epsilon)]
-    if (zcdp := losses.zcdp_to_order()) is not None:
-        found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon, losses.order_of_all())))
-    return min([1.0, *found])
+    return Together(losses).delta(epsilon)
 
 
 def losses_epsilon(losses: Losses, delta: float) -> float:
     """An upper bound of the epsilon that these losses keep together with `delta`; infinite if there is none."""
-    found = [math.inf]
-    left = _left(losses.hiding, delta)
-    if left > 0:
-        found += [_least(bound, left) for bound in _bounds(losses, delta=left)]
-    zcdp = losses.zcdp_to_order()
-    if zcdp is not None and (left := _left(zcdp.delta, delta)) > 0:
-        found.append(zcdp_epsilon(zcdp.rho, min(left, 0.5), losses.order_of_all()))
-    return min(found)
+    return Together(losses).epsilon(delta)
+
+
+class Together:
+    """Losses that are known, and bounds for them alone or with some more, of which many are asked: what is known is put on a
+    lattice once.
+
+    The lattice with more is that of what is known. It is finer, by a power of two, where their own would be so by far, and
+    coarser where the largest loss would have too many points.
+    """
+
+    def __init__(self, losses: Losses) -> None:
+        self.losses = losses
+        sided = tuple(part for part in losses.parts if has_sides(Losses(parts=(part,))))
+        self._sided = Losses(parts=sided)
+        self._alike = Losses(parts=tuple(part for part in losses.parts if part not in sided))
+        self._known: dict[tuple[float, bool | None], list[tuple[Law, int]]] = {}
+
+    def delta(self, epsilon: float, more: Losses = NOTHING) -> float:
+        """An upper bound of the delta that all keep together with `epsilon`."""
+        whole = self.losses + more if more != NOTHING else self.losses
+        found = [shown(whole.hiding, bound(epsilon)) for bound in self._bounds(whole, more, epsilon=epsilon)]
+        if (zcdp := whole.zcdp_to_order()) is not None:
+            found.append(shown(zcdp.delta, zcdp_delta(zcdp.rho, epsilon, whole.order_of_all())))
+        return min([1.0, *found])
+
+    def epsilon(self, delta: float) -> float:
+        """An upper bound of the epsilon that they keep together with `delta`; infinite if there is none."""
+        found, losses = [math.inf], self.losses
+        left = _left(losses.hiding, delta)
+        if left > 0:
+            found += [_least(bound, left) for bound in self._bounds(losses, NOTHING, delta=left)]
+        zcdp = losses.zcdp_to_order()
+        if zcdp is not None and (left := _left(zcdp.delta, delta)) > 0:
+            found.append(zcdp_epsilon(zcdp.rho, min(left, 0.5), losses.order_of_all()))
+        return min(found)
+
+    def _bounds(
+        self, whole: Losses, more: Losses, epsilon: float | None = None, delta: float | None = None
+    ) -> list[Callable[[float], float]]:
+        """Upper bounds of delta at every epsilon, without what is hidden: sharp near the one, or for the other, that is
+        given."""
+        if whole.mu == 0 and whole.rho == 0 and not whole.parts:
+            return [lambda epsilon: 0.0]
+        share = thresholds.TOTAL_SHARE if has_gaussian(whole) else 1.0
+        if whole.rho == 0 and not whole.parts:
+            return [lambda epsilon: float(gaussian_delta(epsilon, whole.mu, 1.0)) * (1 + 1e-9) / share]
+        step = lattice_step(whole)
+        if self._step > 0 and more != NOTHING:
+            finer = min(step, max(self._step, least_step(more)))
+            step = self._step * 2.0 ** round(math.log2(finer / self._step))
+        if not _LEAST_STEP < step < _LARGEST_STEP:
+            return []
+        sides = (False, True) if has_sides(whole) else (False,)
+        rest = dataclasses.replace(
+            whole, parts=more.parts
+        )  # with mu and rho of all, which add up to less than their laws
+        sums = [_Sum.of([*self._laws(step, side), *laws_of(rest, step, side)], epsilon, delta) for side in sides]
+        return [lambda epsilon: max(each.delta(epsilon) for each in sums) / share]
+
+    @functools.cached_property
+    def _step(self) -> float:
+        """The step of the lattice of what is known; 0 if that is nothing."""
+        return lattice_step(self.losses) if self.losses.mu or self.losses.rho or self.losses.parts else 0.0
+
+    def _laws(self, step: float, turned: bool) -> list[tuple[Law, int]]:
+        """The parts that are known on a lattice: those that are the same in both directions once, and then the others."""
+        if (step, None) not in self._known:
+            self._known[step, None] = merged(laws_of(self._alike, step, turned))
+        if (step, turned) not in self._known:
+            self._known[step, turned] = merged([*self._known[step, None], *laws_of(self._sided, step, turned)])
+        return self._known[step, turned]
 
 
 def _left(hiding: float, delta: float) -> float:
@@ -79,21 +155,6 @@ def _least(bound: Callable[[float], float], delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if bound(middle) > delta else (low, middle)
     return high
-
-
-def _bounds(losses: Losses, epsilon: float | None = None, delta: float | None = None) -> list[Callable[[float], float]]:
-    """Upper bounds of delta at every epsilon, without what is hidden: sharp near the one, or for the other, that is given."""
-    if losses.mu == 0 and losses.rho == 0 and not losses.parts:
-        return [lambda epsilon: 0.0]
-    share = thresholds.TOTAL_SHARE if has_gaussian(losses) else 1.0
-    if losses.rho == 0 and not losses.parts:
-        return [lambda epsilon: float(gaussian_delta(epsilon, losses.mu, 1.0)) * (1 + 1e-9) / share]
-    step = lattice_step(losses)
-    if not _LEAST_STEP < step < _LARGEST_STEP:
-        return []
-    sides = (False, True) if has_sides(losses) else (False,)
-    sums = [_Sum.of(laws_of(losses, step, turned), epsilon, delta) for turned in sides]
-    return [lambda epsilon: max(each.delta(epsilon) for each in sums) / share]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,10 +237,11 @@ class _Tilted:
         """All laws with masses multiplied by e^(tilt * loss)."""
         log_mass, mean, variance, each = 0.0, 0.0, 0.0, []
         for law, times in self.laws:
-            with np.errstate(divide="ignore"):
-                logs = np.log(law.mass) + tilt * law.losses
+            logs = law.logs + tilt * law.losses
             most = float(logs.max())
-            weight = np.where(logs > most - 700, np.exp(np.maximum(logs - most, -700.0)), 0.0)  # tiny floats are slow
+            logs -= most
+            # What is below is no part of the sums, nor of what they are rounded to; and tiny floats are slow.
+            weight = np.where(logs > _TINY, np.exp(np.maximum(logs, _TINY)), 0.0)
             own = most + math.log(weight.sum())
             weight /= weight.sum()
             center = float(np.dot(weight, law.losses))

@@ -10,6 +10,7 @@ lack their part.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import inspect
 import json
@@ -17,7 +18,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from headcount.mechanisms.accounting.guarantee import Guarantee, compose
 from headcount.mechanisms.accounting.relation import Relation
@@ -154,10 +155,11 @@ def _made(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the command."""
-    parser.add_argument("file", metavar="FILE", help="the pipeline file")
+    """The flags of the command: those of `python -m apache_beam.yaml.main`, so that its command line serves here too."""
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the pipeline file")
+    parser.add_argument("--yaml_pipeline_file", metavar="FILE", help="the same, as Beam calls it")
     parser.add_argument(
-        "--jinja-variables", type=_json, default="{}", metavar="JSON", help="what the file is given when it runs"
+        "--jinja_variables", type=_json, default="{}", metavar="JSON", help="what the file is given when it runs"
     )
 
 
@@ -172,9 +174,12 @@ def _json(text: str) -> str:
 
 def explain(args: argparse.Namespace) -> None:
     """Print what each step promises, and what all of them do together."""
-    found = promises(args.file, args.jinja_variables)
+    if (args.file is None) == (args.yaml_pipeline_file is None):
+        raise ParameterError("give one pipeline file, as FILE or by --yaml_pipeline_file")
+    file = args.file or args.yaml_pipeline_file
+    found = promises(file, args.jinja_variables)
     if not found:
-        raise InputError(f"{args.file} has no step of Headcount")
+        raise InputError(f"{file} has no step of Headcount")
     parts = [f"{label}\n{guarantee.words()}" for label, guarantee in found.items()]
     if len(found) > 1:
         parts.append(totals(found.values()))
@@ -196,7 +201,14 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
     return "\n".join(lines)
 
 
-COMMAND = Tool(
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Explained(Tool):
+    """What stands in the place of Beam's own command, and so takes its flags; nothing runs by them."""
+
+    takes_beam_flags: ClassVar[bool] = True
+
+
+COMMAND = _Explained(
     name="explain-yaml",
     add_arguments=add_arguments,
     do=explain,

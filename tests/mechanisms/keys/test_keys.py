@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys import nested
 from headcount.mechanisms.keys.columns import KeyColumn, parse_column, parse_columns
+from headcount.mechanisms.keys.door import asked
 from headcount.mechanisms.keys.keys import Keys, resolve
 
 DAY = datetime.date(2026, 11, 1)
@@ -302,3 +304,37 @@ def test_what_released_rows_say_beside_themselves_stays():
         "x": ["a", "b"],
         "count": [2.0, 1.0],
     }
+
+
+def test_times_that_nothing_can_show_are_refused_by_their_row_and_never_shown():
+    beyond = 2**62
+    cases = [
+        *((pa.timestamp(unit, zone), beyond) for unit in ("s", "ms", "us") for zone in (None, "UTC", "Europe/Berlin")),
+        (pa.date64(), beyond // 86_400_000 * 86_400_000),
+        (pa.date32(), 2**30),
+    ]
+    units = ("", ":day", ":week", ":month", ":year")
+    for kind, value in cases:
+        for number in (value, -value):
+            held = pa.array([0, None, number], pa.int32() if kind == pa.date32() else pa.int64()).view(kind)
+            for unit in units if pa.types.is_date(kind) else (*units, ":hour"):
+                for zone in ("UTC", "Asia/Tokyo"):
+                    with pytest.raises(InputError) as refused:
+                        door = asked("u", f"at{unit}", time_zone=zone).of_schema(
+                            pa.schema([("u", pa.string()), ("at", kind)])
+                        )
+                        door.batch(pa.record_batch({"u": ["a", "b", "c"], "at": held}), Place("f", 1))
+                    assert str(refused.value) == "f: column 'at', row 3: holds a time outside of the years 1 to 9999"
+    clock = pa.array([0, 86_399_999_999, 86_400_000_000]).view(pa.time64("us"))
+    door = asked("u", "at").of_schema(pa.schema([("u", pa.string()), ("at", clock.type)]))
+    with pytest.raises(InputError, match="row 3: holds a time of day beyond 24 hours"):
+        door.batch(pa.record_batch({"u": ["a", "b", "c"], "at": clock}), Place("f", 1))
+
+
+def test_the_first_and_the_last_day_are_known_and_a_zone_goes_no_further():
+    days = pa.record_batch({"u": ["a", "b"], "at": ["0001-01-01", "9999-12-31"]})
+    door = asked("u", "at:day", time_zone="Asia/Tokyo").of_schema(days.schema)
+    assert door.batch(days, Place("f", 1)).num_rows == 2
+    late = pa.record_batch({"u": ["a"], "at": ["9999-12-31T23:00:00Z"]})
+    with pytest.raises(InputError, match="outside of the years 1 to 9999"):
+        asked("u", "at:hour", time_zone="Asia/Tokyo").of_schema(late.schema).batch(late, Place("f", 1))

@@ -181,11 +181,11 @@ def test_names_that_the_result_has_itself_are_refused(events, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--item", "seen:dya"], "'seen:dya' is no key column: give COLUMN, COLUMN:hour"),
+        (["--item", "seen:dya"], "headcount: --item: 'seen:dya' is no key column: give COLUMN, COLUMN:hour"),
         (["--item", "age:18,0"], "the bins of column 'age' must begin at ascending numbers"),
         (["--item", "age", "--item", "age:0,18"], "'age' is given as a key column 2 times: give it once"),
         (["--item", "seen:day", "--time-zone", "Mars"], "--time-zone 'Mars' is not known here"),
-        (["--item", "country", "--explode", "tags"], "--explode tags must be one of the columns of --item"),
+        (["--item", "country", "--explode", "tags"], "headcount: --explode tags must be one of the columns of --item"),
         (["--item", "user"], "user, item and count must be different columns, got user, user"),
         (["--item", "person.nobody"], "no column 'person.nobody'"),
         (["--item", "tags"], "give --explode tags"),

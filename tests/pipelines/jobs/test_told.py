@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headcount.pipelines.jobs.told import told
 
 COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
@@ -77,7 +79,7 @@ def test_rows_that_were_left_out_are_told():
 
 
 def test_what_to_do_if_nothing_came_out():
-    first, columns, bound, more = told(report([], users_needed=212)).splitlines()
+    first, columns, bound, more, _ = told(report([], users_needed=212)).splitlines()
     assert first.endswith("an item needs about 212 users here, if each counts once")
     assert "--user who" in columns and "--item what" in columns and "up to 40" in bound and "--epsilon" in more
     chosen = report([]) | {"details": {"parameters": {"user": "who"}, "chosen": {"bound": 1}}}
@@ -110,3 +112,26 @@ def test_several_key_columns():
     parameters = {"user": "who", "item": ["country", "seen:year"]}
     nothing = report([]) | {"columns": columns, "keys": ["country"], "details": {"parameters": parameters}}
     assert "and --item country --item seen:year the ones to count?" in told(nothing)
+
+
+@pytest.mark.parametrize(
+    ("command", "parameters", "unit"),
+    [
+        ("histogram", {"of": "users"}, "users"),
+        ("histogram", {"of": "events"}, "events"),
+        ("aggregate", {"users": True, "events": False, "mean": ["x:0:1"]}, "users"),
+        ("aggregate", {"users": True, "sum": ["x:0:1"]}, "events"),
+    ],
+)
+def test_the_share_left_out_is_of_what_is_counted(command, parameters, unit):
+    made = report([row("tea", 5.0)], share_left_out=0.413) | {"command": command, "details": {"parameters": parameters}}
+    assert f"the bound left out about 41 % of the {unit} of the items shown" in told(made).splitlines()
+
+
+def test_times_that_are_all_different_lead_to_their_days():
+    hint = "- if {0} holds times, count them by the day (or hour, week, month, year): --item {0}:day"
+    for item, column in (("seen", "seen"), (["age:0,18", "a\\:b"], "a\\:b")):
+        made = report([], 0) | {"details": {"parameters": {"user": "u", "item": item}}}
+        assert told(made).splitlines()[-1] == hint.format(column)
+    made = report([], 0) | {"details": {"parameters": {"user": "u", "item": ["seen:day", "age:0,18"]}}}
+    assert "holds times" not in told(made)

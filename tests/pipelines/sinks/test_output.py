@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.shape import distinct
 from headcount.pipelines.options import FORMATS
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.storage import stores
@@ -353,3 +354,10 @@ def test_rows_are_read_again_by_their_names_and_with_texts_for_times(format):
     fine = pa.RecordBatch.from_pydict({"t": pa.array([1, 1000], pa.timestamp("ms"))})
     first = next(iter(formats.decode(formats.encode(fine, format), format)))["t"]
     assert first.startswith("1970-01-01T00:00:00.001")
+
+
+@pytest.mark.parametrize("format", ["parquet", "avro", "jsonl"])
+def test_an_end_that_nothing_is_known_of_is_null(format):
+    row = {"count": 7, "noise_stddev": 1.5, "low": 2, "high": None, "max_items": 3}
+    batch = pa.RecordBatch.from_pylist([row], distinct.SCHEMA)
+    assert list(formats.decode(formats.encode(batch, format), format)) == [row]

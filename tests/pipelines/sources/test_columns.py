@@ -35,12 +35,25 @@ def test_counts_must_be_an_integer_column(tmp_path, array):
     assert word in refusal(path, count="n") and "counts must be integers" in refusal(path, count="n")
 
 
+@pytest.mark.parametrize("asked", ["country,page", "country, page"])
+def test_columns_between_commas_are_given_one_by_one(tmp_path, asked):
+    path = put(tmp_path, "e.csv", b"user,country,page\na,b,c\n")
+    assert refusal(path, item=asked).endswith("; give its columns one by one: --item country --item page")
+    assert refusal(path, item="country,page:day").endswith(": --item country --item page:day")
+    assert "it has 'user', 'country', 'page'" in refusal(path, item="country,pages")
+    path = put(tmp_path, "e.parquet", parquet({"user": TWO, "country": TWO, "page": TWO, "country,page": TWO}))
+    assert rows(path, item="country,page") == [{"user": CANARY, "country,page": CANARY}] * 2
+
+
 def test_the_type_of_items_is_never_taken_from_rows(tmp_path):
     """The output shows it: with one user's rows gone, an inferred type would change, and tell that they were there."""
-    numbers = put(tmp_path, "e.jsonl", b'{"user": "a", "item": 5}\n')
+    for held in (b"5", b"true", b'"x"'):
+        path = put(tmp_path, "e.jsonl", b'{"user": "a", "item": %s}\n' % held)
+        assert types_of(path).schema.field("item").type == pa.string()
+    fraction = put(tmp_path, "f.jsonl", b'{"user": "a", "item": 5.5}\n')
     assert (
-        f"{numbers}, row 1: column 'item' is not a string: ask for texts as item, for whole numbers as item:int"
-        in refusal(numbers)
+        f"{fraction}, row 1: column 'item' is not a string: ask for texts and whole numbers as item, for numbers in bins as"
+        in refusal(fraction)
     )
     empty = put(tmp_path, "empty.jsonl", b"")
     assert types_of(empty).schema.field("item").type == pa.string()
@@ -90,7 +103,7 @@ def test_files_that_disagree(tmp_path):
     assert f"{second}: column 'item' is string, but int64 in {first}" in refusal([first, second])
     first = put(tmp_path, "1.jsonl", b'{"user": 1, "item": 1}\n')
     second = put(tmp_path, "2.jsonl", json_lines([{"user": 1, "item": CANARY}]))
-    assert f"{second}, row 1: column 'item' is not an integer: ask for texts as item" in refusal(
+    assert f"{second}, row 1: column 'item' is not an integer: ask for texts and whole numbers as item" in refusal(
         [first, second], item="item:int"
     )
     second = put(tmp_path, "2.jsonl", json_lines([{"user": CANARY, "item": 1}]))

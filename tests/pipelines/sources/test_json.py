@@ -22,13 +22,35 @@ def test_json_parsers_agree(tmp_path, monkeypatch):
     records = [{"user": u, "item": i, "n": [1, {}]} for u, i in ((1, "a"), (2**63 - 1, "é\u0000"), (None, None))]
     path = put(tmp_path, "e.jsonl", json_lines([*records, {}]))
     fast = rows(path)
-    monkeypatch.setattr(source_json, "_parse_block", lambda block, kinds: None)
+    monkeypatch.setattr(source_json, "_parse_block", lambda *given: None)
     assert rows(path) == fast == [*({k: r[k] for k in ("user", "item")} for r in records), {"user": None, "item": None}]
+
+
+@pytest.mark.parametrize("first", ["3", "true", '"a"', "null", "-0"])
+@pytest.mark.parametrize("parser", ["Arrow's where it can", "Python's"])
+def test_whole_numbers_and_truths_are_texts_whatever_the_first_row_holds(tmp_path, monkeypatch, first, parser):
+    told = {"3": "3", "true": "true", '"a"': "a", "null": None, "-0": "0"}
+    content = f'{{"user": "a", "item": {first}}}\n' * 2
+    if parser == "Python's":
+        monkeypatch.setattr(source_json, "_parse_block", lambda *given: None)
+    assert [row["item"] for row in rows(put(tmp_path, "same.jsonl", content.encode()))] == [told[first]] * 2
+    mixed = content + "".join(f'{{"user": "a", "item": {value}}}\n' for value in (*told, f"{10**30}"))
+    expected = [told[first]] * 2 + [*told.values(), f"{10**30}"]
+    assert [row["item"] for row in rows(put(tmp_path, "mixed.jsonl", mixed.encode()))] == expected
+
+
+def test_numbers_in_columns_of_texts_take_no_slow_way(tmp_path, monkeypatch):
+    records = [{"user": 1, "item": {"code": k, "on": k > 1, "tags": [k, 9]}} for k in range(3)]
+    path = put(tmp_path, "e.jsonl", json_lines(records))
+    monkeypatch.setattr(source_json, "_parse_lines", None)
+    assert [row["item.code"] for row in rows(path, item="item.code")] == ["0", "1", "2"]
+    assert [row["item.on"] for row in rows(path, item="item.on")] == ["false", "false", "true"]
+    assert [row["item.tags"] for row in rows(path, item="item.tags", explode="item.tags")][0] == ["0", "9"]
 
 
 # What is wrong with a file, and what its refusal must say beside its name.
 BAD_JSON = {
-    "number for a string": (f'{{"user": "{CANARY}", "item": 3}}', ", row 4: column 'item' is not a string"),
+    "number for a string": (f'{{"user": "{CANARY}", "item": 3.5}}', ", row 4: column 'item' is not a string"),
     "boolean": (f'{{"user": true, "item": "{CANARY}"}}', ", row 4: column 'user' is not a string"),
     "array": (f'{{"user": "a", "item": ["{CANARY}"]}}', ", row 4: column 'item' is a list: give --explode item"),
     "object": (f'{{"user": {{"user": "{CANARY}"}}, "item": "b"}}', ", row 4: column 'user' is an object: name one"),
@@ -63,7 +85,9 @@ def test_bad_first_row_of_json(tmp_path, line):
 def test_json_integers_are_strict(tmp_path, value):
     content = f'{{"user": "{CANARY}", "item": 5, "n": 5}}\n{{"item": {value}, "n": {value}}}\n'
     path = put(tmp_path, "e.jsonl", content.encode())
-    assert ", row 2: column 'item' is not an integer: ask for texts as item" in refusal(path, item="item:int")
+    assert ", row 2: column 'item' is not an integer: ask for texts and whole numbers as item" in refusal(
+        path, item="item:int"
+    )
     path = put(tmp_path, "n.jsonl", content.replace(f'"item": {value}', '"item": 1').encode())
     assert ", row 2: column 'n' is not an integer, as counts are" in refusal(path, count="n", item="item:int")
 
