@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import tomllib
@@ -49,6 +50,7 @@ def test_what_ci_run_calls_is_a_target():
     assert set(ci_commands()) <= targets
 
 
+@functools.cache
 def pytest_calls() -> list[list[str]]:
     """The words behind `pytest` in everything that .ci/run makes, and what that is made of."""
     makefile = (TOP / "Makefile").read_text().replace("\\\n", " ")

@@ -39,6 +39,7 @@ def test_one_of_several_and_none():
     assert error.renamed("--a") is error
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("folder", ["mechanisms", "transforms"])
 def test_no_message_that_begins_with_a_parameter_is_without_its_name(folder):
     nameless = []

@@ -55,6 +55,7 @@ def imported(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     "statement, needed",
     [

@@ -80,6 +80,7 @@ def made_of(name: str) -> Promise:
     return {**MADE, **PROMISED}[name]()
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", MADE)
 def test_a_mechanism_keeps_the_contract(name):
     made = made_of(name)

@@ -152,6 +152,7 @@ def check_losses(guarantee: Guarantee) -> None:
     assert Guarantee.from_dict(json.loads(json.dumps(guarantee.as_dict()))) == guarantee
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 def test_what_is_planned_covers_what_is_decided(relation):
     for name, made in deciding(relation).items():
@@ -166,12 +167,14 @@ def test_what_is_planned_covers_what_is_decided(relation):
         check_losses(planned)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 def test_what_is_fixed_keeps_its_promise(relation):
     for made in others(relation).values():
         check_losses(made.guarantee())
 
 
+@pytest.mark.seconds
 def test_every_mechanism_that_decides_is_here():
     found = set()
     for module in pkgutil.walk_packages(headcount.mechanisms.__path__, "headcount.mechanisms."):

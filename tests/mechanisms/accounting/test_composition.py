@@ -216,6 +216,7 @@ def both_ways() -> list[Course]:
     return [way for course in mechanisms() for way in (course, backwards(course))]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_explicit_mechanism_costs_more(epsilon):
     """Both neighbours in both orders; the worst of these two thousand, in which choices come first, attains 60 % and more."""

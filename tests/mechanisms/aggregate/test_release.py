@@ -176,6 +176,7 @@ def test_without_rows_the_columns_are_the_same(asked, domain, make_release):
     assert not any(column.null_count for column in full.columns)
 
 
+@pytest.mark.seconds
 def test_integer_keys_and_both_relations(make_release):
     rows = log()
     keys = pa.array([int(key[1:]) for _, key, _ in rows])

@@ -27,6 +27,7 @@ def test_keys_count_as_often_as_both_bounds_allow(events, users, times, norm):
     assert np.linalg.norm(vector) <= norm
 
 
+@pytest.mark.seconds
 def test_users_of_very_many_events_do_not_spoil_the_numbers_of_users(make_release):
     """4,000 users of 3 keys each, 400 of whom have 2,000 events on each: users have a noise of their own.
 

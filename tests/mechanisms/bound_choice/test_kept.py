@@ -146,6 +146,7 @@ EXTREME = [
 ]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("user", EXTREME, ids=range(len(EXTREME)))
 def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
@@ -218,6 +219,7 @@ def sharp(losses, sensitivities, epsilon, one_sided, tau=None):
     return gem_exponents(losses, sensitivities, epsilon, one_sided, 0)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("relation", list(Relation))
 def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(relation, monkeypatch):
     """A range of epsilon is what the composition of all stages counts on, and implies epsilon-differential privacy."""

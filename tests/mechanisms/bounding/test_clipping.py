@@ -162,6 +162,7 @@ def test_limit_per_item_caps_each_count():
     assert contents(limit_per_item(shard_of(data), 2)) == {"u": {"a": 2, "b": 1}, "v": {"a": 2}}
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("counts", "bound"), [((6, 3, 1), 4), ((6, 3, 1), 8), ((5, 5), 5)])
 def test_rand_clip_has_exactly_the_hypergeometric_law(counts, bound):
     """40,000 users with the same rows, chi-square against the exact law; false alarm 1e-6, and a shift of 3 % in the share

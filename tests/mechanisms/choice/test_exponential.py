@@ -121,6 +121,7 @@ def test_gem_exponents_are_those_of_the_definition(rows, one_sided, tau):
     assert gem_exponents(losses, sensitivities, Fraction(1, 10), one_sided, tau) == expected
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_gem_exponents_of_many_candidates_of_many_digits(one_sided):
     """400 candidates of 100 bits with denominators of their own, of which the better are the more sensitive."""
@@ -231,12 +232,14 @@ def test_draws_have_the_exact_law(exponents):
     check(counts(select, exponents), probabilities(exponents))
 
 
+@pytest.mark.seconds
 def test_lanes_of_their_own_draw_by_the_same_law():
     exponents = TABLES["mixed"]
     drawn = [select(exponents, make_lane(seed)) for seed in range(DRAWS)]
     check(np.bincount(drawn, minlength=len(exponents)), probabilities(exponents))
 
 
+@pytest.mark.seconds
 def test_exponents_wrong_by_twenty_percent_are_caught():
     exponents = [Fraction(0), Fraction(2), Fraction(1)]
     seen = counts(select, exponents, 4_000)
@@ -246,6 +249,7 @@ def test_exponents_wrong_by_twenty_percent_are_caught():
             check(seen, probabilities([x * wrong for x in exponents]))
 
 
+@pytest.mark.seconds
 def test_successive_draws_of_a_lane_are_independent():
     """Chi-square on pairs; with certainty it would see that both draw by the same words."""
     lane, exponents = make_lane(), [Fraction(0), Fraction(1, 2), Fraction(1)]
@@ -301,6 +305,7 @@ def test_a_proposal_at_the_edge_is_settled_by_more_digits():
     assert rounded(GEOMETRIC_LIMIT + 1, 0, []) == (False, 0)
 
 
+@pytest.mark.seconds
 def test_candidates_that_fall_to_the_last_weight_keep_their_law(monkeypatch):
     """Were the digits taken as read, all above e^-34 would be as likely as e^-34. Here the weights are of 2 bits, so that
     the last is soon reached: exponents of 3 and more are drawn by digits alone."""

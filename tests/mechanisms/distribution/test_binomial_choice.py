@@ -73,6 +73,7 @@ def test_the_laws_are_binomial_and_rounded_to_the_grid(samples):
     assert seen == len(p)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("samples", "users", "epsilon"), [(1, 100, 1), (7, 60, 0.5), (20, 500, 0.1), (400, 3000, 0.2)])
 def test_ks_losses_are_the_largest_difference_over_all_values(samples, users, epsilon):
     """Against the plain maximum over all x, also for data that no binomial law gives, and for more users than were said."""

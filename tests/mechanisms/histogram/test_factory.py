@@ -83,6 +83,7 @@ def test_an_error_names_the_parameter_and_begins_with_it(parameter, given):
     assert str(caught.value.renamed("--flag")).startswith("--flag")
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("words", "given"),
     [

@@ -27,6 +27,7 @@ def equal_items(users: int) -> pa.RecordBatch:
     return contribution_batch(pa.array(np.arange(len(item))), pa.array(item))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("name", ASKED)
 def test_intervals_of_items_that_are_shown_by_luck_hold_the_truth_and_plain_ones_do_not(name, make_release):
     """Items some scales of the noise below the threshold, of which some hundreds are shown. Fewer of their intervals hold than

@@ -66,6 +66,7 @@ columns = st.one_of(
 )
 
 
+@pytest.mark.seconds
 @settings(max_examples=100, deadline=None)
 @given(columns, st.data())
 def test_item_lane_ids_equal_their_slow_twin(column, data):
@@ -79,6 +80,7 @@ def test_item_lane_ids_equal_their_slow_twin(column, data):
     assert item_lane_ids(KEY, sliced, sums[begin : begin + length]).tolist() == expected
 
 
+@pytest.mark.seconds
 @settings(max_examples=100, deadline=None)
 @given(columns, columns, st.data())
 def test_user_lane_ids_equal_their_slow_twin(user_column, item_column, data):

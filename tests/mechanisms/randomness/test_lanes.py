@@ -339,6 +339,7 @@ def test_geometric_stops_at_its_limit(monkeypatch):
     assert ScriptedLanes([0] * 3).geometric(np.arange(1)).tolist() == [60]
 
 
+@pytest.mark.seconds
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 62), st.integers(1, 2**64 - 1))
 def test_geometric_by_table_equals_digit_by_digit(shift, word):

@@ -86,6 +86,7 @@ def distinct(n, rng):
 
 
 # Measured at epsilon 1 under REPLACE with n = 30,000 and four buckets a user: mean and stddev of one run.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "mean", "stddev", "unreversed"), [(uniform, 2200, 1000, 5168), (distinct, 1520, 1280, 8060)]
 )
@@ -142,6 +143,7 @@ def test_hashing_keeps_the_total():
     assert [len(part) for part in sums_by_bucket(names[:0], sums[:0], SALT, 37)] == [0, 0]
 
 
+@pytest.mark.seconds
 def test_a_run_is_the_same_however_the_data_is_cut(make_release):
     rng = np.random.default_rng(4)
     users, items = [f"u{k}" for k in range(2000)], [f"i{k}" for k in rng.zipf(1.5, 2000)]

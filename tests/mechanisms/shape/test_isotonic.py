@@ -106,6 +106,7 @@ def test_the_width_holds_all_noise():
         assert 1 - (1 - beyond) ** cells <= 0.01 < cells * beyond / p**2
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("few", [1, 4, 1024])
 def test_the_fit_to_sorted_counts_has_the_least_distance(monkeypatch, few):
     """Against the regression by heap, for each way to split the positions."""

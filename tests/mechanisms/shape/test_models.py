@@ -47,6 +47,7 @@ def equal(one: Tally, other: Tally) -> bool:
 # The estimate.
 
 
+@pytest.mark.seconds
 def test_each_estimate_is_taken_from_the_same_noisy_cells():
     """Algorithm 1's own shape is the one that is nearest to the unbiased numbers, the other the most likely one; with the same
     key they are of one noise, so that both together cost no more than one."""
@@ -64,6 +65,7 @@ def test_each_estimate_is_taken_from_the_same_noisy_cells():
         assert each.subkey(KEY, "id", "label") == made["auto"].subkey(KEY, "id", "label")
 
 
+@pytest.mark.seconds
 def test_buckets_and_the_other_models_have_the_same_choice():
     counts = make_tally(zipf(2000, 2000))
     for name in ESTIMATES:
@@ -113,6 +115,7 @@ def test_every_position_is_within_two_widths_of_the_truth(noises):
     assert (np.abs(positions(rows, 1000) - positions(noisy, 1000).clip(0)) <= width).all()
 
 
+@pytest.mark.seconds
 def test_hashed_items_are_brought_near_the_ranks_of_the_second_hash():
     """50 items of 200 users that all met in one bucket, as if by a bad salt: their number is lost in mode "l1", and the second
     hash has it."""
@@ -171,6 +174,7 @@ def test_the_cells_of_an_item_are_one_of_each_hash():
     )
 
 
+@pytest.mark.seconds
 def test_a_state_with_two_hashes_is_released_near_the_truth():
     """100 items of 20 events each, epsilon 8: the noise is below 20 in every one of 1,100,000 counters, but for 1e-10."""
     counts = pan_private_counts(Budget(8), buckets=40_000, protect="either", mode="l2")
@@ -195,6 +199,7 @@ def sums_of(counts: np.ndarray, buckets: int, scale: Fraction, noises: int) -> T
     return sums
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("noises", [1, 2])
 def test_entropy_and_support_follow_from_noisy_sums_in_both_models(noises):
     """100,000 samples of Zipf's law, epsilon 1 for replaced users, 400,000 buckets, one noise (shuffle) or two (pan-private).

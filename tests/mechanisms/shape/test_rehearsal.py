@@ -30,6 +30,7 @@ def test_rows_share_the_distance_by_the_counts_that_they_end():
     assert of_one_row.tolist() == [errors.sum()]
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("noises", [1, 2])
 def test_cells_get_as_much_noise_as_the_true_ones(noises):
     """10^6 cells, four times: the variance of noise is known, and its mean is within 5.5 standard errors."""
@@ -77,6 +78,7 @@ def test_nothing_to_say_of_nothing_and_no_error_without_noise():
         assert errors.tolist() == [0.0] * len(shape.values)
 
 
+@pytest.mark.seconds
 def test_the_error_of_one_item_far_from_all_others_is_that_of_its_noise():
     """E|noise| = 2p / (1 - p^2), of four draws; within a factor that four draws keep but for 1e-6."""
     p, cells = math.exp(-1 / 20), 1000

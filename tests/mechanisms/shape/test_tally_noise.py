@@ -48,6 +48,7 @@ def check_law(noise, cells, scale):
     assert stats.chisquare(seen, expected).pvalue > ALARM
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(
     ("scale", "cells"), [*((scale, 300_000) for scale in SCALES), (Fraction(1, 3), 10**9), (Fraction(7, 3), 10**9)]
 )
@@ -57,6 +58,7 @@ def test_the_noise_of_many_equal_cells_has_the_exact_law(scale, cells):
     check_law(noisy.values - 7, noisy.cells, scale)
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 @pytest.mark.parametrize("each", [1, 9])
 def test_the_noise_of_few_cells_at_each_of_many_values_has_the_exact_law(scale, each):
@@ -83,6 +85,7 @@ def test_cells_of_one_value_are_independent_of_each_other():
         assert stats.chisquare(seen[expected > 5], expected[expected > 5] * 1.0, sum_check=False).pvalue > ALARM
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(7, 3)])
 def test_noisy_positions_have_the_exact_law_in_the_order_of_the_counts(scale, monkeypatch):
     cells = tally([0, 5, 100_000], [150_000, 49_990, 10])
@@ -139,6 +142,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize(("name", "other"), MUTATIONS.values(), ids=MUTATIONS)
 def test_the_check_of_the_law_catches_mutations(name, other, monkeypatch):
     monkeypatch.setattr(tally_noise, name, other)
@@ -147,6 +151,7 @@ def test_the_check_of_the_law_catches_mutations(name, other, monkeypatch):
         check_law(noisy.values - 7, noisy.cells, Fraction(2))
 
 
+@pytest.mark.seconds
 @pytest.mark.parametrize("numerator", [1, 2])
 @pytest.mark.parametrize("exponent", [Fraction(1, 10**9), Fraction(1, 3), Fraction(1), Fraction(50), Fraction(5000)])
 def test_digits_of_probabilities_are_those_of_500_digits(numerator, exponent):

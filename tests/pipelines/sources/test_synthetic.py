@@ -26,6 +26,7 @@ def share_of_top(counts, size):
     return sum(sorted(counts.values(), reverse=True)[:size]) / sum(counts.values())
 
 
+@pytest.mark.seconds
 def test_tail_has_heavy_users_who_repeat_themselves(tmp_path):
     rows = read(make(tmp_path))
     users, items = (collections.Counter(column) for column in zip(*rows, strict=True))

@@ -265,6 +265,7 @@ def test_every_type_is_counted_as_duckdb_counts_it(file):
         assert counted(path, [spec]) == grouped([sql]), spec
 
 
+@pytest.mark.seconds
 def test_composite_keys_of_all_types_are_counted_as_duckdb_counts_them(file):
     """Three at a time, and ten."""
     format, path, cases = file
