@@ -99,7 +99,8 @@ class Result:
         report.html is written beside it, a page to look at.
 
         `format` is "parquet", "avro", "csv" or "jsonl", and `output_files` the number of files with rows. A folder that holds
-        anything but an earlier output of Headcount is refused, and so is an earlier output, unless `overwrite`.
+        anything but an earlier output of Headcount is refused, and so is an earlier output, unless it is this very one, or
+        `overwrite`.
         """
         try:
             if format not in FORMATS:

@@ -18,6 +18,7 @@ class Outcome:
     A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
     `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one, and `charged` what
     the ledger says of it, if there is one. `unsettled` is what is wrong if it is published and the ledger could not be told.
+    `again` is a release that was made once more, and was there already.
     """
 
     output: str
@@ -30,13 +31,15 @@ class Outcome:
     page: str | None = None
     charged: str | None = None
     unsettled: str | None = None
+    again: bool = False
 
     def words(self) -> str:
         """What was decided, what must be known of the numbers, and where they are."""
         if self.report is None:
             told = f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
             return "\n".join(filter(None, (told, self.charged)))
-        return "\n".join(filter(None, (self.said(), f"wrote {self.output} (release {self.release_id})", self.charged)))
+        done = "already there, the same bytes:" if self.again else "wrote"
+        return "\n".join(filter(None, (self.said(), f"{done} {self.output} (release {self.release_id})", self.charged)))
 
     def said(self) -> str:
         """What was decided, and what must be known of the numbers; of a job that has ended."""

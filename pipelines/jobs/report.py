@@ -20,9 +20,8 @@ from headcount.mechanisms.accounting.expected_error import correlated, expected_
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.protection import Protection
-from headcount.pipelines.sinks.digests import INPUT
 from headcount.pipelines.sinks.finished import to_json
-from headcount.pipelines.sinks.output import REPORT_MARK
+from headcount.pipelines.sinks.repeated import INPUT, REPORT_MARK
 
 #: What a reader of bounded counts must know of them.
 BOUNDED = "bounding users also lowers the counts: what they did beyond the bound does not count"

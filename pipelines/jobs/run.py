@@ -160,8 +160,8 @@ def run_job(
         target = sink.make_target(
             args.output, release.id, args.output_files, args.format, args.overwrite, plan.files, beam_options
         ).of_keys(source_.keys)
-        replaces = sink.refuse(target)
-        if replaces and kind.keyed and args.release_id is None:
+        there = sink.refuse(target)
+        if there and kind.keyed and args.release_id is None:
             account_flags.tell_of_replacing()
         elsewhere = _KEPT if not kind.keyed else runner or (None if here else _WORKERS)
         # Before anything is removed: of two jobs of one release, the second is refused here, and leaves the first alone.
@@ -227,6 +227,7 @@ def run_job(
         target.format,
         charged=charged,
         unsettled=unsettled,
+        again=there and not args.overwrite,  # what was there is of this release: any other is refused
     )
     return with_page(outcome) if sink is output else outcome
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import uuid
 
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.sinks import output
@@ -19,8 +20,23 @@ def with_page(outcome: Outcome) -> Outcome:
     try:
         from headcount.pipelines.pages.release import release_page
 
-        page = output.put_page(stores.normal(outcome.output), outcome.release_id, release_page(outcome))
+        page = put_page(stores.normal(outcome.output), outcome.release_id, release_page(outcome))
         return dataclasses.replace(outcome, page=page)
     except Exception as error:  # of storages, of the machine, or ours: the output is there and complete
         print(f"headcount: {output.PAGE} was not made, all else is there: {stores.reason(error)}", file=sys.stderr)
         return outcome
+
+
+def put_page(directory: str, release_id: str, content: bytes) -> str:
+    """Put the page of a complete output in its place, whole or not at all; returns where that is."""
+    place, temporary, name = (
+        stores.join(directory, output.PAGE),
+        f"{directory}.tmp-{release_id}",
+        f"page.{uuid.uuid4().hex}.html",
+    )
+    try:
+        stores.write(stores.join(temporary, name), content)
+        stores.move(stores.join(temporary, name), place)
+    finally:
+        stores.remove_files(temporary, [name])
+    return place

@@ -30,6 +30,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.sinks import output as sinks
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.formats import as_text, plain_names
+from headcount.pipelines.sinks.repeated import REPORT_MARK, changed, is_of, is_same, rows_digest
 from headcount.pipelines.storage import bigquery, stores
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class TableTarget(sinks.Target):
         """The report with what is known of the rows; the files are gone once they are loaded, but a digest tells them."""
         content = json.loads(super().finished(report, files))
         details = content.pop("details", None)
-        content["rows_sha256"] = sinks.rows_digest([file["sha256"] for file in content.pop("files")])
+        content["rows_sha256"] = rows_digest([file["sha256"] for file in content.pop("files")])
         return to_json(content if details is None else {**content, "details": details})
 
     @property
@@ -100,7 +101,7 @@ def make_target(
 def refuse(target: TableTarget) -> bool:
     """Before anything else: refuse a table that is there or cannot be made, and change nothing.
 
-    True if there is an earlier output, which this one replaces.
+    True if there is an earlier output, which this one replaces; or one of this very release, which is only made once more.
     """
     with _writing(target):
         client = bigquery.client(target.project)
@@ -108,7 +109,7 @@ def refuse(target: TableTarget) -> bool:
         table = _get(client, target.table)
         if table is not None:
             _refuse_foreign(target, table)
-            if _has_report(table) and not target.overwrite:
+            if _has_report(table) and not target.overwrite and not is_of(target.release_id, table.description):
                 raise ParameterError(f"--output {target.table} holds an output already: give another, or --overwrite")
         return table is not None and _has_report(table)
 
@@ -184,7 +185,11 @@ def _commit(client: Client, target: TableTarget, files: list[sinks.Written], rep
     elif not _is_of_this_run(target, table):
         _refuse_foreign(target, table)
         if _has_report(table) and not target.overwrite:
-            raise ParameterError(f"another job wrote to --output {target.table} meanwhile")
+            if not is_of(target.release_id, table.description):
+                raise ParameterError(f"another job wrote to --output {target.table} meanwhile")
+            if not is_same(table.description, report):
+                raise changed(target.release_id, str(target.table))
+            return
         if not _has_report(table):
             _end_loads(client, target.table, table)
         table.description = None
@@ -307,7 +312,7 @@ def _has_report(table: Any) -> bool:
         content = json.loads(table.description or "")
     except ValueError:
         return False
-    return isinstance(content, Mapping) and sinks.REPORT_MARK in content
+    return isinstance(content, Mapping) and REPORT_MARK in content
 
 
 def _refuse_foreign(target: TableTarget, table: Any) -> None:

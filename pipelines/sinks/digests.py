@@ -7,13 +7,13 @@ written, not even to a temporary file: what a job leaves is one file of digests,
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from headcount.pipelines.sinks.finished import to_json
-from headcount.pipelines.sinks.output import REPORT_MARK, Target, Written
+from headcount.pipelines.sinks.output import Target, Written
+from headcount.pipelines.sinks.repeated import part_digests
 from headcount.pipelines.storage import stores
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 COMPLETE = "the digests are there"
 DIGESTS = "digests.json"
-INPUT = "input_digest"  # the part of a report's details that tells another attempt of its release: with a ledger alone
-# Of a report, what a second run need not give: what made it, on whose account, and where a bound came from that it holds.
-_OWN = {REPORT_MARK, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,30 +67,3 @@ def read_report(target: DigestTarget) -> bytes:
 def written(target: DigestTarget) -> list[str]:
     """No files."""
     return []
-
-
-def part_digests(report: Mapping[str, Any]) -> dict[str, str]:
-    """A digest for each part of a report, by its name; the details, and the parameters in them, are parts each.
-
-    Floats count with seven digits: the last ones of a fitted curve depend on the processor.
-    """
-    parts = {}
-    for name, value in _parts(report):
-        if name not in _OWN:
-            parts[name] = hashlib.sha256(json.dumps(_plain(value), sort_keys=True).encode()).hexdigest()
-    return parts
-
-
-def _parts(report: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    details = report.get("details", {})
-    yield from ((name, value) for name, value in report.items() if name != "details")
-    yield from ((f"details.{name}", value) for name, value in details.items() if name != "parameters")
-    yield from ((f"details.parameters.{name}", value) for name, value in details.get("parameters", {}).items())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value

@@ -40,6 +40,7 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
 from headcount.pipelines.sinks.meanings import key_meanings
+from headcount.pipelines.sinks.repeated import REPORT_MARK, changed, is_of, is_same
 from headcount.pipelines.storage import stores
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 REPORT = "report.json"
 PAGE = "report.html"
 COMPLETE = f"{REPORT} is there"
-REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 _LOOKS = 3  # at a file that attempts take away and put back
 _EXTENSIONS = "parquet|avro|csv|jsonl"
 DATA_FILE = re.compile(rf"[a-z-]+-[0-9]{{5}}-of-[0-9]{{5}}\.(?:{_EXTENSIONS})")
@@ -130,11 +130,6 @@ class Target:
         return files
 
 
-def rows_digest(digests: Sequence[str]) -> str:
-    """One digest of all rows of an output: of the SHA-256 digests of its files, in their order."""
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
 def make_target(
     output: str, release_id: str, files: int, format: str, overwrite: bool, prefix: str, options: PipelineOptions | None
 ) -> Target:
@@ -145,10 +140,12 @@ def make_target(
 def refuse(target: Target) -> bool:
     """Before anything else: refuse an output that exists, and change nothing: another job may be writing there.
 
-    True if there is an earlier output, which this one replaces.
+    True if there is an earlier output, which this one replaces; or one of this very release, with all files: it is only made
+    once more.
     """
     with _writing(target):
-        return REPORT in _refuse_existing(target)
+        present = _refuse_existing(target)
+        return REPORT in present and (target.overwrite or {target.name(k) for k in range(target.files)} <= {*present})
 
 
 def prepare(target: Target) -> None:
@@ -234,21 +231,6 @@ def written(target: Target) -> list[str]:
     return [target.place(k) for k in range(target.files)]
 
 
-def put_page(directory: str, release_id: str, content: bytes) -> str:
-    """Put the page of a complete output in its place, whole or not at all; returns where that is."""
-    place, temporary, name = (
-        stores.join(directory, PAGE),
-        f"{directory}.tmp-{release_id}",
-        f"page.{uuid.uuid4().hex}.html",
-    )
-    try:
-        stores.write(stores.join(temporary, name), content)
-        stores.move(stores.join(temporary, name), place)
-    finally:
-        stores.remove_files(temporary, [name])
-    return place
-
-
 def listed_files(report: bytes) -> list[str] | None:
     """The names of the files that belong to a report of ours: those that it lists, and its page; None if this is another's."""
     try:
@@ -285,7 +267,8 @@ def _refuse_existing(target: Target) -> list[str]:
         if os.path.lexists(target.directory) and not os.path.isdir(target.directory):
             raise ParameterError(f"{where} is there and is not a directory")
     present = stores.names(target.directory)
-    listed = listed_files(read_report(target)) if REPORT in present else []
+    report = read_report(target) if REPORT in present else b""
+    listed = listed_files(report) if report else []
     ours = {REPORT, *listed} if listed is not None else set()
     for temporary in stores.siblings(target.directory, ".tmp-"):
         ours |= _set_aside_files(temporary)
@@ -294,7 +277,7 @@ def _refuse_existing(target: Target) -> list[str]:
         raise ParameterError(
             f"{where} holds other files ({foreign[0]!r}), which are never touched: give another directory"
         )
-    if REPORT in present and not target.overwrite:
+    if REPORT in present and not target.overwrite and not is_of(target.release_id, report):
         raise ParameterError(f"{where} holds an output already: give another directory, or --overwrite")
     return present
 
@@ -321,6 +304,20 @@ def _is_committed(target: Target, places: Mapping[str, Written], report: bytes) 
     )
 
 
+def _is_there(target: Target, places: Mapping[str, Written], report: bytes, there: bytes) -> bool:
+    """Whether the report that is there is of this release, and all of its files are too; refuses what may not be replaced.
+
+    Files that are missing are put back.
+    """
+    if not is_of(target.release_id, there):
+        raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
+    found = {place: _content(place) for place in places}
+    same = all(content is None or _digest(content) == places[place].digest for place, content in found.items())
+    if not same or not is_same(there, report):
+        raise changed(target.release_id, repr(target.directory))
+    return None not in found.values()
+
+
 def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> bool:
     """Remove the page and the report of an old output, then those of its files that the new one does not replace.
 
@@ -331,8 +328,8 @@ def _make_way(target: Target, places: Mapping[str, Written], report: bytes) -> b
     if stores.exists(old):
         if _is_committed(target, places, report):
             return False
-        if not target.overwrite:
-            raise ParameterError(f"another job wrote to --output {target.directory!r} meanwhile")
+        if not target.overwrite and _is_there(target, places, report, _content(old) or b""):
+            return False
         stores.remove(stores.join(target.directory, PAGE))
         _set_aside(target, old)
     replaced = _set_aside_files(target.temporary)

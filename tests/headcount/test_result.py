@@ -56,8 +56,14 @@ def test_a_result_is_saved_as_the_command_would(result, tmp_path):
 
 def test_a_folder_is_refused_as_the_command_refuses_it(result, tmp_path):
     result.save(tmp_path / "out")
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    result.save(tmp_path / "out")  # it is there already
+    with pytest.raises(headcount.InputError, match="is in folder .* already, with another result.* or overwrite$"):
+        result.save(tmp_path / "out", format="csv")
+    other = headcount.total(EVENTS, user="user", epsilon=1)
     with pytest.raises(headcount.ParameterError, match="^folder .* holds an output already: give another .*overwrite$"):
-        result.save(tmp_path / "out")
+        other.save(tmp_path / "out")
+    assert before == {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     result.save(tmp_path / "out", overwrite=True, output_files=2)
     assert len(list((tmp_path / "out").glob("*.parquet"))) == 2
     (tmp_path / "out" / "thesis.txt").write_text("x")

@@ -23,7 +23,8 @@ from headcount.pipelines.main import load
 from headcount.pipelines.options import as_flag
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks import digests
-from headcount.pipelines.sinks.output import REPORT, REPORT_MARK
+from headcount.pipelines.sinks.output import REPORT
+from headcount.pipelines.sinks.repeated import REPORT_MARK, part_digests
 from headcount.pipelines.storage import stores
 
 # What the flags of a job say that its report does not: where things lie, and how it is run. A report that has one of these was
@@ -148,5 +149,5 @@ def other_versions(report: Mapping[str, Any], present: Mapping[str, str]) -> str
 
 def changed_parts(report: Mapping[str, Any], found: Found) -> list[str]:
     """The parts of a report that are not what the second run gave."""
-    own = digests.part_digests(report)
+    own = part_digests(report)
     return sorted(name for name in own.keys() | found.parts.keys() if own.get(name) != found.parts.get(name))

@@ -17,7 +17,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.command import COMMANDS
-from headcount.pipelines.sinks.output import REPORT, REPORT_MARK
+from headcount.pipelines.sinks.output import REPORT
+from headcount.pipelines.sinks.repeated import REPORT_MARK
 
 PURE, APPROXIMATE, ZCDP = "Pure DP", "Approximate DP", "Zero-concentrated DP"  # as the registry calls them
 _MODELS = {

@@ -17,6 +17,7 @@ from headcount.pipelines.jobs.told import told
 from headcount.pipelines.main import load
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
+from headcount.pipelines.pages.written import put_page
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import largest
 from headcount.pipelines.storage import stores
@@ -62,7 +63,7 @@ def _page(args: argparse.Namespace, found: Complete) -> None:
     with reading(found.directory, _VERIFY):
         content = release_page(outcome)
     try:
-        page = output.put_page(found.directory, outcome.release_id, content)
+        page = put_page(found.directory, outcome.release_id, content)
     except Exception as error:  # every storage has its own
         raise ParameterError(f"cannot write {output.PAGE} to {found.directory!r}: {stores.reason(error)}") from error
     print(f"to look at: {page}")

@@ -18,7 +18,8 @@ from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.releases import KEY_SOURCES
-from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT, REPORT_MARK
+from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT
+from headcount.pipelines.sinks.repeated import REPORT_MARK
 from headcount.pipelines.storage import stores
 
 _WITH_INPUT = ("input_format", "delimiter", "domain", *KEY_SOURCES)

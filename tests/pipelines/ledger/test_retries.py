@@ -156,3 +156,60 @@ def test_what_a_release_is_known_by():
     others = [{"decision": "a bound of 3"}, {"in_chosen": 3}, {"in_input_digest": "ce"}, {"rows": 2}]
     others += [{"files": [{"name": "x", "rows": 1, "sha256": "ac"}]}, {"in_parameters": {"epsilon": 2}}]
     assert len({known(), *(known(**changed) for changed in others)}) == 1 + len(others)
+
+
+@pytest.mark.parametrize("name", ["histogram", "total"])
+@pytest.mark.parametrize("booked", [True, False], ids=["with a ledger", "without one"])
+def test_a_finished_release_is_told_of_and_not_refused(run, url, ledger, key, tmp_path, name, booked):
+    """Without --overwrite: nothing is written and nothing charged. Other events are refused, and change nothing."""
+    out = tmp_path / "out"
+
+    def made(frame, *more):
+        write_csv(tmp_path / "events.csv", frame)
+        words = [
+            "--input",
+            tmp_path / "events.csv",
+            "--user",
+            "user",
+            "--epsilon",
+            1,
+            "--key-file",
+            key,
+            "--output",
+            out,
+        ]
+        words += ["--item", "item", "--delta", 1e-7] if name == "histogram" else []
+        words += ["--release-id", "auto", "--ledger", url, "--dataset", "visits"] if booked else ["--release-id", "r1"]
+        return run(name, *words, *more)
+
+    status, first, _ = made(FRAME)
+    assert status == 0 and f"wrote {out} (release " in first
+    wrote, times = files(out), {path: path.stat().st_mtime_ns for path in out.iterdir() if path.suffix != ".html"}
+    status, again, err = made(FRAME)
+    assert (status, err) == (0, []) and f"already there, the same bytes: {out} (release " in again
+    assert again.replace("already there, the same bytes:", "wrote").splitlines()[-3:] == first.splitlines()[-3:]
+    assert files(out) == wrote and times == {path: path.stat().st_mtime_ns for path in times}
+    refused(made(with_more(FRAME)), "another result than this, so nothing is")
+    refused(made(FRAME, "--output-files", 2), "holds an output already" if booked else "so nothing is changed")
+    assert files(out) == wrote and not [path for path in tmp_path.iterdir() if ".tmp-" in path.name]
+    if booked:
+        (entry,) = ledger.entries("visits")
+        assert "spends nothing" in again and entry.state == COMMITTED
+
+
+def test_what_is_half_there_is_finished_and_what_was_changed_is_left(run, key, tmp_path):
+    """Rows before the report, as a killed job leaves them; a file that somebody removed; and one that somebody changed."""
+    write_csv(tmp_path / "events.csv", FRAME)
+    words = ["total", "--input", tmp_path / "events.csv", "--user", "user", "--epsilon", 1, "--key-file", key]
+    words += ["--release-id", "r1", "--output", tmp_path / "out"]
+    assert run(*words)[0] == 0
+    wrote, rows = files(tmp_path / "out"), tmp_path / "out" / "totals-00000-of-00001.parquet"
+    for lost in ("report.json", rows.name):
+        (tmp_path / "out" / "report.html").unlink()
+        (tmp_path / "out" / lost).unlink()
+        status, said, _ = run(*words)
+        assert status == 0 and f"wrote {tmp_path / 'out'}" in said and files(tmp_path / "out") == wrote
+    rows.write_bytes(b"another's")
+    refused(run(*words), "another result than this, so nothing is changed")
+    assert rows.read_bytes() == b"another's"
+    assert run(*words, "--overwrite")[0] == 0 and files(tmp_path / "out") == wrote

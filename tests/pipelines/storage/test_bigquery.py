@@ -79,10 +79,11 @@ def test_a_job_from_table_to_table(warehouse, events, words, capsys):
     assert warehouse.rows["counts"].equals(rows)
     told = json.loads(warehouse.tables["counts"]["description"])
     assert len(told.pop("rows_sha256")) == 64 and told == report  # a table has no files to compare
-    assert stores.names(TEMPORARY) == []
-    assert "items came out" in capsys.readouterr().out
-    assert main(["histogram", *flags, *more]) == 2
-    assert "--overwrite" in capsys.readouterr().err
+    assert stores.names(TEMPORARY) == [] and "items came out" in capsys.readouterr().out
+    assert main(["histogram", *flags, *more]) == 0 and "already there, the same bytes" in capsys.readouterr().out
+    warehouse.add("events", events.slice(9))
+    assert main(["histogram", *flags, *more]) == 2 and "so nothing is changed" in capsys.readouterr().err
+    warehouse.add("events", events)
     assert main(["histogram", *flags, *more, "--overwrite"]) == 0
     assert warehouse.rows["counts"].equals(rows) and warehouse.loads == ["counts", "counts"]
 
