@@ -51,8 +51,8 @@ from headcount.mechanisms.randomness.keys import Release
 
 #: What a reader of estimates must know of them.
 ASSUMPTION = (
-    "count assumes that events which the bound left out spread over items of similar size like those kept; low to high covers "
-    "the noise, and not that assumption"
+    "count assumes that events which the bound left out spread over items of similar size like those kept; low to high is "
+    "the range of the noise, and not of what that assumption is off"
 )
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headcount.pipelines.sinks.finished import to_json
+from headcount.pipelines.sinks.finished import SEAL, to_json
 from headcount.pipelines.sinks.output import REPORT_MARK, Target, Written
 from headcount.pipelines.storage import stores
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 COMPLETE = "the digests are there"
 DIGESTS = "digests.json"
 INPUT = "input_digest"  # the part of a report's details that tells another attempt of its release: with a ledger alone
-# Of a report, what a second run need not give: what made it, on whose account, and where a bound came from that it holds.
-_OWN = {REPORT_MARK, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
+# Of a report, what a second run need not give: what made it, when, on whose account, and where a bound came from that it holds;
+# and the digest of all of it.
+_OWN = {REPORT_MARK, "date", SEAL, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
 
 
 @dataclasses.dataclass(frozen=True)
