@@ -6,6 +6,7 @@ import dataclasses
 import html
 import json
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,9 +19,9 @@ from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.jobs.outcome import Outcome, said
 from headcount.pipelines.jobs.plan import Plan
-from headcount.pipelines.jobs.told import told
+from headcount.pipelines.jobs.told import SIZES, heading, in_range, missing, much_left_out, nothing, told
 from headcount.pipelines.options import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.sinks import output
@@ -46,8 +47,8 @@ class Released(NamedTuple):
 class Result:
     """Released rows, and the report on them. All of it is what the guarantee in the report is about, and may be published.
 
-    Printed, it shows what the command line would: what was decided, and the largest rows. In a notebook it shows itself as a
-    table.
+    Printed, it shows what the command line would: the largest rows, what they do not hold, and what was chosen. In a notebook
+    it shows itself as a table, with the same cautions.
     """
 
     def __init__(
@@ -122,7 +123,6 @@ class Result:
                     target.release_id,
                     output.COMPLETE,
                     json.loads(finished),
-                    self._about.note,
                     output.written(target),
                     format,
                 )
@@ -144,21 +144,28 @@ class Result:
 
     def __repr__(self) -> str:
         shown = told(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())
-        said = [self.report.get("decision"), self._about.note, shown]
-        return in_keywords("\n".join(filter(None, said))) or str(self.table)
+        return in_keywords(said(self.report, shown)) or str(self.table)
 
     def _repr_html_(self) -> str:
-        names, rows = self.table.column_names, self.report["shown"]
+        report, names, rows = self.report, self.table.column_names, self.report["shown"]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in names)}</tr>" for row in rows)
-        number = self.report["rows"]
-        caption = f"{number:,} rows" if number <= len(rows) else f"{len(rows)} of {number:,} rows"
-        said = [self.report.get("decision"), self._about.note, self.report["promise"]]
-        words = "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in said if each)
-        return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+        body = "".join(f"<tr>{''.join(f'<td>{_cell(row, name)}</td>' for name in names)}</tr>" for row in rows)
+        above = [heading(report)] if rows else nothing(report)
+        beside = (*missing(report), report.get("protected"), report.get("note"), report.get("decision"))
+        before, after = (
+            "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in lines if each)
+            for lines in ((*above, *much_left_out(report)), (*beside, report["promise"]))
+        )
+        return f"{before}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{after}"
 
 
-def _cell(value: Any) -> str:
+def _cell(row: Mapping[str, Any], column: str) -> str:
+    """One cell: a number whose range is wider than itself says so."""
+    begin = "" if column in SIZES else f"{column}_"
+    return html.escape(in_range(row[column], row.get(f"{begin}low"), row.get(f"{begin}high"), _shown))
+
+
+def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return html.escape("" if value is None else f"{value:,}" if isinstance(value, int) else str(value))
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -65,7 +65,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     release = accounts.identified(release, args, command.name, plan)
     account = accounts.open_account(args, command.name, release, plan)
     try:
-        result = _result(command, args, release, mechanism, plan, events)
+        result = _result(command, args, release, mechanism, plan, events, account.date)
         # What is not said in the ledger is not returned.
         account.published(result.checked(account.expected))
     except BaseException:
@@ -81,6 +81,7 @@ def _result(
     mechanism: Any,
     plan: Plan,
     events: frames.Events,
+    reserved: str | None,
 ) -> Result:
     label, decision = plan.drawn_as or label_of(command.name), None
     digest = None if args.ledger is None else InputDigest(release.key_source.fetch(), release.id)
@@ -110,6 +111,7 @@ def _result(
         plan.told,
         protection(args),
         args.dataset,
+        report.first_made(release.id, reserved, None),
     )
     known = None if digest is None else digest.whole(sums)
     return Result(Released(rows, events.keys, quality), about, plan, decision, command.show, known)

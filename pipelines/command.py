@@ -200,10 +200,8 @@ class JobCommand(Command, Generic[M]):
         if args.explain:
             say(self.explained(args))
             return
-        outcome = self.job(args, beam_flags)
-        say(self.shown(outcome))
-        if outcome.page is not None:
-            say(f"to look at: {outcome.page}")
+        outcome = self.outcome(args, beam_flags)
+        say(outcome.words(self.shown(outcome)))
         if outcome.unsettled is not None:
             raise UnsettledError(outcome.unsettled)
 
@@ -224,12 +222,6 @@ class JobCommand(Command, Generic[M]):
         # The promise begins with whom it is made to, whatever else a command says of it.
         told = self.explain(args, made).replace(promise.total_words(), who.of(promise).total_words())
         return "\n\n".join(filter(None, (told, who.words(promise))))
-
-    def job(self, args: argparse.Namespace, beam_flags: Sequence[str]) -> Outcome:
-        """Run the job, say what came of it in a few words, and return it."""
-        outcome = self.outcome(args, beam_flags)
-        say(outcome.words())
-        return outcome
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""

@@ -16,10 +16,12 @@ _USUAL = {"day": 30, "week": 52, "month": 12}  # windows that words speak of whe
 
 
 class Protection(NamedTuple):
-    """Who is protected, and of how many windows of one user the words speak."""
+    """Who is protected, and of how many windows of one user the words speak; in which column, and zone, their times are."""
 
     unit: str = USER
     windows: int | None = None
+    time: str | None = None  # the column by which windows are told apart
+    zone: str = "UTC"
 
     def of(self, guarantee: Guarantee) -> Guarantee:
         """The same promise, to whom it is made."""
@@ -31,7 +33,12 @@ class Protection(NamedTuple):
         if window is None:
             return None
         told = window_words(self.of(guarantee), self.windows or _USUAL[window])
-        return f"{told}. Where users are counted, a user counts once for each {window}"
+        by = (
+            ""
+            if self.time is None
+            else f". The {window} of a row is that of column {self.time!r} in the zone {self.zone}"
+        )
+        return f"{told}{by}. Where users are counted, a user counts once for each {window}"
 
 
 def add_protection(group: argparse._ArgumentGroup) -> None:
@@ -54,7 +61,8 @@ def add_protection(group: argparse._ArgumentGroup) -> None:
 
 def protection(args: argparse.Namespace) -> Protection:
     """Who is protected, by the flags; everybody's whole data, for a command without them."""
-    return Protection(getattr(args, "protect", USER), getattr(args, "windows", None))
+    zone = getattr(args, "time_zone", None) or "UTC"
+    return Protection(getattr(args, "protect", USER), getattr(args, "windows", None), getattr(args, "time", None), zone)
 
 
 def window(args: argparse.Namespace) -> KeyColumn | None:

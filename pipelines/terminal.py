@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+LONGEST = 60  # letters of a name, as in report.json
+
 
 def one_line(text: str) -> str:
     """The text with a space for every letter that would move, colour or hide what stands beside it."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def name(value: object, longest: int = LONGEST) -> str:
+    """What comes from data, as text on one line: nothing in it moves what stands beside it, and it is cut if it is long."""
+    text = one_line(str(value)).strip()
+    if not text:
+        return "(empty)" if str(value) == "" else "(blank)"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def lines(text: str) -> str:

@@ -38,6 +38,11 @@ _SUMMED = 2**12
 _SLACK = 1e-9
 
 
+def half_range(stddev: float) -> float:
+    """What stands behind +-, wherever it does: half of the range that holds 95 % of normal noise of this standard deviation."""
+    return DEVIATIONS * stddev
+
+
 def half_width(plan: NoisePlan) -> int:
     """The smallest h, in units of the plan's grid, with P(|noise| <= h) >= 95 %."""
     if plan.kind == "gaussian":

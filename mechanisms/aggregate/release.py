@@ -49,8 +49,8 @@ NAME = "Aggregate"
 #: What a reader of calibrated totals must know of them.
 ASSUMPTION = (
     "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
-    "they kept; low to high covers the noise, and not that assumption; means, variances and quantiles are of a sample of each "
-    "user's rows"
+    "they kept; low to high is the range of the noise, and not of what that assumption is off; means, variances and quantiles "
+    "are of a sample of each user's rows"
 )
 
 #: The same of values whose range was chosen.

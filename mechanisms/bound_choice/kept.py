@@ -3,17 +3,18 @@
 Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
 items by which these counts are calibrated (`histogram.estimates`):
 
-    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 5
+    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 2
     B: the totals, scaled down to a norm of B.                                         loss = users above B
 
 where cost is the expected error of one count by noise at R = 1, and worth the sum over users of
 
     events that both bounds leave * the part of the user's events that the cap c alone leaves.
 
-A part of the events that are left out is misplaced by the calibration: the fifth stands for it. Scaling leaves a user's items
-in proportion, so that the calibration restores them. A cap flattens them, and what is kept is then less like the whole: hence
-the second factor. None of this is part of any proof. What a norm of B leaves out is lost. So B is chosen as for one total
-(`one_total`), with a public weight B^(-5/2).
+A part of the events that are left out is misplaced by the calibration: the half stands for it. A fifth saves as much on laws
+whose users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals.
+Scaling leaves a user's items in proportion, so that the calibration restores them. A cap flattens them, and what is kept is
+then less like the whole: hence the second factor. None of this is part of any proof. What a norm of B leaves out is lost. So B
+is chosen as for one total (`one_total`), with a public weight B^(-5/2).
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
 8 R at most, a public limit, since one user could else decide alone.
@@ -21,7 +22,7 @@ The norm is l2 where noise is Gaussian, and a user of many items then keeps R sq
 Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
 (R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is 8 R, or R (l1). The first
 factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each loss
-by at most S/5, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
+by at most S/2, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
 stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for, and
 then (R, c) is not drawn.
 """
@@ -129,7 +130,7 @@ class KeptChoice:
     by_item = False
     bounded_range = True  # of both draws together: the ranges add up
     draws = 1  # one lane, with words for both
-    misplaced = Fraction(1, 5)  # no part of any proof: what an event is worth that the bound leaves out
+    misplaced = Fraction(1, 2)  # no part of any proof: what an event is worth that the bound leaves out
 
     @property
     def budget(self) -> Budget:

@@ -22,6 +22,7 @@ from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
 from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.intervals import half_range
 from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
@@ -147,7 +148,7 @@ class ShapeAnswers:
                 name = "distinct items among them"
             elif "samples" in row:
                 name = f"among {row['samples']:,} samples"
-            parts.append(f"{name} {row['value']:{digits}} +- {row['noise_stddev']:{digits}}")
+            parts.append(f"{name} {row['value']:{digits}} +- {half_range(row['noise_stddev']):{digits}}")
         return "\n".join(["; ".join(parts), *self.notes])
 
     def sections(self) -> dict[str, Any]:
@@ -172,7 +173,9 @@ class PropertyAnswers:
         """All answers in one line."""
         if not self.found:
             return "no answer: too few samples, or too much noise, for this question"
-        return "; ".join(f"{row['property']} {row['value']:,.6g} +- {row['noise_stddev']:,.2g}" for row in self.found)
+        return "; ".join(
+            f"{row['property']} {row['value']:,.6g} +- {half_range(row['noise_stddev']):,.2g}" for row in self.found
+        )
 
     def sections(self) -> dict[str, Any]:
         """The same for a machine."""

@@ -176,7 +176,7 @@ def plot(rows: Sequence[tuple[str, float, float]]) -> str:
         name = one_line(item)
         name = name if len(name) <= 20 else f"{name[:17]}..."
         low, high = (round(_BAR * max(0.0, end) / most) for end in (probability - error, probability + error))
-        lines.append(f"{name:<20} {probability:>9.4%} +- {error:<8.4%} {'#' * low}{'-' * (high - low)}")
+        lines.append(f"{name:<20} {probability:>9.4%}  {error:>8.4%} {'#' * low}{'-' * (high - low)}")
     which = "probabilities" if len(rows) <= _SHOWN else f"{_SHOWN} largest of {len(rows):,} probabilities"
     if all(error >= 1 for _, _, error in rows):
         lines.append("errors of 1 say that nothing is known: there are too few users")

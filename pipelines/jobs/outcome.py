@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headcount.pipelines.jobs.told import told
+from headcount.pipelines.jobs.told import is_list, told
 from headcount.pipelines.sinks.formats import decode
 from headcount.pipelines.storage import stores
 
@@ -15,7 +15,7 @@ from headcount.pipelines.storage import stores
 class Outcome:
     """A complete output; or one that is only submitted, which has no report and no files yet.
 
-    A `note` is what a reader must know of the numbers. `files` are the paths of those that hold the rows, none for a table, and
+    `files` are the paths of those that hold the rows, none for a table, and
     `complete` says by what one knows a complete output. `page` is where its report.html lies, if it has one, and `charged` what
     the ledger says of it, if there is one. `unsettled` is what is wrong if it is published and the ledger could not be told.
     `again` is a release that was made once more, and was there already.
@@ -25,7 +25,6 @@ class Outcome:
     release_id: str
     complete: str
     report: Mapping[str, Any] | None = None
-    note: str | None = None
     files: Sequence[str] = ()
     format: str = "parquet"
     page: str | None = None
@@ -33,18 +32,15 @@ class Outcome:
     unsettled: str | None = None
     again: bool = False
 
-    def words(self) -> str:
-        """What was decided, what must be known of the numbers, and where they are."""
+    def words(self, shown: str) -> str:
+        """All that is said of a job: what came out, as `shown`, what must be known of it, what was chosen, and where it is."""
         if self.report is None:
             told = f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
             return "\n".join(filter(None, (told, self.charged)))
         done = "already there, the same bytes:" if self.again else "wrote"
-        return "\n".join(filter(None, (self.said(), f"{done} {self.output} (release {self.release_id})", self.charged)))
-
-    def said(self) -> str:
-        """What was decided, and what must be known of the numbers; of a job that has ended."""
-        report = self.report or {}
-        return "\n".join(filter(None, (report.get("decision"), report.get("protected"), self.note)))
+        where = f"{done} {self.output} (release {self.release_id})"
+        page = None if self.page is None else f"to look at: {self.page}"
+        return "\n".join(filter(None, (said(self.report, shown), where, self.charged, page)))
 
     def told(self) -> str:
         """How many rows came out, the largest of them, and what is missing; of a job that has ended."""
@@ -54,3 +50,11 @@ class Outcome:
         """The rows of the files in their order, with texts for numbers in CSV."""
         for path in self.files:
             yield from decode(stores.read(path), self.format)
+
+
+def said(report: Mapping[str, Any], shown: str) -> str:
+    """What came out, as `shown`; then what must be known of it, and what was chosen. An answer of one line goes first."""
+    decision, listed = report.get("decision"), is_list(report)
+    beside = (report.get("protected"), report.get("note"), decision if listed else None)
+    parts = (None if listed else decision, shown, "\n".join(filter(None, beside)))
+    return ("\n\n" if shown else "\n").join(filter(None, parts))

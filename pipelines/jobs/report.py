@@ -10,6 +10,8 @@ key (`counting.input_digest`).
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import json
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -61,7 +63,10 @@ class Telling(Protocol):
 @dataclasses.dataclass(frozen=True)
 class About:
     """What a report says of its job, whatever that decides. Label, period and
-    the data set's name are the user's own words, and nothing else."""
+    the data set's name are the user's own words, and nothing else.
+
+    `date` is the day on which the release was first made (`first_made`): a second run of it is no other release.
+    """
 
     command: str
     release_id: str
@@ -72,6 +77,15 @@ class About:
     told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     protection: Protection = Protection()
     dataset: str | None = None
+    date: str | None = None
+
+
+def first_made(release_id: str, reserved: str | None, there: bytes | None) -> str:
+    """The day of a release, as a date in UTC: that of its entry in the ledger, where it has one; that in the report of an
+    earlier run of it, where such an output is about to be replaced; else today. So a second run writes the same bytes."""
+    earlier = {} if there is None else json.loads(there)
+    known = earlier.get("date") if earlier.get("release_id") == release_id else None
+    return reserved or known or datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def decided_report(decision: Decision, about: About, input_digest: str | None = None) -> bytes:
@@ -93,6 +107,7 @@ def make_report(
         REPORT_MARK: metadata.version("headcount"),
         "label": about.label,
         "period": about.period,
+        "date": about.date,
         "dataset": about.dataset,
         "command": about.command,
         "release_id": about.release_id,

@@ -195,6 +195,7 @@ def run_job(
                     plan.told,
                     protection(args),
                     args.dataset,
+                    report.first_made(release.id, account.date, sink.read_report(target) if there else None),
                 )
                 rows, content = _reported(result, plan.guarantee, about, digest)
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
@@ -222,7 +223,6 @@ def run_job(
         release.id,
         sink.COMPLETE,
         json.loads(found),
-        plan.note,
         sink.written(target),
         target.format,
         charged=charged,

@@ -6,53 +6,103 @@ A report holds nothing exact of the input, and so neither do these words.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headcount.mechanisms.accounting.intervals import half_range
 from headcount.pipelines.sinks.meanings import is_metric, total_metrics
-from headcount.pipelines.terminal import one_line
+from headcount.pipelines.terminal import name, one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
 _ROWS = {"quantile": "quantile", "of": "total", "low": "range"}
 SIZES = ("count", "bounded_count", "probability")
-_BESIDE = {"noise_stddev": "+-", "error": "+-"}
+_BESIDE = {"noise_stddev": "+-", "error": "error"}
 _NAME = 40  # letters of an item in a table
-_WIDE = 120  # letters of a table with the intervals of all metrics, beyond which they are left out
+_WIDE = 120  # letters of a line of a table; what is wider goes into another one below
+_MUCH = 0.2  # of the events: what is left out beyond it is told before the numbers
+_LISTED = 4  # metrics that a title names
 BAR = 24  # letters of the longest bar
+
+# What a command answers, where its name does not say it.
+_TITLES = {
+    "choose-bound": "How much one user may count",
+    "count-release": "The largest counts of users by {keys}",
+    "distribution": "How likely each {keys} is",
+    "heavy-hitters": "Each {keys} that many users have",
+    "partitions": "Each {keys} that enough users have",
+    "plume": "Counts of users by {keys}",
+    "quantiles": "The values of {value} over all users",
+    "sampled": "Counts of users by {keys}",
+    "shape": "What all items have in common, without naming any",
+    "top": "Each {keys} with the most users, in order",
+}
+
+
+def title(report: Mapping[str, Any]) -> str:
+    """What a release answers, in a few words."""
+    command, parameters = report["command"], report.get("details", {}).get("parameters", {})
+    keys = _and([*map(name, report.get("keys", []))]) or "item"
+    if command == "histogram":
+        return f"Counts of {name(parameters.get('of', 'events'))} by {keys}"
+    if command == "aggregate":
+        metrics = [column for column in report["columns"] if is_metric(column, report["columns"])]
+        listed = _and(metrics) if len(metrics) <= _LISTED else f"{len(metrics)} numbers"
+        return f"{listed[:1].upper()}{listed[1:]} by {keys}"
+    if command == "total":
+        of = _and([name(row["of"]) for row in report["shown"] if "of" in row])
+        return f"Totals by {keys}" if report.get("keys") else f"How many {of} there are"
+    known = _TITLES.get(command, "A private release by headcount {command}")
+    return known.format(keys=keys, value=name(parameters.get("value", "")), command=name(command))
+
+
+def is_list(report: Mapping[str, Any]) -> bool:
+    """Whether the rows are a list that a reader looks through, and no single answer."""
+    return _unit(report) is not None
 
 
 def told(report: Mapping[str, Any], bars: bool = False) -> str:
     """All that is to be said of the rows, with bars if asked for; nothing, if they are no list that a reader looks through."""
-    columns = list(report["columns"])
-    keys = report.get("keys", [])
-    unit = "item" if keys else next((word for column, word in _ROWS.items() if column in columns), None)
+    columns, keys, unit = list(report["columns"]), report.get("keys", []), _unit(report)
     if unit is None:
         return ""
-    number, shown = report["rows"], report["shown"]
-    lines = []
-    if number == 0:
-        lines += nothing(report, unit)
-    elif number > len(shown):
-        largest = any(name in columns for name in SIZES) or total_metrics(columns)
-        lines.append(
-            f"{number:,} {unit}s came out; the {f'{len(shown)} largest' if largest else f'first {len(shown)}'}:"
-        )
-    else:
-        lines.append(f"{_some(number, unit)} came out:")
-    if number:
-        lines += ["", *table(columns, shown, keys, bars), ""]
+    lines = [heading(report)] if report["rows"] else nothing(report, unit)
+    if report["rows"]:
+        lines += [*much_left_out(report), "", *table(columns, report["shown"], keys, bars), ""]
     lines += missing(report)
     return "\n".join(lines).rstrip("\n")
 
 
+def heading(report: Mapping[str, Any]) -> str:
+    """The line above the rows that a report shows: what they are, how many came out, and which of them follow."""
+    columns, number, shown = report["columns"], report["rows"], len(report["shown"])
+    asked = title(report) if "command" in report else ""
+    came = f"{_some(number, _unit(report) or 'row')} came out"
+    which = ""
+    if number > shown:
+        largest = any(size in columns for size in SIZES) or total_metrics(columns)
+        which = f"; the {shown} largest" if largest else f"; the first {shown}"
+    ranges = ", with the range of the noise" if has_ranges(report) else ""
+    return f"{asked[:1].lower()}{asked[1:]}{': ' if asked else ''}{came}{which}{ranges}:"
+
+
+def has_ranges(report: Mapping[str, Any]) -> bool:
+    """Whether every number of the rows has a range, of the noise; rows that are ranges themselves have none."""
+    columns = [*report["columns"]]
+    return columns[:1] != ["low"] and ("low" in columns or any(is_metric(column, columns) for column in columns))
+
+
+def much_left_out(report: Mapping[str, Any]) -> list[str]:
+    """What must be known before any number is read, where more than a fifth of what is counted is an estimate."""
+    share = report.get("share_left_out", 0)
+    return [f"{_left_out(report)}: that is estimated, and the range of the noise does not hold it"] * (share > _MUCH)
+
+
 def missing(report: Mapping[str, Any]) -> list[str]:
-    """What the numbers of a report do not hold, and what they take for granted, a sentence each."""
+    """What the numbers of a report do not hold, and what they take for granted, a sentence each; but for `much_left_out`."""
     columns, shown = report["columns"], report["shown"]
     lines = [f"{_some(part['rows'], 'row')} left out because {part['because']}" for part in report.get("left_out", [])]
-    if "share_left_out" in report and report["rows"]:
-        lines.append(
-            f"the bound left out about {100 * report['share_left_out']:.0f} % of the {_counted(report)} of the items shown"
-        )
+    if report["rows"] and report.get("share_left_out", 1) <= _MUCH:
+        lines.append(_left_out(report))
     limited = [row for row in shown if row.get("of") != "users"]  # each of whom counts, once
     if "bounded_count" in columns and "count" not in columns and limited:
         lines.append("bounded_count is what was left after limiting each user: the true numbers may be far above it")
@@ -101,61 +151,91 @@ def nothing(report: Mapping[str, Any], unit: str = "item") -> list[str]:
 def table(
     columns: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str] = (), bars: bool = False
 ) -> list[str]:
-    """Rows as aligned lines: the columns of the key, its number and its interval, or what there is in place of these; behind
-    them a bar for the number, if asked for: then each metric has a table of its own, with its interval."""
-    metrics = [name for name in columns if keys and is_metric(name, columns)]
+    """Rows as aligned lines: the columns of the key, its number and its range, or what there is in place of these; behind
+    them a bar for the number, if asked for: then each metric has a table of its own, with its range."""
+    metrics = [column for column in columns if keys and is_metric(column, columns)]
     if bars and metrics:
-        return [line for name in metrics for line in ("", *_one_metric(name, rows, keys))][1:]
+        return [line for metric in metrics for line in ("", *_one_metric(metric, rows, keys))][1:]
     if metrics:
         return _metrics(metrics, rows, keys)
     if keys:
-        names = [name for name in ("rank", *keys, *SIZES) if name in columns]
-        names = [name for name in names if name != "bounded_count" or "count" not in columns]
-        names += [name for name in ("low", "high") if name in columns] or [name for name in _BESIDE if name in columns]
+        names = [each for each in ("rank", *keys, *SIZES) if each in columns]
+        names = [each for each in names if each != "bounded_count" or "count" not in columns]
+        names += [each for each in ("low", "high") if each in columns] or [each for each in _BESIDE if each in columns]
     else:
         names = list(columns)
+    ranged = has_ranges({"columns": columns})
     cells = [
-        [_BESIDE.get(name, name) for name in names],
-        *([_cell(row[name], name in keys) for name in names] for row in rows),
+        [_BESIDE.get(each, each) if keys else each for each in names],
+        *([_cell_of(row, each, each in keys, bool(keys), ranged) for each in names] for row in rows),
     ]
-    lines = aligned(cells, [isinstance(rows[0][name], str) for name in names])
-    size = next((name for name in names if name in SIZES), None) if bars and keys else None
+    lines = aligned(cells, [isinstance(rows[0][each], str) for each in names])
+    size = next((each for each in names if each in SIZES), None) if bars and keys else None
     if size is None:
         return lines
     return _with_bars(lines, [row[size] for row in rows])
 
 
+def _cell_of(row: Mapping[str, Any], column: str, is_key: bool, keyed: bool, ranged: bool) -> str:
+    """One cell of a row: a number that has a range is worded by it, and the noise of one that has none is its half."""
+    if ranged and column in (*SIZES, "value"):
+        return _number(row[column], row["low"], row["high"])
+    if keyed and column == "noise_stddev":
+        return _cell(half_range(row[column]), False)
+    return _cell(row[column], is_key)
+
+
+def in_range(value: Any, low: Any, high: Any, shown: Callable[[Any], str]) -> str:
+    """A number as `shown`, but as about its first digit where its range is wider than the number itself."""
+    if not all(isinstance(each, int | float) for each in (value, low, high)) or high - low <= abs(value):
+        return shown(value)
+    first = type(value)(float(f"{value:.1g}"))
+    return f"about {shown(first if low <= first <= high else value)}"
+
+
 def _metrics(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """The keys with all metrics, each with its interval if there is room for all of them; else it says where these are."""
-
-    def lines(*parts: str) -> list[str]:
-        heading = [*keys, *(part or name for name in metrics for part in parts)]
-        texts = [isinstance(rows[0][key], str) for key in keys]
-        cells = [[_cell(row[key], True) for key in keys] + _numbers(row, metrics, len(parts) > 1) for row in rows]
-        return aligned([heading, *cells], [*texts, *[False] * (len(heading) - len(keys))])
-
-    whole = lines("", "low to high")
-    if max(map(len, whole)) <= _WIDE:
-        return whole
-    return [*lines(""), "", "every number has an interval, low to high, in its row: headcount show prints them"]
+    """The keys with all metrics, each with its range, in as many tables below each other as the width of a line needs."""
+    tables: list[tuple[list[str], list[str]]] = []
+    for metric in metrics:
+        beside = [*tables[-1][0], metric] if tables else [metric]
+        lines = _beside(beside, rows, keys)
+        if tables and max(map(len, lines)) <= _WIDE:
+            tables[-1] = beside, lines
+        else:
+            tables.append(([metric], _beside([metric], rows, keys)))
+    return [line for _, lines in tables for line in ("", *lines)][1:]
 
 
-def _numbers(row: Mapping[str, Any], metrics: Sequence[str], ends: bool) -> list[str]:
-    """The metrics of a row, with their intervals if asked for."""
+def _beside(metrics: Sequence[str], rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """The keys with these metrics and their ranges, beside each other."""
+    head = [*keys, *(part for metric in metrics for part in (metric, "low to high"))]
+    cells = [[*(_cell(row[key], True) for key in keys), *_ranged(row, metrics)] for row in rows]
+    texts = [isinstance(rows[0][key], str) for key in keys]
+    return aligned([head, *cells], [*texts, *[False] * (len(head) - len(keys))])
+
+
+def _ranged(row: Mapping[str, Any], metrics: Sequence[str]) -> list[str]:
+    """The metrics of a row, each with its range."""
     found = []
-    for name in metrics:
-        found.append(_cell(row[name], False))
-        if ends:
-            found.append(" to ".join(_cell(row[f"{name}_{end}"], False) for end in ("low", "high")))
+    for metric in metrics:
+        low, high = (row[f"{metric}_{end}"] for end in ("low", "high"))
+        found += [_number(row[metric], low, high), f"{_cell(low, False)} to {_cell(high, False)}"]
     return found
 
 
-def _one_metric(name: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
-    """The keys with one metric, its interval and a bar."""
-    numbers = [name, f"{name}_low", f"{name}_high"]
-    cells = [[_cell(row[key], True) for key in keys] + [_cell(row[each], False) for each in numbers] for row in rows]
+def _one_metric(metric: str, rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """The keys with one metric, its range and a bar."""
+    cells = []
+    for row in rows:
+        low, high = (row[f"{metric}_{end}"] for end in ("low", "high"))
+        numbers = [_number(row[metric], low, high), _cell(low, False), _cell(high, False)]
+        cells.append([*(_cell(row[key], True) for key in keys), *numbers])
     texts = [isinstance(rows[0][key], str) for key in keys] + 3 * [False]
-    return _with_bars(aligned([[*keys, name, "low", "high"], *cells], texts), [row[name] for row in rows])
+    return _with_bars(aligned([[*keys, metric, "low", "high"], *cells], texts), [row[metric] for row in rows])
+
+
+def _number(value: Any, low: Any, high: Any) -> str:
+    return in_range(value, low, high, lambda number: _cell(number, False))
 
 
 def _with_bars(lines: Sequence[str], values: Sequence[float]) -> list[str]:
@@ -191,6 +271,23 @@ def _cell(value: Any, is_key: bool) -> str:
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{round(value):,}"
     return f"{value:.4g}"
+
+
+def _unit(report: Mapping[str, Any]) -> str | None:
+    """What one row is, in a word; None if rows are no list."""
+    if report.get("keys"):
+        return "item"
+    return next((word for column, word in _ROWS.items() if column in report["columns"]), None)
+
+
+def _left_out(report: Mapping[str, Any]) -> str:
+    return (
+        f"the bound left out about {100 * report['share_left_out']:.0f} % of the {_counted(report)} of the items shown"
+    )
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _some(number: int, what: str) -> str:

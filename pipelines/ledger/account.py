@@ -67,6 +67,7 @@ class Account:
     """The account of one release; without a ledger it does nothing.
 
     `expected` is the digest of a release that was published already, or was about to be: only this one may be published again.
+    `date` is the day on which it was first reserved.
     """
 
     def __init__(self, ledger: Ledger | None = None, entry: Entry | None = None) -> None:
@@ -74,6 +75,7 @@ class Account:
         self._may_publish = False
         made = None if entry is None else entry.made
         self.expected = None if made is None else made.release_sha256
+        self.date = None if entry is None else entry.changes[0].at[:10]
 
     def started(self) -> None:
         """From now on something may be published, whatever becomes of this process: on other machines, or at once."""

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
@@ -64,9 +63,8 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
     ]
     if dataset.per:
         for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():
-            before = spending.total(spending.spent(entries, span), dataset)
-            lines.append(f"in {span}: {before.words(dataset.limit_delta)}")
-        ever = spending.total(spending.spent(entries), dataset)
+            lines.append(f"in {span}: {_total(dataset, entries, span).words(dataset.limit_delta)}")
+        ever = _total(dataset, entries)
         lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
     reserved = sum(entry.state in OPEN for entry in entries)
     if reserved:
@@ -80,25 +78,30 @@ def totalled_json(dataset: Dataset, entries: Sequence[Entry]) -> str:
     """What is spent and left, for a program: the current month or year first, and `ever` of all time."""
     current = dataset.span(now())
     spent = spending.spent(entries, current)
+    room = spending.Room(dataset, spent)
     earlier = sorted({entry.span for entry in entries} - {current}) if dataset.per else []
+    here = _numbers(room.total, dataset, current or None)
     told = {
         "dataset": dataset.name,
         "limit": {"epsilon": dataset.limit_epsilon, "delta": dataset.limit_delta, "per": dataset.per},
         "unit": dataset.unit,
         "relation": dataset.relation,
-        "spent": _numbers(spent, dataset, current or None),
-        "left": {"epsilon": spending.left(dataset, spent), "delta": 0.0},
-        "more_like_the_last": spending.more_like(dataset, spent, spent[-1]) if spent else None,
-        "earlier": [_numbers(spending.spent(entries, span), dataset, span) for span in earlier],
-        "ever": _numbers(spending.spent(entries), dataset, None),
+        "spent": here,
+        "left": {"epsilon": room.left(), "delta": 0.0},
+        "more_like_the_last": room.more_like(spent[-1]) if spent else None,
+        "earlier": [_numbers(_total(dataset, entries, span), dataset, span) for span in earlier],
+        "ever": _numbers(_total(dataset, entries), dataset, None) if dataset.per else here,
         "only_reserved": sum(entry.state in OPEN for entry in entries),
     }
     return json.dumps(told, indent=2, allow_nan=False)
 
 
-def _numbers(spent: Sequence[Guarantee], dataset: Dataset, span: str | None) -> dict[str, Any]:
+def _total(dataset: Dataset, entries: Sequence[Entry], span: str | None = None) -> spending.Total:
+    return spending.total(spending.spent(entries, span), dataset)
+
+
+def _numbers(total: spending.Total, dataset: Dataset, span: str | None) -> dict[str, Any]:
     """A total as values; epsilon is null where no epsilon holds at the delta of the limit."""
-    total = spending.total(spent, dataset)
     return {
         "span": span,
         "releases": total.releases,

@@ -8,77 +8,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.told import missing
+from headcount.pipelines.jobs.told import missing, title
+from headcount.pipelines.options import LARGE_EPSILON, hint_words
 from headcount.pipelines.pages import layout, promise, results, texts
 from headcount.pipelines.pages.rows import read_rows
-
-# What a command answers, where its name does not say it.
-_TITLES = {
-    "aggregate": "The numbers of each {keys}",
-    "choose-bound": "How much one user may count",
-    "count-release": "The largest counts of {keys}",
-    "distribution": "How likely each {keys} is",
-    "heavy-hitters": "Each {keys} that many users have",
-    "partitions": "Each {keys} that enough users have",
-    "plume": "How many users have each {keys}",
-    "quantiles": "The values of {value} over all users",
-    "sampled": "How many users have each {keys}",
-    "shape": "What all items have in common, without naming any",
-    "top": "Each {keys} with the most users, in order",
-}
+from headcount.pipelines.sinks.finished import changed_words
 
 
 def release_page(outcome: Outcome) -> bytes:
     """The page of a complete output."""
     report = outcome.report or {}
     rows = read_rows(outcome, results.needed(report))
-    details, title = report["details"], _title(report)
+    details, about = report["details"], title(report)
+    guarantee = details["guarantee"]
     return layout.render(
         "release.html",
         report=report,
-        title=report.get("label", title),
-        about=title,
+        title=report.get("label", about),
+        about=about,
+        changed=changed_words(report),
+        weak=hint_words(guarantee["epsilon"], guarantee["delta"]),
         has_label="label" in report,
         facts=_facts(report),
         parts=results.parts(report, rows),
         left_out=_left_out(report),
-        sentence=promise.sentence(details["guarantee"]),
-        picture=promise.picture(details["guarantee"]),
-        whom=details["guarantee"]["unit"].split("-")[0],
+        sentence=promise.sentence(guarantee),
+        picture=promise.picture(guarantee),
+        whom=guarantee["unit"].split("-")[0],
         decision=report.get("decision", "").splitlines(),
         parameters=_pairs(details["parameters"]),
         chosen=_pairs(details.get("chosen", {})),
-        steps=details["guarantee"]["words"],
+        steps=guarantee["words"],
         files=report["files"],
         versions=[*details["versions"].items()],
     )
 
 
-def _title(report: Mapping[str, Any]) -> str:
-    """What the release answers, in a few words."""
-    command, parameters = report["command"], report["details"]["parameters"]
-    *others, last = (texts.name(key) for key in report.get("keys", ["item"]))
-    keys = f"{', '.join(others)} and {last}" if others else last
-    of = parameters.get("of", "events")
-    if command == "histogram" and any(results.is_time(report, key) for key in report.get("keys", [])):
-        return f"{of.capitalize()} by {keys}"
-    if command == "histogram":
-        return f"How many users have each {keys}" if of == "users" else f"How often each {keys} occurs"
-    if command == "total":
-        found = " and ".join(texts.name(row["of"]) for row in report["shown"] if "of" in row)
-        return f"Totals of each {keys}" if report.get("keys") else f"How many {found} there are"
-    known = _TITLES.get(command, "A private release by headcount {command}")
-    return known.format(keys=keys, value=texts.name(parameters.get("value", "")), command=texts.name(command))
-
-
 def _facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What stands at the top, in a line."""
-    guarantee = report["details"]["guarantee"]
-    facts = [("period", texts.name(report["period"], 200))] if "period" in report else []
-    facts += [("data set", texts.name(report["dataset"], 200))] if "dataset" in report else []
+    guarantee, parameters = report["details"]["guarantee"], report["details"]["parameters"]
+    facts = [(each, texts.name(report[each], 200)) for each in ("date", "period") if each in report]
+    account = f"data set {texts.name(report['dataset'], 200)}" if "dataset" in report else "none"
+    facts.append(("ledger", account))
     facts += [("items", f"{report['rows']:,}")] if report.get("keys") else []
-    facts.append(("privacy", f"epsilon {guarantee['epsilon']:.6g}, delta {guarantee['delta']:.6g}"))
+    weak = " (weak)" * (guarantee["epsilon"] > LARGE_EPSILON)
+    facts.append(("privacy", f"epsilon {guarantee['epsilon']:.6g}{weak}, delta {guarantee['delta']:.6g}"))
+    window = WINDOWS.get(guarantee["unit"])
+    if window is not None:
+        zone, column = (texts.name(parameters.get(each, "UTC")) for each in ("time_zone", "time"))
+        facts.append(("protected", f"what a user did in one {window}, by {column} in {zone}"))
     return [*facts, ("made by", f"headcount {texts.name(report['command'])}")]
 
 

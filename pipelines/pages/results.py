@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headcount.pipelines.jobs.told import nothing
+from headcount.mechanisms.accounting.intervals import half_range
+from headcount.pipelines.jobs.told import in_range, much_left_out, nothing
 from headcount.pipelines.pages import charts, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
@@ -24,6 +25,7 @@ IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if t
 CLOSE = 0.1  # of a number: what a reader may take for exact
 _GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
 _WORDS = {"noise_stddev": "noise", "error": "error"}
+_RANGE = "range of the noise"
 _TYPICAL = {"noise": "its standard deviation", "error": "how far off it is on average"}
 _TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
 
@@ -84,11 +86,14 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     shown = sorted(rows.largest, key=lambda row: str(row[keys[0]])) if by_time else rows.largest[:SHOWN]
     heads = [*keys, size.replace("_", " ")]
     if "low" in columns:
-        heads.append("95 % interval")
-        caption = "The thin line on a bar is the interval that holds 95 % of the noise."
+        heads.append(_RANGE)
+        caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
+    elif noise == "noise_stddev":
+        heads.append("± noise")
+        caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
     elif noise is not None:
-        heads.append(f"± {_WORDS[noise]}")
-        caption = f"The thin line on a bar is the {_WORDS[noise]} to expect."
+        heads.append(_WORDS[noise])
+        caption = "The thin line on a bar is the error to expect."
     else:
         caption = ""
     made = [_bar(row, keys, size, noise) for row in shown]
@@ -99,7 +104,8 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     heading = f"All {texts.several(number, 'item')}" if number > 1 else "The one item"
     heading = f"The {len(shown):,} largest of {texts.several(number, 'item')}" if number > len(shown) else heading
     heading += ", in order of time" * by_time
-    return [Part(heading, drawn=drawn, folded=folded, caption=caption), *_noise(rows, size, noise)]
+    first_part = Part(heading, much_left_out(report), drawn=drawn, folded=folded, caption=caption)
+    return [first_part, *_noise(rows, size, noise)]
 
 
 def _metric(report: Report, rows: Rows, metric: str) -> Part:
@@ -108,16 +114,20 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
     made = [_bar(row, keys, metric, None, f"{metric}_") for row in shown]
     totals = total_metrics(columns)
     dots = metric not in totals or any(bar.low is not None and bar.low < 0 for bar in made)
-    heads = [*keys, metric.replace("_", " "), "95 % interval"]
+    heads = [*keys, metric.replace("_", " "), _RANGE]
     drawn = charts.bars(made, heads, dots=dots, shown=slice(0, FEW))
     rest = charts.bars(made, heads, dots=dots, shown=slice(FEW, None))
     number = report["rows"]
     of = texts.several(number, "item") if number == len(shown) else f"{len(shown):,} of {number:,} items"
     order = f", by {totals[0].replace('_', ' ')}" if totals else ""
-    caption = f"The thin line {'through a point' if dots else 'on a bar'} is the interval that holds 95 % of the noise."
+    where = "through a point" if dots else "on a bar"
+    caption = f"The thin line {where} is the range of the noise, which holds 95 % of it."
     return Part(
         f"{metric.replace('_', ' ').capitalize()}: {of}{order}",
-        [report["columns"][metric]] if metric in report["columns"] else [],
+        [
+            *([report["columns"][metric]] if metric in report["columns"] else []),
+            *much_left_out(report) * (metric in totals),
+        ],
         drawn=drawn,
         folded=(f"The next {len(made) - FEW:,}", rest) if len(made) > FEW else None,
         caption=caption,
@@ -125,16 +135,17 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
 
 
 def _bar(row: Mapping[str, Any], names: Sequence[str], size: str, noise: str | None, begin: str = "") -> Bar:
-    """One row, with its interval, whose columns may `begin` with the name of a metric, or with its noise on both sides."""
+    """One row, with its range, whose columns may `begin` with the name of a metric, or with its noise or error around it."""
     shown = texts.percent if size == "probability" else texts.number
     named, value = tuple(texts.name(row[name]) for name in names), row[size]
     low, high = row.get(f"{begin}low"), row.get(f"{begin}high")
-    around = None if noise is None else row[noise]
     if low is not None and high is not None:
-        return Bar(named, shown(value), value, low, high, f"{shown(low)} to {shown(high)}")
-    if around is None:
+        return Bar(named, in_range(value, low, high, shown), value, low, high, f"{shown(low)} to {shown(high)}")
+    if noise is None:
         return Bar(named, shown(value), value)
-    return Bar(named, shown(value), value, value - around, value + around, f"± {shown(around)}")
+    around = half_range(row[noise]) if noise == "noise_stddev" else row[noise]
+    beside = f"± {shown(around)}" if noise == "noise_stddev" else shown(around)
+    return Bar(named, shown(value), value, value - around, value + around, beside)
 
 
 def _noise(rows: Rows, size: str, noise: str | None) -> list[Part]:
@@ -190,18 +201,10 @@ def _named(report: Report, rows: Rows) -> Part:
 
 def _ranges(report: Report, rows: Rows) -> Part:
     """How many users there are in each range of values."""
-    made = [
-        Bar(
-            (f"{texts.number(row['low'])} to {texts.number(row['high'])}",),
-            texts.number(row["count"]),
-            row["count"],
-            row["count"] - row["noise_stddev"],
-            row["count"] + row["noise_stddev"],
-            f"± {texts.number(row['noise_stddev'])}",
-        )
-        for row in rows.largest
-    ]
-    caption = "The thin line on a bar is the standard deviation of the noise."
+    named = ((f"{texts.number(row['low'])} to {texts.number(row['high'])}", row) for row in rows.largest)
+    numbers = ({"range": range, **{name: row[name] for name in ("count", "noise_stddev")}} for range, row in named)
+    made = [_bar(row, ["range"], "count", "noise_stddev") for row in numbers]
+    caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
     return Part("Users by ranges of values", drawn=charts.bars(made, ["range", "users", "± noise"]), caption=caption)
 
 
@@ -210,15 +213,17 @@ def _quantiles(report: Report, rows: Rows) -> Part:
     shown = [row for row in rows.largest if row["value"] is not None]
     shares = [texts.percent(row["quantile"]) for row in shown]
     ends = [f"{texts.number(row['low'])} to {texts.number(row['high'])}" for row in shown]
-    heads = ["users below", "value", "95 % interval"]
+    heads = ["users below", "value", _RANGE]
     if any(isinstance(row[name], str) for row in shown for name in ("value", "low", "high")):
         cells = zip(shares, (texts.number(row["value"]) for row in shown), ends, strict=True)
         return Part("Quantiles", heads=heads, rows=[[*row] for row in cells])
     made = [
-        Bar((share,), texts.number(row["value"]), row["value"], row["low"], row["high"], end)
+        Bar((share,), _in_range(row, "value"), row["value"], row["low"], row["high"], end)
         for row, share, end in zip(shown, shares, ends, strict=True)
     ]
-    caption = "Each point is the value below which that share of users is; the line through it holds 95 % of the noise."
+    caption = (
+        "Each point is the value below which that share of users is; the line through it is the range of the noise."
+    )
     return Part("Quantiles", drawn=charts.bars(made, heads, dots=True), caption=caption)
 
 
@@ -227,12 +232,17 @@ def _totals(report: Report, rows: Rows) -> Part:
     cards = [
         (
             f"{row['of']}, at most {texts.number(row['bound'])} of each user" if row["of"] == "events" else row["of"],
-            texts.number(row["bounded_count"]),
-            f"95 % interval: {texts.number(row['low'])} to {texts.number(row['high'])}",
+            _in_range(row, "bounded_count"),
+            f"{_RANGE}: {texts.number(row['low'])} to {texts.number(row['high'])}",
         )
         for row in rows.largest
     ]
     return Part("In all", cards=cards)
+
+
+def _in_range(row: Mapping[str, Any], column: str) -> str:
+    """The number of a row, by its range."""
+    return in_range(row[column], row["low"], row["high"], texts.number)
 
 
 def _properties(report: Report, rows: Rows) -> Part:
@@ -241,14 +251,14 @@ def _properties(report: Report, rows: Rows) -> Part:
 
 def _property(row: Mapping[str, Any]) -> tuple[str, str, str]:
     what = f"{row['property']} among {texts.number(row['samples'])} samples" if "samples" in row else row["property"]
-    return what, texts.number(row["value"]), f"± {texts.number(row['noise_stddev'])} typical noise"
+    return what, texts.number(row["value"]), f"± {texts.number(half_range(row['noise_stddev']))}"
 
 
 def _distinct(report: Report, rows: Rows) -> Part:
     """One number with its interval, which may be open above."""
     (row,) = rows.largest
     low, high = texts.number(row["low"]), row["high"]
-    more = f"at least {low} (95 %)" if high is None else f"95 % interval: {low} to {texts.number(high)}"
+    more = f"at least {low} (95 %)" if high is None else f"{_RANGE}: {low} to {texts.number(high)}"
     return Part("All items together", cards=[("distinct items", texts.number(row["count"]), more)])
 
 

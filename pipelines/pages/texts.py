@@ -7,9 +7,7 @@ import math
 import re
 from typing import Any
 
-from headcount.pipelines.terminal import one_line
-
-_LONGEST = 60  # letters of a name, as in report.json
+from headcount.pipelines.terminal import name as name
 
 
 class Drawn(str):
@@ -17,14 +15,6 @@ class Drawn(str):
 
     def __html__(self) -> str:
         return self
-
-
-def name(value: Any, longest: int = _LONGEST) -> str:
-    """What comes from data, as text on one line: nothing in it moves what stands beside it, and it is cut if it is long."""
-    text = one_line(str(value)).strip()
-    if not text:
-        return "(empty)" if str(value) == "" else "(blank)"
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def number(value: Any) -> str:

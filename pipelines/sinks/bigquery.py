@@ -28,7 +28,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.sinks import output as sinks
-from headcount.pipelines.sinks.finished import to_json
+from headcount.pipelines.sinks.finished import sealed
 from headcount.pipelines.sinks.formats import as_text, plain_names
 from headcount.pipelines.sinks.repeated import REPORT_MARK, changed, is_of, is_same, rows_digest
 from headcount.pipelines.storage import bigquery, stores
@@ -71,7 +71,7 @@ class TableTarget(sinks.Target):
         content = json.loads(super().finished(report, files))
         details = content.pop("details", None)
         content["rows_sha256"] = rows_digest([file["sha256"] for file in content.pop("files")])
-        return to_json(content if details is None else {**content, "details": details})
+        return sealed(content if details is None else {**content, "details": details})
 
     @property
     def place_of_report(self) -> str:

@@ -7,6 +7,7 @@ for every attempt.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 import json
@@ -22,6 +23,7 @@ from headcount.mechanisms.counting.quality import left_out
 from headcount.pipelines.sinks.formats import T, times_as_text
 from headcount.pipelines.sinks.meanings import meanings, total_metrics
 
+SEAL = "content_sha256"  # the part of a report that is the digest of all others
 SHOWN = 10  # rows that a report shows
 _LONGEST = 60  # letters of an item there
 # By what rows are ranked: the first of these columns that they have, beside the key, or else of their metrics.
@@ -82,7 +84,7 @@ def finished(
     ]
     if details is not None:
         content["details"] = details
-    return to_json(content)
+    return sealed(content)
 
 
 def largest(
@@ -100,6 +102,32 @@ def largest(
 def to_json(content: Mapping[str, Any]) -> bytes:
     """The bytes of a report."""
     return (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def sealed(content: Mapping[str, Any]) -> bytes:
+    """The bytes of a report that holds the digest of its own content, so that a change of it is seen; its details stay last.
+
+    Whoever means to deceive can write a digest, too: only the key and the input, or the ledger, tell who wrote a report.
+    """
+    parts = {name: part for name, part in content.items() if name not in (SEAL, "details")}
+    last = {"details": content["details"]} if "details" in content else {}
+    return to_json({**parts, SEAL: _seal(content), **last})
+
+
+def changed_words(report: Mapping[str, Any]) -> str | None:
+    """What is to be said of a report that is not as it was written, or of which that cannot be told; else None."""
+    if SEAL not in report:
+        return "report.json holds no digest of its content: an earlier version of Headcount wrote it, or it was changed"
+    try:
+        same = report[SEAL] == _seal(report)
+    except ValueError:  # numbers that no report of ours holds
+        same = False
+    return None if same else "changed: report.json is not as its job wrote it, its content has another digest"
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    rest = {name: part for name, part in content.items() if name != SEAL}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def _ranked_by(columns: Sequence[str], keys: Sequence[str]) -> tuple[str, str] | None:

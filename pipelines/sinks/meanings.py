@@ -17,8 +17,8 @@ _ANY = {
         "the number that was left after limiting how much each user counts, with noise: the true number may be far above it"
     ),
     "noise_stddev": f"the standard deviation of the noise in the number beside it; {_NOISE}",
-    "low": f"the lower end of the interval that holds 95 % of the noise; {_NOISE}",
-    "high": f"the upper end of the interval that holds 95 % of the noise; {_NOISE}",
+    "low": f"the lower end of the range of the noise, which holds 95 % of it; {_NOISE}",
+    "high": f"the upper end of the range of the noise, which holds 95 % of it; {_NOISE}",
     "sampled": "how many of the item's users were in the secret sample",
     "rank": "the place of the item by the number of its users; 1 has the most",
     "quantile": "the share of users whose value is below",
@@ -82,8 +82,8 @@ _QUANTILE = (
 # The parts of a quantile beside it, whose noise is in its rank.
 _OF_QUANTILES = {
     "rank_stddev": "the standard deviation of the share of rows that are really below the quantile beside it, by the noise",
-    "low": f"the lower end of an interval that holds the quantile but for 5 % of the noise; {_NOISE}",
-    "high": f"the upper end of an interval that holds the quantile but for 5 % of the noise; {_NOISE}",
+    "low": f"the lower end of the range of the noise, which holds the quantile but for 5 % of it; {_NOISE}",
+    "high": f"the upper end of the range of the noise, which holds the quantile but for 5 % of it; {_NOISE}",
 }
 
 

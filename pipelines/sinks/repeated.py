@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.errors import InputError
+from headcount.pipelines.sinks.finished import SEAL
 
 REPORT_MARK = "headcount"  # the key of report.json by which we know our own
 INPUT = "input_digest"  # the part of a report's details that tells another attempt of its release: with a ledger alone
-# Of a report, what a second run need not give: what made it, on whose account, and where a bound came from that it holds.
-_OWN = {REPORT_MARK, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
+# Of a report, what a second run need not give: what made it, when, on whose account, and where a bound came from that it holds;
+# and the digest of all of it.
+_OWN = {REPORT_MARK, "date", SEAL, "dataset", f"details.{INPUT}", "details.versions", "details.parameters.bound_from"}
 _WORDS = ("label", "period")  # the user's own, which follow from nothing
 
 

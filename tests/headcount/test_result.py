@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 
@@ -34,11 +35,23 @@ def test_a_result_is_a_table_a_frame_and_a_report(result):
 
 
 def test_a_result_shows_itself(result):
-    assert repr(result).startswith("chosen: ") and str(result) == repr(result)
+    assert repr(result).startswith("counts of events by <item>: 6 items came out") and str(result) == repr(result)
+    assert repr(result).splitlines()[-1].startswith("chosen: ")
     shown = result._repr_html_()
-    assert shown.startswith("<table>") and shown.count("<tr>") == 7
+    assert shown.count("<table>") == 1 and shown.count("<tr>") == 7
     assert "&lt;b&gt;0" in shown and "<b>" not in shown, "items are text, whatever they hold"
     assert "User-level" in shown
+
+
+def test_a_notebook_has_the_cautions_that_are_printed(result):
+    """Every line that is printed beside the table, and the share that was left out above it."""
+    shown = result._repr_html_()
+    lines = [line for line in repr(result).splitlines() if line and not line.startswith("  ")]
+    assert len(lines) >= 4
+    for line in lines:
+        assert f"<p>{html.escape(line)}</p>" in shown
+    assert result.report["share_left_out"] > 0.2
+    assert shown.index("the bound left out about") < shown.index("<table>") < shown.index("count assumes that")
 
 
 def test_a_result_is_saved_as_the_command_would(result, tmp_path):
@@ -48,7 +61,8 @@ def test_a_result_is_saved_as_the_command_would(result, tmp_path):
         assert files == [f"counts-00000-of-00001.{format}", "report.html", "report.json"]
         report = json.loads((tmp_path / format / "report.json").read_text())
         assert report["details"]["parameters"]["format"] == format
-        assert (report | {"files": 0, "details": 0}) == (result.report | {"files": 0, "details": 0})
+        own = {"files": 0, "details": 0, "content_sha256": 0}
+        assert report | own == result.report | own
     assert pq.read_table(tmp_path / "parquet" / "counts-00000-of-00001.parquet") == result.table
     assert json.loads((tmp_path / "parquet" / "report.json").read_text()) == result.report
     assert not list(tmp_path.glob("*.tmp-*")), "nothing is left beside"

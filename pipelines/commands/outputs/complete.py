@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from headcount.mechanisms.errors import HeadcountError, InputError, ParameterErr
 from headcount.pipelines.command import Tool
 from headcount.pipelines.jobs.outcome import Outcome
 from headcount.pipelines.sinks import output
+from headcount.pipelines.sinks.finished import SEAL, changed_words
 from headcount.pipelines.storage import stores
 
 # What a finished report holds, whichever command wrote it, and as what.
@@ -36,13 +38,19 @@ class Complete:
     directory: str
     report: Mapping[str, Any]
     files: Sequence[DataFile]
+    report_sha256: str  # of the bytes of report.json
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the report is certainly not as it was written."""
+        return SEAL in self.report and changed_words(self.report) is not None
 
     def outcome(self) -> Outcome:
         """What came of the job that wrote it."""
         paths = [stores.join(self.directory, file.name) for file in self.files]
-        release_id, note = self.report["release_id"], self.report.get("note")
+        release_id = self.report["release_id"]
         format = self.files[0].name.rpartition(".")[2]
-        return Outcome(self.directory, release_id, output.COMPLETE, self.report, note, paths, format)
+        return Outcome(self.directory, release_id, output.COMPLETE, self.report, paths, format)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +94,7 @@ def read_complete(path: str) -> Complete:
     files = [*_data_files(report.get("files"))]
     if not files or len(files) != len(report["files"]) or not _is_finished(report):
         raise InputError(f"the {output.REPORT} of {path!r} is not as a job wrote it: it lacks a part, or was changed")
-    return Complete(directory, report, files)
+    return Complete(directory, report, files, hashlib.sha256(content).hexdigest())
 
 
 @contextmanager

@@ -13,13 +13,14 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
 from headcount.pipelines.command import COMMANDS, JobCommand, add_json, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
+from headcount.pipelines.jobs.outcome import said
 from headcount.pipelines.jobs.told import told
 from headcount.pipelines.main import load
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.finished import largest
+from headcount.pipelines.sinks.finished import changed_words, largest
 from headcount.pipelines.storage import stores
 
 _MOST_ROWS = 1_000_000  # that are listed
@@ -81,11 +82,13 @@ def words(found: Complete, rows: int | None = None) -> str:
     """All that is printed of an output, with so many rows, or those that its job showed."""
     report, outcome = found.report, found.outcome()
     head = [f"release {outcome.release_id} of headcount {report['command']} in {found.directory}"]
-    head += [f"{name}: {report[name]}" for name in ("label", "period") if name in report]
+    head += filter(None, [changed_words(report)])
+    told_of = {"label": "label", "period": "period", "date": "date", "dataset": "data set"}
+    head += [f"{words}: {report[name]}" for name, words in told_of.items() if name in report]
     listed = "" if rows is None else told({**report, "shown": _listed(found, rows)}, bars=True)
     if not listed:
         listed = _drawn(found)
-    return "\n\n".join(filter(None, ("\n".join(head), outcome.said(), listed, report["promise"])))
+    return "\n\n".join(("\n".join(head), said(report, listed), report["promise"]))
 
 
 def _json(found: Complete, rows: int | None) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from headcount.mechanisms.errors import ParameterError
+from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete
 from headcount.pipelines.commands.outputs.facts import (
@@ -27,6 +27,8 @@ from headcount.pipelines.commands.outputs.facts import (
 from headcount.pipelines.commands.outputs.registry import record, to_fill_in
 from headcount.pipelines.ledger import flags as account
 from headcount.pipelines.ledger.flags import add_account
+from headcount.pipelines.options import hint_words
+from headcount.pipelines.sinks.finished import changed_words
 from headcount.pipelines.terminal import lines
 
 FORMATS = ("markdown", "json", "yaml")
@@ -50,8 +52,13 @@ def state(args: argparse.Namespace) -> None:
     """Print the statement, or write it to a new file."""
     account.check(args)
     found = read_complete(args.output)
-    told = None if args.ledger is None else over_time(args.ledger, args.dataset, found.report["release_id"])
+    unknown = changed_words(found.report)
+    if found.is_changed:
+        raise InputError(f"{unknown}: no statement is made of it; see {found.directory!r}")
+    told = None if args.ledger is None else over_time(args.ledger, args.dataset, found)
     text, left = stated(found, args.format, told)
+    if unknown is not None:
+        print(f"headcount: {unknown}", file=sys.stderr)
     if left:
         # Only the publisher knows these; the registry refuses a record without them.
         print(f"headcount: fill in before you send it: {', '.join(left)}", file=sys.stderr)
@@ -67,8 +74,9 @@ def state(args: argparse.Namespace) -> None:
         raise ParameterError(f"--output {args.file!r} cannot be written: {error.strerror}") from error
 
 
-def over_time(url: str, dataset: str, release_id: str) -> OverTime:
-    """What a ledger says of a data set: its releases, what they add up to, and its limit."""
+def over_time(url: str, dataset: str, found: Complete) -> OverTime:
+    """What a ledger says of a data set: its releases, what they add up to, and its limit. Refuses a release whose job has told
+    the ledger of another report."""
     from headcount.pipelines.ledger import spending
     from headcount.pipelines.ledger.account import open_ledger
     from headcount.pipelines.ledger.records import SPENT
@@ -77,8 +85,16 @@ def over_time(url: str, dataset: str, release_id: str) -> OverTime:
     known, entries = ledger.dataset(dataset), ledger.entries(dataset)
     guarantees = spending.spent(entries)
     total = sentence(spending.total(guarantees, known).words(known.limit_delta))
-    holds = any(entry.request.release_id == release_id and entry.state in SPENT for entry in entries)
-    return OverTime(dataset, len(guarantees), total, known.limit_words(), holds)
+    own = [e for e in entries if e.request.release_id == found.report["release_id"] and e.state in SPENT]
+    for entry in own:
+        reports = {change.report_sha256 for change in entry.changes} - {None}
+        # What a call returned may be saved in other files, with another report, any time later.
+        if entry.request.output is not None and reports and found.report_sha256 not in reports:
+            raise InputError(
+                f"changed: the ledger knows another report.json of release {found.report['release_id']!r}, so no statement is "
+                "made of this one"
+            )
+    return OverTime(dataset, len(guarantees), total, known.limit_words(), bool(own))
 
 
 def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[str, Sequence[str]]:
@@ -93,9 +109,12 @@ def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[st
 def markdown(facts: Facts, over_time: OverTime | None, found: Complete) -> str:
     """The statement for readers."""
     report = facts.report
-    head = [f"{name.capitalize()}: {report[name]}  " for name in ("label", "period") if name in report]
+    told = {"label": "Label", "period": "Period", "date": "Date", "dataset": "Data set"}
+    head = [f"{words}: {report[name]}  " for name, words in told.items() if name in report]
     head += [f"Asked for: {facts.product}  ", f"Came out: {report['rows']:,} rows, release `{report['release_id']}`"]
-    promise = [report["promise"], facts.plainly(), *([sentence(report["protected"])] if "protected" in report else [])]
+    weak = hint_words(facts.guarantee.epsilon, facts.guarantee.delta)
+    beside = [sentence(each) for each in (report.get("protected"), weak) if each is not None]
+    promise = [report["promise"], facts.plainly(), *beside]
     parts = {
         "What was published": "\n".join(head) + "\n\n" + _files(found),
         "What is promised": "\n\n".join(promise) + "\n\n" + _numbers(facts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, parser
-from headcount.pipelines.command import Tool
+from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
-from headcount.pipelines.jobs.told import BAR, bar
+from headcount.pipelines.jobs.told import heading, missing, much_left_out, table, told
 from headcount.pipelines.sources.synthetic import generate
 
 _SHOWN = 20
@@ -47,33 +47,27 @@ def demo(args: argparse.Namespace) -> None:
         *("--output", str(result), "--overwrite"),
     ]
     started = time.monotonic()
-    outcome = histogram.COMMAND.job(*parser.parse(histogram.COMMAND, flags))
+    outcome = histogram.COMMAND.outcome(*parser.parse(histogram.COMMAND, flags))
     elapsed = time.monotonic() - started
     assert outcome.report is not None  # the job ran in this process
     print()
-    print(table(_largest(outcome.rows()), _truth(log)))
+    say(outcome.words(shown({**outcome.report, "shown": _largest(outcome.rows())}, _truth(log))))
     print()
     print("\n".join(outcome.report["details"]["guarantee"]["words"]))
     print()
     print(f"{args.rows:,} rows in {elapsed:.1f} s: {args.rows / elapsed:,.0f} rows/s")
-    print(f"the counts and their report: {result}")
-    if outcome.page is not None:
-        print(f"to look at, in a browser: {outcome.page}")
 
 
-def table(largest: Sequence[Mapping[str, Any]], truth: Mapping[str, int]) -> str:
-    """Released rows with bars, and the true number of rows beside them."""
-    lines = [
-        f"The {len(largest)} largest counts, with the interval that holds 95 % of their noise.",
-        "The true rows stand beside them because this is a demo with made-up users: never publish them.",
-        "",
-        f"{'item':<12} {'count':>10} {'low':>10} {'high':>10}  {'':<{BAR}} {'true rows':>10}",
-    ]
-    most = max((row["count"] for row in largest), default=1)
-    for row in largest:
-        numbers = " ".join(f"{row[name]:>10,.0f}" for name in ("count", "low", "high"))
-        lines.append(f"{row['item']:<12} {numbers}  {bar(row['count'], most):<{BAR}} {truth.get(row['item'], 0):>10,}")
-    return "\n".join(lines)
+def shown(report: Mapping[str, Any], truth: Mapping[str, int]) -> str:
+    """The rows of a report with bars, as its job shows them, and the true number of rows beside them."""
+    if not report["shown"]:
+        return told(report)
+    head, *lines = table([*report["columns"]], report["shown"], report["keys"], bars=True)
+    wide = max(map(len, lines))
+    beside = [f"{truth.get(row['item'], 0):,}" for row in report["shown"]]
+    lines = [f"{line:<{wide}}  {true:>10}" for line, true in zip((head, *lines), ("true rows", *beside), strict=True)]
+    never = "the true rows stand beside them because this is a demo with made-up users: never publish them"
+    return "\n".join([heading(report), *much_left_out(report), never, "", *lines, "", *missing(report)])
 
 
 def _largest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 No sampling: chances of all candidates are computed on both neighbours. Mutations: a limit of what a user keeps that is left
 out, events that a cap has taken and that count nevertheless, losses that weigh full events against the sensitivity of a
-quarter, and the form for added users where one is replaced.
+half, and the form for added users where one is replaced.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def events_above(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.seconds
 @pytest.mark.parametrize("mutation", [unlimited, the_cap_undone, whole_events, items_of_users, events_above])
 def test_what_would_cost_more_is_caught(mutation, monkeypatch):
-    """Users of many items without a limit; a cap that is made good; events that count whole, and not a quarter; items that the
+    """Users of many items without a limit; a cap that is made good; events that count whole, and not a half; items that the
     users themselves have; events above a norm in place of the users who have them."""
     monkeypatch.setattr(kept_module, "gem_exponents", sharp)
     mutation(monkeypatch)
@@ -299,6 +299,16 @@ def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
     first, second = (table_of(choice, [user])[:2] for user in (few_items, many))
     moved = [(a - b) / PARTS for a, b in zip(first, second, strict=True)]
     assert 1.28 * pair[0].most < moved[0] - moved[1] <= 2 * pair[0].most
+
+
+def test_an_event_left_out_is_half_an_error(monkeypatch):
+    """Forty events that the larger bound keeps, and the smaller leaves out, against noise that is larger by twenty in all: both
+    losses are the same. At a fifth the smaller one would win, and the ten largest counts of real data miss the truth."""
+    pair = tuple(KeptCandidate(r, 1, "laplace", Fraction(r)) for r in (1, 2))
+    choice, seen = dataclasses.replace(choice_of(), candidates=pair), []
+    monkeypatch.setattr(kept_module, "gem_exponents", lambda losses, *given: seen.append(losses) or losses)
+    choice.counts_exponents(table_of(choice, [{"a": 1, "b": 1}] * 40, items=20))
+    assert seen[0][0] == seen[0][1]
 
 
 # What is drawn.

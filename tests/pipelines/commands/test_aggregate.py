@@ -94,7 +94,7 @@ def test_with_a_huge_epsilon_every_format_and_type_gives_the_exact_metrics(forma
         step = (high - low) / 8**5
         assert (ends[0] - step <= np.asarray(found[name])).all() and (np.asarray(found[name]) <= ends[1] + step).all()
     said = capsys.readouterr().out
-    assert "3 items came out:" in said and "mean_price" in said and "p90_5_price" in said
+    assert "3 items came out, with the range of the noise:" in said and "mean_price" in said and "p90_5_price" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["columns"]["mean_price"].startswith("the mean of the values")
     assert report["columns"]["p50_price"].startswith("the value that as many of the rows as its name says")

@@ -85,8 +85,8 @@ def test_one_command_is_the_pure_function(run, events, domain, tmp_path, flags, 
             report["details"]["parameters"]["samples_per_user"] == 20
             and report["details"]["parameters"]["method"] == "dense"
         )
-    bars = said.splitlines()[-21:-1]
-    assert "the 20 largest of 25 probabilities, with the error to expect:" in said
+    first, *bars = said.splitlines()
+    assert first == "the 20 largest of 25 probabilities, with the error to expect:"
     assert bars[0].startswith("genre 00") and "#" in bars[0]
 
 
@@ -101,9 +101,9 @@ def test_every_format_is_shown(run, events, domain, tmp_path, format):
 def test_the_plot_shows_errors_to_scale():
     lines = plot([("tea\n", 0.7, 0.1), ("coffee", 0.3, 0.1), ("x" * 30, 0.0, 0.1)]).splitlines()
     assert lines[0] == "the probabilities, with the error to expect:"
-    assert lines[1] == f"{'tea':<20}  70.0000% +- 10.0000% {'#' * 30}{'-' * 10}"
-    assert lines[2] == f"{'coffee':<20}  30.0000% +- 10.0000% {'#' * 10}{'-' * 10}"
-    assert lines[3] == f"{'x' * 17}...   0.0000% +- 10.0000% {'-' * 5}"
+    assert lines[1] == f"{'tea':<20}  70.0000%  10.0000% {'#' * 30}{'-' * 10}"
+    assert lines[2] == f"{'coffee':<20}  30.0000%  10.0000% {'#' * 10}{'-' * 10}"
+    assert lines[3] == f"{'x' * 17}...   0.0000%  10.0000% {'-' * 5}"
     assert len(plot([(f"i{n}", 1 / 100, 0.0) for n in range(100)]).splitlines()) == 21
 
 
@@ -151,7 +151,7 @@ def test_too_few_users_are_told_by_the_errors(run, events, domain, tmp_path):
     status, said, _ = run(*shape, *words, "--method", "dense", "--hypothesis", "phs")
     plan = plan_distribution(Budget(0.25, 1e-6), 25, 20, Relation.ADD_REMOVE, None, "dense", "phs")
     assert plan.least_users() > 1000 + 16 * plan.users.stddev  # more noise has a probability below 1e-9
-    assert status == 0 and said.splitlines()[-2] == "errors of 1 say that nothing is known: there are too few users"
+    assert status == 0 and "\nerrors of 1 say that nothing is known: there are too few users\n" in said
     table = pq.read_table(tmp_path / "out" / "distribution-00000-of-00001.parquet")
     assert set(table["error"].to_pylist()) == {1.0}
 

@@ -16,6 +16,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.outputs import again
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.sinks.finished import sealed
 from tests.golden.events import events
 from tests.pipelines.commands.test_verify import copied, flags, place  # noqa: F401
 from tests.pipelines.refusals import refused
@@ -81,7 +82,7 @@ def test_a_report_is_never_obeyed(run, place, tmp_path, watch, listener):  # noq
     ):
         changed = json.loads(json.dumps(report))
         changed["details"]["parameters"] |= named
-        (out / "report.json").write_text(json.dumps(changed))
+        (out / "report.json").write_bytes(sealed(changed))
         with watch as seen:
             result = run("verify", out, *flags(place))
         if "bound_from" in named:  # which names another release, and has no part in the rows

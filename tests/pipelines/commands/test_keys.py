@@ -129,7 +129,7 @@ def test_a_key_of_five_columns(format, events, tmp_path, capsys):
     assert report["details"]["parameters"]["item"] == items[1::2]
     assert list(report["columns"])[:5] == report["keys"]
     out = capsys.readouterr().out
-    assert "72 items came out; the 10 largest:" in out and "seen_week" in out
+    assert "72 items came out; the 10 largest, with the range of the noise:" in out and "seen_week" in out
 
 
 def plain(row):

@@ -65,10 +65,12 @@ def test_a_release_is_shown_again(result, run, tmp_path, format):
     result.save(tmp_path / "out", format=format, output_files=3)
     status, text, err = run("show", tmp_path / "out")
     assert (status, err) == (0, [])
-    head, said, *shown, promise = text.rstrip("\n").split("\n\n")
+    head, *said, promise = text.rstrip("\n").split("\n\n")
     assert head.splitlines()[0].endswith(f" of headcount histogram in {tmp_path / 'out'}")
-    assert head.splitlines()[1:] == ["label: visits", "period: 2030-01"]
-    assert bare(f"{said}\n" + "\n\n".join(shown)) == repr(result), "as the job told it"
+    today = datetime.datetime.now(datetime.UTC).date()
+    assert head.splitlines()[1:3] == ["label: visits", "period: 2030-01"]
+    assert head.splitlines()[3:] in ([f"date: {day}"] for day in (today, today - datetime.timedelta(days=1)))
+    assert bare("\n\n".join(said)) == repr(result), "as the job told it"
     bars = re.findall(r"  (#+)$", text, re.MULTILINE)
     counts = [row["count"] for row in result.report["shown"]]
     assert [len(bar) for bar in bars] == [max(1, round(24 * count / counts[0])) for count in counts]
@@ -83,11 +85,11 @@ def test_more_rows_are_listed_in_the_order_of_the_report(result, tmp_path, forma
     assert number > SHOWN + 1
     assert words(found, SHOWN) == words(found)
     more = words(found, SHOWN + 1)
-    assert f"{number:,} items came out; the {SHOWN + 1} largest:" in more
+    assert f"{number:,} items came out; the {SHOWN + 1} largest, with the range of the noise:" in more
     every, first = words(found, 10**6), words(found).splitlines()
-    assert f"{number:,} items came out:" in every
+    assert f"{number:,} items came out, with the range of the noise:" in every
     lines = every.splitlines()
-    at = next(k for k, line in enumerate(lines) if "the.page" in line)
+    at = next(k for k, line in enumerate(lines) if line.startswith("  the.page"))
     assert [line.split() for line in lines[at : at + SHOWN]] == [line.split() for line in first[at : at + SHOWN]]
     assert len([line for line in lines if line.startswith("  p")]) == number
 
@@ -98,9 +100,11 @@ def test_a_job_says_what_is_shown(run, tmp_path):
     status, told, _ = run("sampled", *flags, "--delta", "1e-5", "--output", tmp_path / "out")
     shown = run("show", tmp_path / "out")
     assert status == shown[0] == 0
-    said, _, table = told.partition(f"wrote {tmp_path / 'out'}")
-    table = table.partition("\n")[2].partition("to look at: ")[0]
-    assert said and table and said in shown[1] and table in bare(shown[1])
+    said, _, where = told.partition(f"wrote {tmp_path / 'out'}")
+    assert said in bare(shown[1]) and "to look at: " in where
+    first, last = said.splitlines()[0], said.splitlines()[-1]
+    assert first.startswith("counts of users by page: ") and " items came out; the 10 largest" in first
+    assert last.startswith("chosen: "), "what was chosen comes last"
 
 
 def test_what_draws_its_rows_does_so_again(run, tmp_path):
@@ -118,7 +122,23 @@ def test_what_draws_its_rows_does_so_again(run, tmp_path):
 
 def test_a_terminal_obeys_no_report(run, out):
     status, text, _ = run("show", changed(out, label="a\x1b[31m", command="another"))
-    assert status == 0 and "\x1b" not in text and "of headcount another" in text and "the 10 largest:" in text
+    assert status == 0 and "\x1b" not in text and "of headcount another" in text and "the 10 largest" in text
+
+
+def test_a_changed_report_is_called_changed(run, out):
+    """Whoever looks at it is told: in the terminal and on the page; without a digest of its own, that nothing is known."""
+    mark = "changed: report.json is not as its job wrote it"
+    assert mark not in run("show", out)[1]
+    changed(out, rows=121)
+    assert mark in run("show", out)[1]
+    assert run("show", out, "--html")[0] == 0 and mark.capitalize() in (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    report = json.loads((out / "report.json").read_text())
+    del report["content_sha256"]
+    (out / "report.json").write_text(json.dumps(report))
+    for command in ("show", "verify"):
+        assert "an earlier version of Headcount wrote it, or it was changed" in run(command, out)[1]
+    assert "or it was changed" in run("statement", out)[2][0]
 
 
 def test_an_unchanged_output(result, run, out):

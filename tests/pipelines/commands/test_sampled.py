@@ -34,14 +34,17 @@ def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]
     status, said, err = run(*words, *job(place, out))
-    *note, wrote, words_of_rows = said.splitlines()[:4]
+    words_of_rows, *_, wrote, _ = said.splitlines()
+    note = said.rpartition("\n\n")[2].splitlines()[:-2]
     assert (status, wrote, err) == (0, f"wrote {out} (release r1)", [])
     assert note[0].startswith("each user counts once for each of at most 2 of its distinct items, however many rows")
     assert "\n".join(note) == report_of(out)["note"]
     made = sampled_histogram(BUDGET, max_items=2, relation="replace")
     wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
     assert rows(out) == [wanted] and len(wanted) > 10
-    assert words_of_rows == f"{len(wanted)} items came out; the 10 largest:"
+    assert words_of_rows == (
+        f"counts of users by item: {len(wanted)} items came out; the 10 largest, with the range of the noise:"
+    )
     assert list(wanted[0]) == ["item", "count", "noise_stddev", "low", "high", "sampled"]
     report = report_of(out)
     assert (report["details"]["guarantee"]["epsilon"], report["details"]["guarantee"]["delta"]) == (2, 1e-4)
@@ -61,7 +64,8 @@ def test_the_report_holds_what_may_be_published_alone(run, place, tmp_path):
         out = tmp_path / f"out-{len(reports)}"
         key = ["--key-file", place / "key", "--release-id", "r1", "--output", out]
         assert run("sampled", *SHAPE, *PROMISE, "--max-items", "1", "--input", events, *key)[0] == 0
-        reports.append({name: part for name, part in report_of(out).items() if name not in ("rows", "shown", "files")})
+        of_rows = ("rows", "shown", "files", "content_sha256")
+        reports.append({name: part for name, part in report_of(out).items() if name not in of_rows})
     assert reports[0] == reports[1]
     assert rows(tmp_path / "out-1") == [[]]
 
@@ -121,11 +125,12 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
     ):
         out = tmp_path / words[0]
         status, said, err = run(*words, *SHAPE, *PROMISE, *job(place, out))
-        first, whose, *_ = said.splitlines()
         report = report_of(out)
+        whose = report["note"].splitlines()[0]
         items = report["details"]["chosen"]["max_items"]
         assert (status, err) == (0, []) and items in (5, 10)
-        assert first == report["decision"] == f"chosen: each user counts for at most {items} of its distinct items"
+        assert report["decision"].startswith(f"chosen: each user counts for at most {items} of its distinct items")
+        assert f"\n{report['note']}\n{report['decision']}\n" in said
         assert "up to the number that was chosen" in whose and "too low" in whose
         wanted = made.run([contributions(place, "item")], release(place), sample("item")).to_pylist()
         assert rows(out) == [wanted] and len(wanted) > 5

@@ -111,7 +111,7 @@ def test_counters_from_the_first_event_to_the_shape(run, tmp_path):
     status, said, err = run("shape", *words, "--samples", 1200, "--output", out)
     assert status == 0
     report = check_report(out, pan_private_counts(Budget(3), buckets=1200), said)
-    assert report["details"]["guarantee"]["unit"] == "event" and said.splitlines()[3].split() == [
+    assert report["details"]["guarantee"]["unit"] == "event" and said.splitlines()[2].split() == [
         "events",
         "items",
         "error",

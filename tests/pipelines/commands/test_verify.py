@@ -21,7 +21,8 @@ from headcount.pipelines.jobs.report import versions
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.sinks import digests, output
-from headcount.pipelines.sinks.output import REPORT_MARK
+from headcount.pipelines.sinks.finished import sealed
+from headcount.pipelines.sinks.repeated import REPORT_MARK
 from headcount.pipelines.storage import stores
 from tests.fixed_key import write_fixed_key
 from tests.golden.events import events
@@ -90,7 +91,7 @@ def test_every_flag_of_a_job_is_stated():
 
 def complete(**parts) -> Complete:
     report = {REPORT_MARK: metadata.version("headcount"), "release_id": "r", "rows": 3, "command": "histogram"}
-    return Complete("/out", report | parts, [DataFile("counts-00000-of-00001.csv", "aa")])
+    return Complete("/out", report | parts, [DataFile("counts-00000-of-00001.csv", "aa")], "bb")
 
 
 def test_a_verdict_is_one_of_four():
@@ -196,14 +197,19 @@ def test_another_input_or_key(run, place, given):
 
 
 def test_a_promise_that_no_job_made(run, place, tmp_path):
-    """Words in the report alone are changed: the files are as they were, and only a second run tells."""
+    """Words in the report alone are changed, and the files are as they were: its own digest tells, or, if that was made for
+    the changed words, a second run."""
     copied(place, tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
-    (tmp_path / "report.json").write_text(json.dumps(report | {"promise": report["promise"].replace("1", "0.1")}))
+    other = report | {"promise": report["promise"].replace("1", "0.1")}
+    (tmp_path / "report.json").write_text(json.dumps(other))
+    for command in ("verify", "statement"):
+        refused(run(command, tmp_path), "changed: report.json is not as its job wrote it", str(tmp_path))
+    (tmp_path / "report.json").write_bytes(sealed(other))
     assert run("verify", tmp_path)[0] == 0
     refused(run("verify", tmp_path, *flags(place)), "changed: ", "report.json says other", "in: promise")
     report["details"]["parameters"]["epsilon"] = 0.5
-    (tmp_path / "report.json").write_text(json.dumps(report))
+    (tmp_path / "report.json").write_bytes(sealed(report))
     refused(run("verify", tmp_path, *flags(place)), "gives other rows")
 
 
@@ -212,12 +218,12 @@ def test_the_page_is_compared(run, place, tmp_path):
     assert run("show", tmp_path, "--html")[0] == run("verify", tmp_path)[0] == 0
     page, report = ((tmp_path / name).read_text() for name in ("report.html", "report.json"))
     assert page == (place / "out" / "report.html").read_text() and "epsilon" in page
-    (tmp_path / "report.json").write_text(report.replace("epsilon = 1,", "epsilon = 0.1,"))
+    (tmp_path / "report.json").write_bytes(sealed(json.loads(report.replace("epsilon = 1,", "epsilon = 0.1,"))))
     refused(run("verify", tmp_path), "changed: ", "report.html")  # a report that says other than its page
     (tmp_path / "report.json").write_text(report)
     (tmp_path / "report.html").write_text(page.replace("epsilon", "Epsilon"))
     refused(run("verify", tmp_path), "changed: ", "report.html' is not the page of this release", "show OUT --html")
-    (tmp_path / "report.json").write_text(json.dumps(json.loads(report) | {REPORT_MARK: "0.0.1"}))
+    (tmp_path / "report.json").write_bytes(sealed(json.loads(report) | {REPORT_MARK: "0.0.1"}))
     assert "report.html beside it was not compared: headcount 0.0.1 made it and this is" in run("verify", tmp_path)[1]
 
 
@@ -241,7 +247,7 @@ def test_what_is_refused_before_anything_runs(run, place, tmp_path):
         ({"details": {}}, "states no parameters"),
         ({"details": {"parameters": {"epsilon": "x"}}}, "states parameters that no job has: --epsilon"),
     ):
-        (tmp_path / "report.json").write_text(json.dumps(report | parts))
+        (tmp_path / "report.json").write_bytes(sealed(report | parts))
         refused(run("verify", tmp_path, *flags(place)), words)
     (tmp_path / "report.json").write_text(json.dumps(report))
     next(tmp_path.glob("*.csv")).write_bytes(b"item\n")

@@ -75,7 +75,9 @@ def test_users_in_total_and_quantiles_take_windows_too(run, log, tmp_path):
         run, log, tmp_path / "total", "total", "--of", "users", *BY_DAY, promise=["--epsilon", "50"]
     )
     assert rows[0]["bounded_count"] == USERS * DAYS and "once for each day" in report["protected"]
-    assert "1 total came out:" in said and "far above" not in said
+    assert (
+        "how many users there are: 1 total came out, with the range of the noise:" in said and "far above" not in said
+    )
     values = ["quantiles", "--value", "age", "--lo", "0", "--hi", "100", "--quantile", "0.5", *BY_DAY]
     _, report, _ = counted(run, log, tmp_path / "ages", *values, promise=["--epsilon", "2", "--delta", "1e-6"])
     assert report["promise"].startswith("User-day-level")

@@ -1,5 +1,6 @@
 """The report and the explanation: complete, free of anything private, and right about the error."""
 
+import datetime
 import json
 import math
 from fractions import Fraction
@@ -103,3 +104,15 @@ def test_words_of_the_user_and_what_a_decision_tells_go_before_the_details():
     assert (found["label"], found["period"], found["note"]) == ("all shops", "week 3", "a note")
     assert found["users_needed"] == expected_error.expected_error(noise).even_count
     assert found["details"]["chosen"]["bound"] == 10 and found["decision"] == decided.words()
+
+
+def test_the_date_is_that_of_the_first_run():
+    """A second run of a release is no other one, and writes the same bytes, on whatever day: the ledger knows the first, or
+    the output that is there does; of another release, neither says anything."""
+    there = json.dumps({"release_id": "r1", "date": "2020-02-29"}).encode()
+    assert report.first_made("r1", "2021-03-01", there) == "2021-03-01"
+    assert report.first_made("r1", None, there) == "2020-02-29"
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = {str(today), str(today - datetime.timedelta(days=1))}  # it may be midnight just now
+    for release, found in (("r2", there), ("r1", None), ("r1", b'{"release_id": "r1"}')):
+        assert report.first_made(release, None, found) in days

@@ -17,6 +17,7 @@ import pytest
 
 from headcount.mechanisms import Budget, KeyFile, Release, contribution_batch, private_histogram
 from headcount.mechanisms.keys.reading import reading
+from headcount.pipelines.sinks.finished import sealed
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import CANARY, refused
 
@@ -64,10 +65,11 @@ def test_a_histogram_from_one_command(run, events, tmp_path):
     status, said, err = run("histogram", "--input", events, *SHAPE, "--output", out)
     assert (status, err) == (0, [])
     report = json.loads((out / "report.json").read_text())
-    wrote, words, *lines = said.splitlines()
+    words, *lines, wrote, page = said.splitlines()
+    assert words.startswith(f"counts of events by item: {report['rows']} items came out")
+    assert "".join(lines).count("i1 ") == 1
     assert wrote == f"wrote {out} (release {report['release_id']})"
-    assert words.startswith(f"{report['rows']} items came out") and "".join(lines).count("i1 ") == 1
-    assert lines[-1] == f"to look at: {out / 'report.html'}"
+    assert page == f"to look at: {out / 'report.html'}"
     assert sorted(path.name for path in out.iterdir()) == [
         "counts-00000-of-00001.parquet",
         "report.html",
@@ -111,14 +113,14 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
     assert first["count"] == pytest.approx(true["i1"], rel=0.1)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["decision"] == told.words() and report["share_left_out"] == round(told.left_out, 3)
-    assert report["assumption"] in said and said.startswith(told.words())
+    assert report["assumption"] in said and f"\n{told.words()}\nwrote " in said
     status, out, err = run(
         "histogram", "--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--explain"
     )
     assert (status, err) == (0, []) and "users is shown with a chance of 50 %" in out and "standard deviation" in out
 
 
-_OF_ROWS = {"rows", "shown", "files"}  # what a report says of the released rows, and of nothing else
+_OF_ROWS = {"rows", "shown", "files", "content_sha256"}  # what a report says of the released rows, and of nothing else
 
 
 def test_the_report_says_nothing_of_the_data(run, events, key, tmp_path):
@@ -180,6 +182,25 @@ def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
     common[1] = str(tmp_path / "part-*.parquet")
     assert run("histogram", *common, "--output", tmp_path / "c")[0] == 0
     assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
+
+
+def test_a_release_that_is_written_again_keeps_its_date(run, events, tmp_path):
+    """A year later, as far as the output tells: all bytes are as they were."""
+    write_fixed_key(tmp_path / "key")
+    words = ["histogram", "--input", events, *SHAPE, "--key-file", tmp_path / "key", "--release-id", "r1"]
+    words += ["--output", tmp_path / "out"]
+    assert run(*words)[0] == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    (tmp_path / "out" / "report.json").write_bytes(sealed(report | {"date": "2020-02-29"}))
+    assert run("show", tmp_path / "out", "--html")[0] == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert b"2020-02-29" in before["report.json"] and b"2020-02-29" in before["report.html"]
+    assert run(*words, "--overwrite")[0] == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert run(*words[:-4], "--release-id", "r2", *words[-2:], "--overwrite")[0] == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["date"] == report["date"], (
+        "another is of its own day"
+    )
 
 
 def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
@@ -274,7 +295,7 @@ def test_a_promise_that_hides_little_is_hinted_at(run, events, tmp_path):
     assert len(err) == 1 and "epsilon = 1e+06 is above 10" in err[0] and "delta = 0.01 is above 0.0001" in err[0]
     job = [*words, "--epsilon", "11", "--delta", "1e-6", "--input", events, "--output", tmp_path / "out"]
     status, out, err = run(*job)
-    assert status == 0 and out.startswith("wrote ")
+    assert status == 0 and "promises little" not in out
     assert len(err) == 1 and err[0].startswith("headcount: this promises little: epsilon = 11 is above 10")
     refused(run(*job), "holds an output already")
     for flags in (["--rho", "3", "--delta", "1e-6"], ["--epsilon", "10", "--delta", "1e-4"]):

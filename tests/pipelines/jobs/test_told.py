@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headcount.pipelines.jobs.told import told
+from headcount.pipelines.jobs.told import in_range, told
 
 COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
 
@@ -27,7 +27,7 @@ def report(rows, number=None, **more):
 def test_a_table_of_the_largest():
     lines = told(report([row("tea", 12345.0), row("a\nb\x1b", 7.0)], 4281)).splitlines()
     assert lines == [
-        "4,281 items came out; the 2 largest:",
+        "4,281 items came out; the 2 largest, with the range of the noise:",
         "",
         "  item  bounded_count     low    high",
         "  tea          12,345  12,342  12,348",
@@ -38,11 +38,49 @@ def test_a_table_of_the_largest():
 
 
 def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
-    found = {**row("tea", 5.0), "count": 900.0}
-    made = report([found], share_left_out=0.413, assumption="count assumes this")
+    found = {**row("tea", 5.0), "count": 6.0}
+    made = report([found], share_left_out=0.15, assumption="count assumes this")
     lines = told(made | {"columns": {**COUNTS, "count": ""}}).splitlines()
-    assert lines[0] == "1 item came out:" and lines[2].split() == ["item", "count", "low", "high"]
-    assert lines[-2:] == ["the bound left out about 41 % of the events of the items shown", "count assumes this"]
+    assert lines[0] == "1 item came out, with the range of the noise:"
+    assert lines[2].split() == ["item", "count", "low", "high"]
+    assert lines[-2:] == ["the bound left out about 15 % of the events of the items shown", "count assumes this"]
+
+
+def test_much_that_was_left_out_is_told_above_the_numbers():
+    made = report([row("tea", 50.0)], share_left_out=0.413)
+    lines = told(made).splitlines()
+    assert lines[1] == (
+        "the bound left out about 41 % of the events of the items shown: that is estimated, and the range of the noise does "
+        "not hold it"
+    )
+    assert "left out" not in "\n".join(lines[2:])
+    assert "left out" not in told(report([], share_left_out=0.413))
+
+
+def test_the_first_line_is_for_people():
+    parameters = {"user": "who", "item": "page", "of": "users"}
+    asked = {"command": "histogram", "keys": ["page"], "details": {"parameters": parameters}}
+    shown = [{"page": "/", **row("", 50.0)}]
+    assert told(report(shown, 127, **asked)).splitlines()[0] == (
+        "counts of users by page: 127 items came out; the 1 largest, with the range of the noise:"
+    )
+    of = metrics("users", "mean_age") | {"command": "aggregate"}
+    assert told(of).splitlines()[0] == "users and mean_age by country: 2 items came out, with the range of the noise:"
+
+
+def test_a_range_that_is_wider_than_its_number_is_told():
+    """The number with its first digit, as long as that is in the range."""
+    for value, low, high, words in (
+        (175.0, 31.0, 206.5, "about 200"),
+        (175.0, 31.0, 206.0, "175"),
+        (14.4, 14.1, 30.0, "about 14.4"),
+        (-3.2, -9.0, 2.0, "about -3"),
+        (0.0, 0.0, 4.0, "about 0"),
+        (5, 1, 9, "about 5"),
+        (None, 1.0, 9.0, "None"),
+        (5.0, 1.0, None, "5"),
+    ):
+        assert in_range(value, low, high, lambda each: f"{each:g}" if each is not None else "None") == words
 
 
 def metrics(*names):
@@ -55,14 +93,22 @@ def metrics(*names):
     return {"columns": dict.fromkeys(rows[0], ""), "keys": ["country"], "rows": 2, "shown": rows, "details": {}}
 
 
-def test_every_metric_has_its_interval_beside_it_where_there_is_room():
+def test_every_metric_has_its_range_beside_it():
     assert told(metrics("users", "mean_age")).splitlines()[2:4] == [
-        "  country  users    low to high  mean_age    low to high",
-        "  de       1,500  0.25 to 2,980     1,500  0.25 to 2,980",
+        "  country        users    low to high     mean_age    low to high",
+        "  de       about 2,000  0.25 to 2,980  about 2,000  0.25 to 2,980",
     ]
-    lines = told(metrics("users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds")).splitlines()
-    assert lines[2].split() == ["country", "users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds"]
-    assert max(map(len, lines)) <= 120 and "headcount show prints them" in lines[-1]
+    names = ["users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds"]
+    lines = told(metrics(*names)).splitlines()
+    heads = [line for line in lines if line.startswith("  country")]
+    assert len(heads) == 2 and " ".join(heads).replace("low to high", "").split() == [
+        "country",
+        *names[:3],
+        "country",
+        *names[3:],
+    ]
+    assert max(map(len, lines)) <= 120
+    assert sum(line.count("0.25 to 2,980") for line in lines) == 2 * len(names), "each number of each row has its range"
 
 
 def test_that_errors_are_correlated_is_told_where_there_are_rows():

@@ -13,6 +13,7 @@ import headcount
 from headcount.mechanisms.errors import InputError
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.ledger.records import COMMITTED, RESERVED, make_dataset
+from headcount.pipelines.sinks.finished import sealed
 from headcount.pipelines.sinks.repeated import release_digest
 from tests.pipelines.ledger.accounts import FRAME, files, states, write_csv
 from tests.pipelines.refusals import refused
@@ -213,3 +214,26 @@ def test_what_is_half_there_is_finished_and_what_was_changed_is_left(run, key, t
     refused(run(*words), "another result than this, so nothing is changed")
     assert rows.read_bytes() == b"another's"
     assert run(*words, "--overwrite")[0] == 0 and files(tmp_path / "out") == wrote
+
+
+def test_a_release_is_of_the_day_on_which_it_was_reserved(job, call, ledger, tmp_path):
+    assert job("out", "--release-id", "r1")[0] == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    (entry,) = ledger.entries()
+    assert report["date"] == entry.changes[0].at[:10]
+    assert call(release_id="r2").report["date"] == ledger.entries()[1].changes[0].at[:10]
+
+
+def test_a_statement_is_of_the_report_that_the_ledger_knows(job, call, run, url, tmp_path):
+    """Whoever changes a report can give it a digest of its own again: the ledger has seen the one that the job wrote."""
+    assert job("out", "--release-id", "r1")[0] == 0
+    account = ["--ledger", url, "--dataset", "visits"]
+    status, text, _ = run("statement", tmp_path / "out", *account)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert status == 0 and "this one among them" in text
+    assert f"Date: {report['date']}  \nData set: visits" in text
+    (tmp_path / "out" / "report.json").write_bytes(sealed(report | {"label": "another"}))
+    assert run("statement", tmp_path / "out")[0] == 0
+    refused(run("statement", tmp_path / "out", *account), "changed: the ledger knows another report.json", "'r1'")
+    call(release_id="r2").save(tmp_path / "saved", format="csv")  # with another report than the call was charged with
+    assert run("statement", tmp_path / "saved", *account)[0] == 0

@@ -85,6 +85,14 @@ def shown(value: float) -> set[str]:
     return {way.lstrip("-") for way in ways}
 
 
+def worded(value: float, low: float, high: float) -> set[str]:
+    """A number by its range: as it is, or as about one digit where the range is wider than the number."""
+    if high - low <= abs(value):
+        return signed(value)
+    first = float(f"{value:.0e}")
+    return {f"about {way}" for way in signed(first if low <= first <= high else value)}
+
+
 def signed(value: float) -> set[str]:
     """The same with its sign."""
     return {f"-{way}" if value < 0 else way for way in shown(value)}
@@ -97,7 +105,10 @@ def allowed(folder: Path) -> set[str]:
     for value in (*_leaves(report), *(leaf for row in rows for leaf in _leaves(row))):
         if isinstance(value, bool) or value is None:
             continue
-        found |= shown(value) if isinstance(value, int | float) else {*_NUMBER.findall(str(value))}
+        if isinstance(value, int | float):
+            found |= shown(value) | (shown(float(f"{value:.0e}")) if math.isfinite(value) else set())
+        else:
+            found |= {*_NUMBER.findall(str(value))}
     return found | _derived(report, rows)
 
 
@@ -110,7 +121,8 @@ def _axes() -> set[str]:
 
 
 def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
-    """What is counted or computed: shown rows, items of little noise, items that have no logarithm, a guess's chance."""
+    """What is counted or computed: shown rows, items of little noise, items that have no logarithm, a guess's chance, and half
+    of the range of the noise."""
     guarantee = report["details"]["guarantee"]
     loss = math.exp(min(guarantee["epsilon"], 100))
     chance = min(1, (loss + guarantee["delta"]) / (1 + loss))
@@ -123,6 +135,8 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     if size is not None and noise is not None and report.get("keys"):
         found.add(f"{sum(row[noise] <= 0.1 * row[size] for row in rows):,}")
         found.add(f"{sum(not (row[noise] > 0 and row[size] > 0) for row in rows):,}")
+    for row in (*rows, *report["details"].get("properties", [])):
+        found |= shown(1.959963984540054 * row["noise_stddev"]) if "noise_stddev" in row else set()
     return found
 
 

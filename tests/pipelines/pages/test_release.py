@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
+import warnings
 
 import pytest
 
 import headcount
 from headcount.pipelines.commands.outputs.complete import read_complete
+from headcount.pipelines.ledger.account import open_ledger
+from headcount.pipelines.ledger.records import make_dataset
 from headcount.pipelines.pages import rows as page_rows
 from headcount.pipelines.pages import texts
 from headcount.pipelines.pages.release import release_page
 from tests.called_jobs import OF_EVENTS, called
+from tests.fixed_key import write_fixed_key
 from tests.golden import events
 from tests.pipelines.pages.made import made_output
-from tests.pipelines.pages.reading import Page, allowed, rows_of, shown, signed
+from tests.pipelines.pages.reading import Page, allowed, rows_of, shown, signed, worded
 
 HEADINGS = re.compile(r"<h2>(.*?)</h2>")
 # Names that a page must survive, and what of them may be seen.
@@ -99,7 +104,10 @@ def test_each_bar_is_that_of_its_item(saved, job):
     for cells, width in zip(bars, widths, strict=True):
         row = rows[tuple(cells[: len(keys)])]
         drawn, number, beside = cells[len(keys) :]
-        assert drawn == "" and number.removesuffix(" %") in shown(row[size])
+        assert drawn == ""
+        assert number.removesuffix(" %") in (
+            worded(row[size], row["low"], row["high"]) if "low" in row else shown(row[size])
+        )
         ends = [row["low"], row["high"]] if "low" in row else [row["error"]]
         assert all(any(way in beside for way in shown(end)) for end in ends)
         assert width == pytest.approx(100 * max(row[size], 0) / most, abs=0.06)
@@ -120,12 +128,12 @@ def test_each_metric_has_a_chart_of_its_own(saved, job):
     columns, (key,), released = [*report["columns"]], report["keys"], rows_of(folder)
     rows, first = {str(row[key]): row for row in released}, min(10, len(released))
     metrics = [name for name in columns if f"{name}_low" in columns]
-    charts = [table for table in page.tables if table[0][-1:] == ["95 % interval"] and len(table) == first + 1]
+    charts = [table for table in page.tables if table[0][-1:] == ["range of the noise"] and len(table) == first + 1]
     assert [chart[0][-2] for chart in charts] == [name.replace("_", " ") for name in metrics]
     for name, chart in zip(metrics, charts, strict=True):
         for item, drawn, number, beside in chart[1:]:
             row = rows[item]
-            assert drawn == "" and number in signed(row[name])
+            assert drawn == "" and number in worded(row[name], row[f"{name}_low"], row[f"{name}_high"])
             assert all(any(way in beside for way in signed(row[f"{name}_{end}"])) for end in ("low", "high"))
     size = next((name for name in ("events", "bounded_events") if name in columns), None)
     if size is not None:
@@ -173,6 +181,40 @@ def test_days_stand_in_their_order(saved):
         days == sorted(days)
         and len(days) == json.loads((saved("protected by day") / "report.json").read_text())["rows"]
     )
+
+
+def test_what_an_officer_needs_stands_at_the_top(tmp_path):
+    """When, on whose account, who is protected by which times, and that an epsilon above 10 is weak."""
+    key = tmp_path / "key"
+    write_fixed_key(key)
+    open_ledger(f"sqlite:///{tmp_path / 'ledger.db'}").create(
+        make_dataset("visits", "user-day", "add-remove", 50, 1e-3, None)
+    )
+    days = [datetime.datetime(2026, 11, 1 + k % 20, 23, tzinfo=datetime.UTC) for k in range(4000)]
+    frame = {"user": [f"u{k % 400}" for k in range(4000)], "item": ["a", "b"] * 2000, "seen": days}
+    given = {"user": "user", "item": "item", "delta": 1e-6, "protect": "user-day", "time": "seen"}
+    account = {"ledger": f"sqlite:///{tmp_path / 'ledger.db'}", "dataset": "visits", "key_file": key}
+
+    def facts(folder, **more):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            headcount.histogram(frame, **given, **more).save(tmp_path / folder)
+        page = (tmp_path / folder / "report.html").read_text()
+        top = re.search(r'<ul class="facts">(.*?)</ul>', page, re.DOTALL)[1]
+        lines = [" ".join(re.sub("<[^>]+>", "", line).split()) for line in top.split("</li>") if line.strip()]
+        return json.loads((tmp_path / folder / "report.json").read_text()), page, lines
+
+    report, page, lines = facts("weak", epsilon=11, time_zone="Europe/Berlin", **account)
+    assert lines[:2] == [f"date {report['date']}", "ledger data set visits"]
+    assert "privacy epsilon 11 (weak), delta 1e-06" in lines
+    assert "protected what a user did in one day, by seen in Europe/Berlin" in lines
+    assert "This promises little: epsilon = 11 is above 10" in page
+    assert "The day of a row is that of column &#39;seen&#39; in the zone Europe/Berlin." in page.replace(
+        "&#x27;", "&#39;"
+    )
+    _, page, lines = facts("plain", epsilon=10)
+    assert "ledger none" in lines and "privacy epsilon 10, delta 1e-06" in lines and "by seen in UTC" in lines[-2]
+    assert "This promises little" not in page
 
 
 @pytest.mark.parametrize("job", ["estimates", "the shape, sorted", "quantiles", "names of items, chosen"])

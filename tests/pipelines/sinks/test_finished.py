@@ -18,7 +18,7 @@ from headcount.mechanisms.counting.released import normal_counts_batch
 from headcount.mechanisms.keys.columns import parse_columns
 from headcount.mechanisms.keys.keys import resolve
 from headcount.pipelines.jobs.told import told
-from headcount.pipelines.sinks.finished import SHOWN, finished, summary
+from headcount.pipelines.sinks.finished import SHOWN, changed_words, finished, sealed, summary
 from headcount.pipelines.sinks.meanings import key_meanings, meanings
 from headcount.transforms.core import rows as row_types
 
@@ -40,10 +40,25 @@ def report(*batches, keys=("item",)):
 
 def test_the_largest_of_all_files_are_shown_and_details_stay_last():
     found = report(counts(0, 40, 2), counts(1, 41, 2))
-    assert list(found) == ["headcount", "rows", "keys", "columns", "shown", "files", "details"]
+    assert list(found) == ["headcount", "rows", "keys", "columns", "shown", "files", "content_sha256", "details"]
     assert found["rows"] == 40 and [row["bounded_count"] for row in found["shown"]] == [*range(39, 39 - SHOWN, -1)]
     assert [(file["name"], file["rows"]) for file in found["files"]] == [("f0", 20), ("f1", 20)]
     assert found["files"][1]["sha256"] == hashlib.sha256(b"f1").hexdigest()
+
+
+def test_a_report_knows_its_own_content():
+    """Whatever its layout: what counts is what it says. Each part of it counts, and so does one that came or went."""
+    found = report(counts(0, 40, 2))
+    assert changed_words(found) is None
+    assert changed_words(json.loads(json.dumps(dict(reversed(found.items())), indent=7))) is None
+    assert json.loads(sealed(found)) == found
+    for name in found:
+        other = changed_words({key: value for key, value in found.items() if key != name})
+        assert other is not None and other.startswith(
+            "changed: " if name != "content_sha256" else "report.json holds no"
+        )
+        assert changed_words(found | {name: 0}) is not None
+    assert changed_words(found | {"more": 1}) is not None and changed_words(found | {"rows": math.nan}) is not None
 
 
 def test_ties_are_in_the_order_of_items_whatever_the_files():
