@@ -17,7 +17,7 @@ from headcount.pipelines.commands.outputs.complete import read_complete
 from headcount.pipelines.commands.outputs.show import words
 from headcount.pipelines.commands.shape.release import plot
 from headcount.pipelines.options import FORMATS
-from headcount.pipelines.sinks.finished import SHOWN
+from headcount.pipelines.sinks.finished import SHOWN, sealed
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused
 
@@ -105,6 +105,35 @@ def test_a_job_says_what_is_shown(run, tmp_path):
     first, last = said.splitlines()[0], said.splitlines()[-1]
     assert first.startswith("counts of users by page: ") and " items came out; the 10 largest" in first
     assert last.startswith("chosen: "), "what was chosen comes last"
+
+
+def test_a_release_that_is_written_again_keeps_its_date(run, tmp_path):
+    """A year later, as far as the output tells: all bytes are as they were. Another release is of its own day."""
+    write_fixed_key(tmp_path / "key")
+    pq.write_table(pa.table({"user": EVENTS["user"], "page": EVENTS["the.page"]}), tmp_path / "events.parquet")
+    words = [
+        "--input",
+        tmp_path / "events.parquet",
+        "--user",
+        "user",
+        "--item",
+        "page",
+        "--epsilon",
+        1,
+        "--delta",
+        1e-5,
+    ]
+    words = ["partitions", *words, "--key-file", tmp_path / "key", "--output", tmp_path / "out"]
+    assert run(*words, "--release-id", "r1")[0] == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    (tmp_path / "out" / "report.json").write_bytes(sealed(report | {"date": "2020-02-29"}))
+    assert run("show", tmp_path / "out", "--html")[0] == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert b"2020-02-29" in before["report.json"] and b"2020-02-29" in before["report.html"]
+    assert run(*words, "--release-id", "r1", "--overwrite")[0] == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert run(*words, "--release-id", "r2", "--overwrite")[0] == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["date"] >= report["date"]
 
 
 def test_what_draws_its_rows_does_so_again(run, tmp_path):

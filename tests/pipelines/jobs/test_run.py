@@ -17,7 +17,6 @@ import pytest
 
 from headcount.mechanisms import Budget, KeyFile, Release, contribution_batch, private_histogram
 from headcount.mechanisms.keys.reading import reading
-from headcount.pipelines.sinks.finished import sealed
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import CANARY, refused
 
@@ -182,25 +181,6 @@ def test_a_release_can_be_repeated_bit_for_bit(run, events, key, tmp_path):
     common[1] = str(tmp_path / "part-*.parquet")
     assert run("histogram", *common, "--output", tmp_path / "c")[0] == 0
     assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes()
-
-
-def test_a_release_that_is_written_again_keeps_its_date(run, events, tmp_path):
-    """A year later, as far as the output tells: all bytes are as they were."""
-    write_fixed_key(tmp_path / "key")
-    words = ["histogram", "--input", events, *SHAPE, "--key-file", tmp_path / "key", "--release-id", "r1"]
-    words += ["--output", tmp_path / "out"]
-    assert run(*words)[0] == 0
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    (tmp_path / "out" / "report.json").write_bytes(sealed(report | {"date": "2020-02-29"}))
-    assert run("show", tmp_path / "out", "--html")[0] == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    assert b"2020-02-29" in before["report.json"] and b"2020-02-29" in before["report.html"]
-    assert run(*words, "--overwrite")[0] == 0
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    assert run(*words[:-4], "--release-id", "r2", *words[-2:], "--overwrite")[0] == 0
-    assert json.loads((tmp_path / "out" / "report.json").read_text())["date"] == report["date"], (
-        "another is of its own day"
-    )
 
 
 def test_an_output_is_replaced_only_if_asked_for(run, events, tmp_path):
