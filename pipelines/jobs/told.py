@@ -93,8 +93,9 @@ def has_ranges(report: Mapping[str, Any]) -> bool:
 
 def much_left_out(report: Mapping[str, Any]) -> list[str]:
     """What must be known before any number is read, where more than a fifth of what is counted is an estimate."""
-    share = report.get("share_left_out", 0)
-    return [f"{_left_out(report)}: that is estimated, and the range of the noise does not hold it"] * (share > _MUCH)
+    if report.get("share_left_out", 0) <= _MUCH:
+        return []
+    return [f"{_left_out(report)}: that is estimated, and the range of the noise does not hold it"]
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

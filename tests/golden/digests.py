@@ -15,6 +15,9 @@ DIGESTS = Path(__file__).with_name("digests.json")
 # Who changes words records reports, and does not record other rows by mistake.
 RECORDED = {None: (), "report": ("report",), "rows": ("rows", "report")}
 
+# Of a report, what is another with every version and day.
+_OWN = ("versions", "headcount", "date", "content_sha256")
+
 Digests = dict[str, dict[str, str]]
 
 
@@ -42,8 +45,8 @@ def parts(out: Path, data: Path) -> dict[str, Any]:
 
 
 def told(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report without the versions of what made it."""
-    return {name: entry for name, entry in report.items() if name not in ("versions", "headcount")}
+    """A report without what made it, and when."""
+    return {name: entry for name, entry in report.items() if name not in _OWN}
 
 
 def _plain(value: Any) -> Any:

@@ -171,7 +171,7 @@ def test_several_key_columns():
 )
 def test_the_share_left_out_is_of_what_is_counted(command, parameters, unit):
     made = report([row("tea", 5.0)], share_left_out=0.413) | {"command": command, "details": {"parameters": parameters}}
-    assert f"the bound left out about 41 % of the {unit} of the items shown" in told(made).splitlines()
+    assert f"the bound left out about 41 % of the {unit} of the items shown" in told(made)
 
 
 def test_times_that_are_all_different_lead_to_their_days():
