@@ -101,8 +101,8 @@ def test_explain_says_who_is_protected_and_what_several_windows_are_worth():
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--protect", "user-day"], "give time"),
-        (["--time", "at"], "for protect"),
+        (["--protect", "user-day"], "time must name the column"),
+        (["--time", "at"], "for a protect"),
         (["--protect", "day", "--time", "at"], "user-day"),
         (["--protect", "user-day", "--time", "at", "--windows", "0"], "windows"),
     ],

@@ -339,6 +339,7 @@ def test_what_is_refused_before_anything_is_read(run, events, tmp_path):
     refused(run(*words, "--output", os.path.dirname(events)), "other files")
     refused(run("histogrm"), "unknown command 'histogrm'; did you mean histogram?")
     refused(run("hist"), "unknown command 'hist'; did you mean histogram?")
+    refused(run("coun"), "unknown command 'coun'; did you mean counters or count-release?")
     refused(run("zebra"), "unknown command 'zebra'; give one of histogram, aggregate")
     refused(run("--epsilon", "1"), "unknown flag '--epsilon' in place of a command")
     assert os.listdir(tmp_path) == [] and os.listdir(os.path.dirname(events)) == ["events.parquet"]

@@ -125,7 +125,7 @@ def test_windows_come_from_the_column_alone():
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ParameterError, match="give time"):
+    with pytest.raises(ParameterError, match="time must name the column"):
         asked("who", "page", protect="user-day")
     with pytest.raises(ParameterError, match="time says when"):
         asked("who", "page", time="at")
