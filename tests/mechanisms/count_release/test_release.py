@@ -188,7 +188,7 @@ def errors(outcome, data):
     )
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 def test_the_largest_counts_are_released_and_most_are_within_the_relative_error():
     data = zipf(most=200_000)
     for reduced, most_wrong in ((False, 0.12), (True, 0.16)):

@@ -101,7 +101,7 @@ def test_a_bound_that_leaves_nothing_out_scales_nothing_and_never_down(noise, bo
         assert 0 <= told.left_out < 0.05
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
     """24 weeks of the same law with other users, everything chosen anew: of 184 moves of an item from week to week, those above
     three times the stated noise are 3.4 % by the noise alone, and here below 12 % (beyond 1e-6 for a fresh key). Bounded counts

@@ -163,7 +163,7 @@ def test_the_error_grows_as_the_root_of_the_users_and_is_far_below_that_of_noisy
     assert errors(zipf, 2 * n, "l1", runs=10)[0] < 1.7 * found
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 def test_the_l2_variant_bounds_every_position():
     """With 10,000 cells no position is off by more than twice the width, in 20 runs (of which 2 in 1e4 could fail: these
     do not); and its total error is not worse than that of the fit alone by more than a tenth."""

@@ -67,6 +67,7 @@ def write(rows: pa.Table, path, format: str) -> str:
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "format, kind",
     [("parquet", pa.float64()), ("csv", pa.float64()), ("csv", DECIMAL), ("jsonl", pa.float64()), ("avro", pa.float64()),

@@ -42,6 +42,7 @@ def domain(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "given"),
     [

@@ -73,6 +73,7 @@ def test_from_assumptions(capsys, tmp_path):
     assert "<svg" in page and "made-up users" in page and UNKNOWN[0] in page and "http" not in page.split("</style>")[1]
 
 
+@pytest.mark.slow
 def test_like_an_earlier_release(released):
     told = headcount.forecast(like=released, epsilon=2)
     items = told.outlooks[0].expected["items"]
@@ -82,6 +83,7 @@ def test_like_an_earlier_release(released):
     assert "<table>" in told._repr_html_() and repr(told) == told.text()
 
 
+@pytest.mark.slow
 def test_like_bounded_counts_and_another_method(key, capsys, tmp_path):
     shared = {"user": "user", "item": "item", "epsilon": 2, "delta": 1e-6}
     one = headcount.histogram(table(), **shared, method="one-stage", bound=3, **key)
@@ -96,6 +98,7 @@ def test_like_bounded_counts_and_another_method(key, capsys, tmp_path):
     assert about(told.outlooks[0].expected["items"], one.table.num_rows)
 
 
+@pytest.mark.slow
 def test_the_method_is_that_of_the_release(key):
     one = headcount.histogram(table(), user="user", item="item", epsilon=2, delta=1e-6, of="users", **key)
     told = headcount.forecast(like=one, epsilon=2)

@@ -30,6 +30,7 @@ def place(tmp_path_factory):
     return make_place(tmp_path_factory.mktemp("sampled"))
 
 
+@pytest.mark.slow
 def test_a_sample_from_one_command_is_that_of_the_pure_function(run, place, tmp_path):
     out = tmp_path / "out"
     words = ["sampled", *SHAPE, *PROMISE, "--max-items", "2", "--relation", "replace"]

@@ -267,6 +267,7 @@ def test_nothing_came_out(tmp_path):
     assert wrong_numbers(tmp_path / "out") == set()
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_items_are_a_small_page(saved, tmp_path):
     outcome = made_output(tmp_path / "many", saved("estimates"), 100_000)
     page = release_page(outcome)
