@@ -16,7 +16,7 @@ ITEMS = ["x", "8 bytes.", "12345678 9", "x", "y"]
 
 
 def batch(users, items, count=None, values=()):
-    columns = [("v", pa.array(each)) for each in values]
+    columns = [pa.array(each) for each in values]
     count = None if count is None else pa.array(count)
     return contribution_batch(pa.array(users), pa.array(items), count, values=columns)
 
