@@ -92,5 +92,5 @@ COMMAND = Tool(
     name="completion",
     add_arguments=add_arguments,
     do=complete,
-    example="headcount completion bash > ~/.local/share/bash-completion/completions/headcount",
+    example="headcount completion bash",
 )
