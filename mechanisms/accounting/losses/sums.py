@@ -117,9 +117,8 @@ class Together:
         if not _LEAST_STEP < step < _LARGEST_STEP:
             return []
         sides = (False, True) if has_sides(whole) else (False,)
-        rest = dataclasses.replace(
-            whole, parts=more.parts
-        )  # with mu and rho of all, which add up to less than their laws
+        # With mu and rho of all: these add up to less than the laws of each would.
+        rest = dataclasses.replace(whole, parts=more.parts)
         sums = [_Sum.of([*self._laws(step, side), *laws_of(rest, step, side)], epsilon, delta) for side in sides]
         return [lambda epsilon: max(each.delta(epsilon) for each in sums) / share]
 
