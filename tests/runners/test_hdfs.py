@@ -148,8 +148,13 @@ def test_a_job_gives_the_same_bytes_as_on_this_machine(flags, tmp_path):
     assert main(words) == 0
     assert len(contents(there)) == 4 and contents(there) == contents(here)
     assert stores.siblings(there, ".tmp-") == []
-    assert main(words) == 2
-    assert main([*words, "--overwrite"]) == 0  # HDFS itself does not replace a file by a move
+    assert main(words) == 0 and contents(there) == contents(here)  # already there, the same bytes
+    other = list(words)
+    other[other.index("--epsilon") + 1] = "2"
+    assert main(other) == 2 and contents(there) == contents(here)
+    assert main([*other, "--overwrite"]) == 0  # HDFS itself does not replace a file by a move
+    assert contents(there) != contents(here)
+    assert main([*words, "--overwrite"]) == 0
     assert contents(there) == contents(here)
     # A folder with these two files and, below it, with results, which are none of them.
     assert [file.path for file in files_of(["hdfs://data"])] == [
