@@ -161,6 +161,7 @@ def test_a_failed_run_has_no_summary_and_the_next_starts_at_zero():
     assert "rows in" not in terminal.getvalue()
 
 
+@pytest.mark.slow
 def test_what_a_user_sees(tmp_path):
     """A whole job on a pseudo-terminal: rows, steps with their parts, what is left; at the end the summary alone remains."""
     rows = 300_000

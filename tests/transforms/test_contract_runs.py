@@ -335,6 +335,7 @@ def test_all_equal_the_pure_functions_of_integers_and_of_no_rows(bench):
         assert [name for name in names if released[name] != expected[name]] == []
 
 
+@pytest.mark.slow
 def test_the_key_is_nowhere_in_the_graph_and_the_search_would_find_it(make_release, soon_planned):
     release = make_release("graph", key=0xAB)
     bench, key = Bench(None, release), release.key_source.fetch()
@@ -363,6 +364,7 @@ def one_step_less(shard, steps, subkeys, label):
     return bound_shard(shard, steps[:-1], subkeys[:-1], label)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name for name, line in TABLE.items() if line.pure not in (kept, chosen) and name not in WEIGHED]
 )

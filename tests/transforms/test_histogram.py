@@ -40,7 +40,7 @@ class Event(NamedTuple):
     what: str
 
 
-def _rows(n: int = 20_000) -> list[tuple[str, str]]:
+def _rows(n: int = 5_000) -> list[tuple[str, str]]:
     random = np.random.default_rng(3)
     users = random.integers(0, 1500, n)
     items = (random.pareto(1, n) * 3).astype(int) % 300
@@ -56,6 +56,7 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in counts.columns), strict=True))
 
 
+@pytest.mark.slow
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release().of_rows("any")  # which no other way to read rows changes

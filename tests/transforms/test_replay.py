@@ -134,6 +134,7 @@ def test_noise_that_depends_on_the_item_alone_would_be_caught(monkeypatch, make_
     assert sum(base[item] == noise[item] for item in both) > 0.9 * len(both)
 
 
+@pytest.mark.slow
 def test_a_sliced_batch_with_two_consumers_and_a_side_input_stays_small(collect):
     names = pa.array([f"a rather long name {k}" for k in range(300_000)]).dictionary_encode()
     parent = pa.RecordBatch.from_pydict({"user": names, "item": names})

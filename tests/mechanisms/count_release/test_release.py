@@ -106,7 +106,7 @@ def cases():
         )
 
 
-@pytest.mark.seconds
+@pytest.mark.slow
 def test_the_budget_is_kept_whatever_the_parameters_are(monkeypatch):
     """T14: the ledger replayed, and the true cost by the results' own numbers."""
     made = ledgers(monkeypatch)

@@ -142,6 +142,7 @@ def test_the_items_per_user_are_chosen_and_the_report_says_so(run, place, tmp_pa
     sampling_plan.calibrate_sample.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

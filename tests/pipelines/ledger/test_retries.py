@@ -159,6 +159,7 @@ def test_what_a_release_is_known_by():
     assert len({known(), *(known(**changed) for changed in others)}) == 1 + len(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["histogram", "total"])
 @pytest.mark.parametrize("booked", [True, False], ids=["with a ledger", "without one"])
 def test_a_finished_release_is_told_of_and_not_refused(run, url, ledger, key, tmp_path, name, booked):

@@ -64,6 +64,7 @@ def wrong_numbers(folder):
     return {(number, text) for number, text in page_of(folder).numbers() if number not in known}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", OF_EVENTS)
 def test_every_number_is_released(saved, job):
     assert wrong_numbers(saved(job)) == set()

@@ -71,6 +71,7 @@ def words(tmp_path, events):
     return flags, pa.concat_tables(parts), {name: part for name, part in report.items() if name != "files"}
 
 
+@pytest.mark.slow
 def test_a_job_from_table_to_table(warehouse, events, words, capsys):
     flags, rows, report = words
     warehouse.add("events", events)
