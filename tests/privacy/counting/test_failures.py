@@ -220,7 +220,6 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
         check_bounded(twice)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["estimates", "one-stage"])
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domain, method, collect, make_release):

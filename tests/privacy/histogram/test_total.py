@@ -196,7 +196,6 @@ def test_a_chosen_bound_is_near_the_best_in_hindsight(law, users):
     assert math.sqrt(float(chance @ squared)) < 4 * math.sqrt(best)
 
 
-@pytest.mark.slow
 def test_intervals_hold_the_truth(make_release):
     """100 releases of 300 users: the number of users is in 95 % of its intervals or more, whose ends are rounded, and that of
     events is no less than `low` in 97.5 % or more. Fewer than 81 and 86 of 100 have a chance below 2e-7 each; intervals of half

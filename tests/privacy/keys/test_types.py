@@ -193,7 +193,6 @@ def audit(way: str, kind: str, odd_values: Iterable[Any] = ODD) -> dict[str, int
     return taken
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("way", WAYS_IN)
 def test_one_more_user_changes_nothing_of_the_others(way, kind):

@@ -37,7 +37,6 @@ def worst_rho(law: Law, items: int, order: float, number: int = 60) -> float:
     return max(max(_divergence(law, items, a)) / a for a in orders.tolist())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [1.0, 0.1])
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)

@@ -94,7 +94,6 @@ def _asked_delta(chance: float, threshold: int, others: int, epsilon: float) -> 
     return max(float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) for p, q in both)
 
 
-@pytest.mark.slow
 def test_delta_holds_for_whoever_knows_who_was_asked(make_release):
     """The chance that the cohort's own code lets one of the asked take part is the one that its threshold is for: 2,000 draws
     within 5.5 standard deviations (4e-8). With that chance delta holds whatever others have; with the threshold of the paper's
