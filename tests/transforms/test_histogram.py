@@ -40,7 +40,7 @@ class Event(NamedTuple):
     what: str
 
 
-def _rows(n: int = 5_000) -> list[tuple[str, str]]:
+def _rows(n: int = 12_000) -> list[tuple[str, str]]:
     random = np.random.default_rng(3)
     users = random.integers(0, 1500, n)
     items = (random.pareto(1, n) * 3).astype(int) % 300
