@@ -18,12 +18,12 @@ from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.keys.keys import Keys
-from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.outcome import Outcome, said
-from headcount.pipelines.jobs.plan import Plan
-from headcount.pipelines.jobs.told import SIZES, heading, in_range, missing, much_left_out, nothing, told
 from headcount.pipelines.options import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
+from headcount.pipelines.reports import report
+from headcount.pipelines.reports.outcome import Outcome, said
+from headcount.pipelines.reports.plan import Plan
+from headcount.pipelines.reports.summary import SIZES, heading, in_range, missing, much_left_out, nothing, told
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.repeated import refuse_another
 

@@ -23,12 +23,12 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
 from headcount.pipelines import options, releases
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.plan import Plan, label_of
 from headcount.pipelines.ledger import account as accounts
 from headcount.pipelines.ledger import flags
 from headcount.pipelines.main import load
 from headcount.pipelines.protection import protection
+from headcount.pipelines.reports import report
+from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_digest
 from headcount.result import Released, Result
 

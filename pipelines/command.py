@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from headcount.mechanisms.mechanism import Promise
     from headcount.mechanisms.randomness.keys import Release
-    from headcount.pipelines.jobs.outcome import Outcome
-    from headcount.pipelines.jobs.plan import Plan
     from headcount.pipelines.jobs.run import Source
+    from headcount.pipelines.reports.outcome import Outcome
+    from headcount.pipelines.reports.plan import Plan
 
 M = TypeVar("M", bound="Promise")
 Rows = Iterable[Mapping[str, Any]]

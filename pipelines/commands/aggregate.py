@@ -14,8 +14,8 @@ from headcount.mechanisms.histogram.factory import CALIBRATIONS
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.metrics import metrics
+from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
-from headcount.pipelines.jobs.plan import Plan, label_of
+from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:

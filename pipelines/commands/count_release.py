@@ -11,7 +11,7 @@ from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelea
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.count_release import PrivateCountRelease

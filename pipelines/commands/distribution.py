@@ -16,7 +16,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, Rows
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 from headcount.pipelines.terminal import one_line
 

@@ -15,7 +15,7 @@ from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.sampled import HeavyHitters

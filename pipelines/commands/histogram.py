@@ -21,8 +21,8 @@ from headcount.pipelines.commands.bound_options import (
     check_choice,
     with_earlier_choice,
 )
-from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports import report
+from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:

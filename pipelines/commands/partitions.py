@@ -16,7 +16,7 @@ from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.partitions import SelectPartitions

@@ -11,8 +11,8 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
-from headcount.pipelines.jobs import report
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports import report
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.transforms.count_release import Plume

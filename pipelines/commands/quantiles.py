@@ -22,7 +22,7 @@ from headcount.mechanisms.sampled.plan import SamplePlan, laplace_w50
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.pipelines.jobs.run import Source

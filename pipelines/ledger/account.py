@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines.jobs.plan import Plan
 from headcount.pipelines.ledger.flags import AUTO
 from headcount.pipelines.ledger.records import (
     COMMITTED,
@@ -30,6 +29,7 @@ from headcount.pipelines.ledger.records import (
     published,
 )
 from headcount.pipelines.protection import protection
+from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sinks.output import Target
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import OPEN, SPENT, Dataset, Entry, Users, now
+from headcount.pipelines.reports.summary import aligned
 from headcount.pipelines.sinks.formats import not_run
 from headcount.pipelines.terminal import one_line
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.mechanisms.accounting.windows import WINDOWS
-from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.told import missing, title
 from headcount.pipelines.options import LARGE_EPSILON, hint_words
 from headcount.pipelines.pages import layout, promise, results, texts
 from headcount.pipelines.pages.rows import read_rows
+from headcount.pipelines.reports.outcome import Outcome
+from headcount.pipelines.reports.summary import missing, title
 from headcount.pipelines.sinks.finished import changed_words
 
 

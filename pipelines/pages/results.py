@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.accounting.intervals import half_range
-from headcount.pipelines.jobs.told import in_range, much_left_out, nothing
 from headcount.pipelines.pages import charts, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.pages.texts import Drawn
+from headcount.pipelines.reports.summary import in_range, much_left_out, nothing
 from headcount.pipelines.sinks.meanings import is_metric, total_metrics
 
 FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from headcount.pipelines.jobs.outcome import Outcome
-from headcount.pipelines.jobs.told import SIZES
+from headcount.pipelines.reports.outcome import Outcome
+from headcount.pipelines.reports.summary import SIZES
 from headcount.pipelines.sinks.finished import first_rows, largest
 from headcount.pipelines.sinks.formats import decode, decode_parquet
 from headcount.pipelines.storage import stores

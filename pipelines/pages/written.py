@@ -10,7 +10,7 @@ import dataclasses
 import sys
 import uuid
 
-from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.sinks import output
 from headcount.pipelines.storage import stores
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.pages import layout
+from headcount.pipelines.reports.summary import aligned
 from headcount.pipelines.storage import stores
 from headcount.pipelines.studies.curves import curves
 from headcount.pipelines.studies.methods import QUESTIONS, Method

@@ -11,8 +11,8 @@ from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.pipelines import parser
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.jobs.plan import label_of
 from headcount.pipelines.main import load
+from headcount.pipelines.reports.plan import label_of
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headcount.pipelines.jobs.told import aligned
 from headcount.pipelines.pages import charts, layout
 from headcount.pipelines.pages.axes import Axis
+from headcount.pipelines.reports.summary import aligned
 from headcount.pipelines.studies.comparison import write_files
 from headcount.pipelines.studies.forecast import MEANINGS, Expected, Outlook
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.pipelines.command import Tool
-from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import SEAL, changed_words
 from headcount.pipelines.storage import stores

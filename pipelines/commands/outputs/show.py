@@ -13,12 +13,12 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
 from headcount.pipelines.command import COMMANDS, JobCommand, add_json, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.jobs.outcome import said
-from headcount.pipelines.jobs.told import told
 from headcount.pipelines.main import load
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page
+from headcount.pipelines.reports.outcome import said
+from headcount.pipelines.reports.summary import told
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.finished import changed_words, largest
 from headcount.pipelines.storage import stores

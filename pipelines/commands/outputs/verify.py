@@ -48,7 +48,7 @@ def verify(args: argparse.Namespace) -> None:
 def verify_again(args: argparse.Namespace, beam_flags: Sequence[str]) -> None:
     """Say that the release came from this input with this key, or refuse; of an output that is unchanged."""
     from headcount.pipelines.commands.outputs import again
-    from headcount.pipelines.jobs.report import versions
+    from headcount.pipelines.reports.report import versions
 
     found = read_complete(args.output)
     made = again.run_again(found.report, args, beam_flags)

@@ -29,7 +29,7 @@ from headcount.mechanisms.shape.shuffled import Shuffled
 from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.commands.shape import models
-from headcount.pipelines.jobs.plan import Plan
+from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     import apache_beam as beam

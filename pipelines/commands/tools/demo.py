@@ -15,7 +15,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers, parser
 from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
-from headcount.pipelines.jobs.told import heading, missing, much_left_out, table, told
+from headcount.pipelines.reports.summary import heading, missing, much_left_out, table, told
 from headcount.pipelines.sources.synthetic import generate
 
 _SHOWN = 20

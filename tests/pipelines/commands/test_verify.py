@@ -17,9 +17,9 @@ from headcount.pipelines import options, parser
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.outputs import again, verify
 from headcount.pipelines.commands.outputs.complete import Complete, DataFile
-from headcount.pipelines.jobs.report import versions
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.reports.report import versions
 from headcount.pipelines.sinks import digests, output
 from headcount.pipelines.sinks.finished import sealed
 from headcount.pipelines.sinks.repeated import REPORT_MARK

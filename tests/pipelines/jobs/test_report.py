@@ -15,7 +15,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.histogram.auto import Decided
-from headcount.pipelines.jobs import report
+from headcount.pipelines.reports import report
 
 
 def plan(kind, scale, threshold, grid=0):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headcount.pipelines.commands.outputs.complete import read_complete
-from headcount.pipelines.jobs.outcome import Outcome
+from headcount.pipelines.reports.outcome import Outcome
 
 
 def made_output(folder: Path, like: Path, number: int, times: float = 1) -> Outcome:

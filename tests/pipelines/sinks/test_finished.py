@@ -17,7 +17,7 @@ from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import normal_counts_batch
 from headcount.mechanisms.keys.columns import parse_columns
 from headcount.mechanisms.keys.keys import resolve
-from headcount.pipelines.jobs.told import told
+from headcount.pipelines.reports.summary import told
 from headcount.pipelines.sinks.finished import SHOWN, changed_words, finished, sealed, summary
 from headcount.pipelines.sinks.meanings import key_meanings, meanings
 from headcount.transforms.core import rows as row_types

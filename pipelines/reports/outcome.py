@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headcount.pipelines.jobs.told import is_list, told
+from headcount.pipelines.reports.summary import is_list, told
 from headcount.pipelines.sinks.formats import decode
 from headcount.pipelines.storage import stores
 

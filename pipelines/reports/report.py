@@ -20,8 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import correlated, expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.pipelines.jobs.plan import Parameters
 from headcount.pipelines.protection import Protection
+from headcount.pipelines.reports.plan import Parameters
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.repeated import INPUT, REPORT_MARK
 

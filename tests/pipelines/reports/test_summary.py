@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headcount.pipelines.jobs.told import in_range, told
+from headcount.pipelines.reports.summary import in_range, told
 
 COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
 
