@@ -62,7 +62,7 @@ def main() -> None:
         lines.append(line | {"seconds": f"{seconds:.1f}", "cpu": f"{cpu:.1f}", "megabytes": f"{megabytes:.0f}"})
     write_csv(lines, OUT / "compare.csv")
     from headcount.pipelines.commands.studies.compare import COMMAND
-    from headcount.pipelines.sources.in_process import read_contributions
+    from headcount.pipelines.studies.rows_of_files import read_contributions
 
     batches, keys = read_contributions(parse(COMMAND, flags)[0], [str(path)])
     found = by_method(in_memory(batches, keys.item_type), 1)

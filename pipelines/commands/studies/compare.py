@@ -138,8 +138,8 @@ def compare(args: argparse.Namespace) -> None:
     """Read, run, print, and write what is asked for."""
     check(args)
     options.require(args, "--public-data", "--user", "--item")
-    from headcount.pipelines.sources.in_process import read_contributions  # which needs Beam, as flags do not
     from headcount.pipelines.studies.data import in_memory
+    from headcount.pipelines.studies.rows_of_files import read_contributions  # which needs Beam, as flags do not
 
     if args.output is not None:
         check_folder(args.output, args.overwrite)
