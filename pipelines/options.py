@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines.ledger.flags import add_account
+from headcount.pipelines.account_flags import add_account
 from headcount.pipelines.metrics import values
 from headcount.pipelines.numbers import memory_size, number, whole_number
 from headcount.pipelines.protection import add_protection, window

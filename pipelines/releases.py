@@ -9,7 +9,7 @@ from collections.abc import Callable
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
 from headcount.pipelines import options
-from headcount.pipelines.ledger.flags import AUTO
+from headcount.pipelines.account_flags import AUTO
 from headcount.pipelines.options import as_flag
 from headcount.pipelines.protection import window
 

@@ -20,13 +20,12 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import options, progress, releases
+from headcount.pipelines import account_flags, options, progress, releases
 from headcount.pipelines.jobs import failures, memory, remote
 from headcount.pipelines.jobs.evidence import DigestOfInput
 from headcount.pipelines.jobs.local import keeps_chunks, local_runner
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.ledger import account as accounts
-from headcount.pipelines.ledger import flags as account_flags
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.protection import protection
 from headcount.pipelines.reports import report

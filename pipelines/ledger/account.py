@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines.ledger.flags import AUTO
+from headcount.pipelines.account_flags import AUTO
 from headcount.pipelines.ledger.records import (
     COMMITTED,
     GIVEN_BACK,
