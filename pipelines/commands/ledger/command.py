@@ -138,7 +138,7 @@ def show(args: argparse.Namespace) -> None:
 
 
 def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:
-    from headcount.pipelines.ledger.page import ledger_page
+    from headcount.pipelines.commands.ledger.page import ledger_page
 
     content = ledger_page(name, kept)
     try:
