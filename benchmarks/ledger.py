@@ -17,11 +17,10 @@ from _shared import headcount, run
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.pipelines import parser
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import JobCommand, load
 from headcount.pipelines.ledger import tables
 from headcount.pipelines.ledger.database import Database
 from headcount.pipelines.ledger.records import guarantee_text, make_dataset, now, who
-from headcount.pipelines.main import load
 
 KINDS = (
     "histogram --item i --epsilon {e} --delta 1e-8",

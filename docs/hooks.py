@@ -14,8 +14,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from headcount.pipelines.command import COMMANDS
-from headcount.pipelines.main import load
+from headcount.pipelines.command import COMMANDS, load
 from headcount.pipelines.parser import Parser, make_parser
 from headcount.pipelines.questions import GROUPS
 

@@ -43,7 +43,7 @@ def _hint(name: str, known: list[str], function: Callable[..., Any]) -> str:
     import difflib
 
     from headcount.keywords import in_keywords
-    from headcount.pipelines.main import load
+    from headcount.pipelines.command import load
     from headcount.pipelines.options import as_flag
 
     elsewhere = load(function.__name__.replace("_", "-")).elsewhere

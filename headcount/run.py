@@ -23,9 +23,8 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
 from headcount.pipelines import account_flags as flags
 from headcount.pipelines import options, releases
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import JobCommand, load
 from headcount.pipelines.ledger import account as accounts
-from headcount.pipelines.main import load
 from headcount.pipelines.protection import protection
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan, label_of

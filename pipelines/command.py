@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -236,6 +237,12 @@ class JobCommand(Command, Generic[M]):
 
         self.check(args)
         return run_job(args, beam_flags, self.name, plan, self.source(args), sink)
+
+
+def load(name: str) -> Command:
+    """The subcommand of this name."""
+    command: Command = importlib.import_module(COMMANDS[name].module).COMMAND
+    return command
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib
 import logging
 import os
 import select
@@ -21,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
-from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, Command, UnsettledError
+from headcount.pipelines.command import COMMANDS, FIRST_EXAMPLE, UnsettledError, load
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.suggestions import did_you_mean, nearest
 from headcount.pipelines.terminal import one_line
@@ -94,12 +93,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def load(name: str) -> Command:
-    """The subcommand of this name."""
-    command: Command = importlib.import_module(COMMANDS[name].module).COMMAND
-    return command
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import headcount
 from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
 from headcount.pipelines import parser
-from headcount.pipelines.main import load
+from headcount.pipelines.command import load
 from tests.golden import events
 from tests.runners.jobs import JOBS, column
 

@@ -17,9 +17,10 @@ import pytest
 
 import headcount
 from headcount.pipelines import options, parser
+from headcount.pipelines.command import load
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import make_dataset
-from headcount.pipelines.main import load, main
+from headcount.pipelines.main import main
 from headcount.pipelines.protection import protection
 from tests.docs.pages import TOP, blocks, commands
 from tests.fixed_key import write_fixed_key

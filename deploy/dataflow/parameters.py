@@ -18,8 +18,7 @@ from collections.abc import Sequence
 
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines import releases
-from headcount.pipelines.command import Command, JobCommand
-from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.command import COMMANDS, Command, JobCommand, load
 from headcount.pipelines.parser import make_parser, parse
 
 COMMAND = "command"

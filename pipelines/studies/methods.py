@@ -10,8 +10,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.pipelines import parser
-from headcount.pipelines.command import JobCommand
-from headcount.pipelines.main import load
+from headcount.pipelines.command import JobCommand, load
 from headcount.pipelines.reports.plan import label_of
 from headcount.pipelines.suggestions import did_you_mean, nearest
 

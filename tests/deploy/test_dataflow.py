@@ -30,7 +30,8 @@ from google.protobuf import json_format
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.pipelines import parser
-from headcount.pipelines.main import load, main
+from headcount.pipelines.command import load
+from headcount.pipelines.main import main
 from headcount.transforms import Budget, Histogram
 from tests.key_search import Careless, found_in_graph
 from tests.pipelines.stores import BUCKET, gcs_server

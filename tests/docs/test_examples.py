@@ -14,8 +14,8 @@ import shutil
 import pytest
 
 from headcount.mechanisms.randomness import keys
-from headcount.pipelines.command import COMMANDS
-from headcount.pipelines.main import load, main
+from headcount.pipelines.command import COMMANDS, load
+from headcount.pipelines.main import main
 from tests.docs.pages import NOT_RUN, PAGES, TOP, Block, blocks, commands, differs, run, words
 
 LEAST = 60  # examples that run

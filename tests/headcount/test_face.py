@@ -13,8 +13,7 @@ import pytest
 
 import headcount
 from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
-from headcount.pipelines.command import JobCommand
-from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 

@@ -9,7 +9,7 @@ import pyarrow.csv
 import pytest
 
 from headcount.pipelines import main as module
-from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.command import COMMANDS, load
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.questions import GROUPS, QUESTIONS
 from tests.pipelines.refusals import refused

@@ -9,7 +9,7 @@ import pytest
 
 from headcount import transforms
 from headcount.pipelines import parser, yaml_provider
-from headcount.pipelines.main import load
+from headcount.pipelines.command import load
 
 # What the driver makes by itself, from other flags.
 SHARED = {"budget", "release_budget", "relation", "release", "item_type", "shards", "output_files", "sample"}

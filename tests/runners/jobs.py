@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.pipelines.command import JobCommand
-from headcount.pipelines.main import COMMANDS, load
+from headcount.pipelines.command import COMMANDS, JobCommand, load
 
 _ONE_STAGE = "histogram --method one-stage --epsilon 1"
 

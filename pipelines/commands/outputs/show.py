@@ -11,9 +11,8 @@ from typing import Any
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines import numbers
-from headcount.pipelines.command import COMMANDS, JobCommand, add_json, say
+from headcount.pipelines.command import COMMANDS, JobCommand, add_json, load, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.main import load
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page

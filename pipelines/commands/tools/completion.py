@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 
-from headcount.pipelines.command import COMMANDS, Tool
-from headcount.pipelines.main import load
+from headcount.pipelines.command import COMMANDS, Tool, load
 from headcount.pipelines.parser import make_parser
 
 # A line is the command, and its part where it has parts as `ledger` has. Commands and parts come first, then the values of

@@ -20,7 +20,7 @@ from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
-from headcount.pipelines.main import load
+from headcount.pipelines.command import load
 from headcount.pipelines.options import as_flag
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.studies.methods import Method, Promised, method_of

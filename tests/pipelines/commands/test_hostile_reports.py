@@ -12,10 +12,9 @@ import pytest
 
 import headcount
 from headcount.pipelines import parser
-from headcount.pipelines.command import JobCommand
+from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.commands.outputs import again
 from headcount.pipelines.ledger.account import open_ledger
-from headcount.pipelines.main import COMMANDS, load
 from headcount.pipelines.sinks.finished import sealed
 from tests.golden.events import events
 from tests.pipelines.commands.test_verify import copied, flags, place  # noqa: F401

@@ -11,7 +11,7 @@ import pytest
 
 from headcount.mechanisms.errors import HeadcountError
 from headcount.pipelines import parser
-from headcount.pipelines.main import load
+from headcount.pipelines.command import load
 from tests.fixed_key import write_fixed_key
 
 USERS, DAYS, EACH = 60, 4, 5

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 
-from headcount.pipelines import main
+from headcount.pipelines import command, main
 
 _CHANGES = {"os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -52,7 +52,7 @@ def run(words: list[str], under: str, change: int | None, seconds: float | None,
 
 
 if __name__ == "__main__":
-    main.load("histogram")
+    command.load("histogram")
     # With Beam, SQLAlchemy and SciPy.
     for module in (
         "pipelines.jobs.run",
