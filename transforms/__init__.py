@@ -64,19 +64,19 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.distribution import LearnDistribution as LearnDistribution
     from headcount.transforms.histogram import Histogram as Histogram
     from headcount.transforms.histogram import NoisyCounts as NoisyCounts
-    from headcount.transforms.pan_private import PanPrivateCounts as PanPrivateCounts
     from headcount.transforms.partitions import SelectPartitions as SelectPartitions
     from headcount.transforms.quantiles import Quantile as Quantile
     from headcount.transforms.quantiles import Quantiles as Quantiles
     from headcount.transforms.sampled import HeavyHitters as HeavyHitters
     from headcount.transforms.sampled import SampledHistogram as SampledHistogram
-    from headcount.transforms.shape import AnonymizedHistogram as AnonymizedHistogram
-    from headcount.transforms.shape_answers import PropertiesOfShape as PropertiesOfShape
-    from headcount.transforms.shape_properties import DistinctItems as DistinctItems
-    from headcount.transforms.shape_properties import Entropy as Entropy
-    from headcount.transforms.shape_properties import SupportCoverage as SupportCoverage
-    from headcount.transforms.shape_properties import SupportSize as SupportSize
-    from headcount.transforms.shuffled import ShuffledReports as ShuffledReports
+    from headcount.transforms.shape.answers import PropertiesOfShape as PropertiesOfShape
+    from headcount.transforms.shape.pan_private import PanPrivateCounts as PanPrivateCounts
+    from headcount.transforms.shape.properties import DistinctItems as DistinctItems
+    from headcount.transforms.shape.properties import Entropy as Entropy
+    from headcount.transforms.shape.properties import SupportCoverage as SupportCoverage
+    from headcount.transforms.shape.properties import SupportSize as SupportSize
+    from headcount.transforms.shape.release import AnonymizedHistogram as AnonymizedHistogram
+    from headcount.transforms.shape.shuffled import ShuffledReports as ShuffledReports
 
 # Where the public names live.
 _ROOMS = {
@@ -99,14 +99,14 @@ _ROOMS = {
     "debiased_count": "DebiasedCount Total",
     "distribution": "LearnDistribution",
     "histogram": "Histogram NoisyCounts",
-    "pan_private": "PanPrivateCounts",
+    "shape.pan_private": "PanPrivateCounts",
     "partitions": "SelectPartitions",
     "quantiles": "Quantile Quantiles",
     "sampled": "HeavyHitters SampledHistogram",
-    "shape": "AnonymizedHistogram",
-    "shape_answers": "PropertiesOfShape",
-    "shape_properties": "DistinctItems Entropy SupportCoverage SupportSize",
-    "shuffled": "ShuffledReports",
+    "shape.release": "AnonymizedHistogram",
+    "shape.answers": "PropertiesOfShape",
+    "shape.properties": "DistinctItems Entropy SupportCoverage SupportSize",
+    "shape.shuffled": "ShuffledReports",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

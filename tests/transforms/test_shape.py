@@ -17,8 +17,8 @@ from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQues
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, central_property
 from headcount.transforms import Budget, Contributions, LimitItems
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
-from headcount.transforms.shape import AnonymizedHistogram
-from headcount.transforms.shape_properties import Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shape.properties import Entropy, SupportCoverage, SupportSize
+from headcount.transforms.shape.release import AnonymizedHistogram
 
 BUDGET = Budget(2)
 WAYS = {
@@ -163,7 +163,7 @@ def test_a_collection_that_was_bounded_before_is_taken(collect, make_release):
 
 def test_only_tallies_reach_the_one_worker(monkeypatch, make_release, collect):
     """What the last step gets is smaller than the items by far, and holds no names."""
-    from headcount.transforms import shape as anonymized
+    from headcount.transforms.shape import release as anonymized
 
     seen = []
     real = anonymized.pack_tally

@@ -28,7 +28,7 @@ from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.noise import sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import item_shards
-from headcount.transforms.shape_answers import AnsweringTransform
+from headcount.transforms.shape.answers import AnsweringTransform
 
 
 class FromTalliesTransform(PrivateTransform):

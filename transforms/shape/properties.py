@@ -35,8 +35,8 @@ from headcount.transforms.core.contributions import as_contributions
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import DistinctCount, ShapeProperty, ToShapeRows
 from headcount.transforms.core.user_shards import UserShards
-from headcount.transforms.shape import FromTalliesTransform
-from headcount.transforms.shape_answers import PropertiesOfShape
+from headcount.transforms.shape.answers import PropertiesOfShape
+from headcount.transforms.shape.release import FromTalliesTransform
 
 
 class DistinctItems(PrivateTransform):

@@ -38,7 +38,7 @@ from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.core.contributions import check_whole
-from headcount.transforms.shape_answers import check_questions
+from headcount.transforms.shape.answers import check_questions
 
 _MARK = b"headcount.pan_private"
 

@@ -26,7 +26,7 @@ from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_sa
 from headcount.transforms.core.contributions import check_whole
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import item_shards
-from headcount.transforms.shape_answers import AnsweringTransform
+from headcount.transforms.shape.answers import AnsweringTransform
 
 #: The columns of a file of messages.
 MESSAGE = ("bucket", "sign")
