@@ -28,7 +28,7 @@ from headcount.pipelines.storage import stores
 from headcount.pipelines.suggestions import did_you_mean, nearest
 from headcount.transforms.core.contributions import Contributions
 from headcount.transforms.core.release import in_expansion_service, is_on_this_machine
-from headcount.transforms.quantiles import QuantilesAndRanges
+from headcount.transforms.sampled.quantiles import QuantilesAndRanges
 
 _BUDGET = ("epsilon", "delta")
 # The budget of the release that a bound is chosen for, in place of `release_budget`.

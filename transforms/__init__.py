@@ -65,10 +65,10 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.histogram import Histogram as Histogram
     from headcount.transforms.histogram import NoisyCounts as NoisyCounts
     from headcount.transforms.partitions import SelectPartitions as SelectPartitions
-    from headcount.transforms.quantiles import Quantile as Quantile
-    from headcount.transforms.quantiles import Quantiles as Quantiles
-    from headcount.transforms.sampled import HeavyHitters as HeavyHitters
-    from headcount.transforms.sampled import SampledHistogram as SampledHistogram
+    from headcount.transforms.sampled.quantiles import Quantile as Quantile
+    from headcount.transforms.sampled.quantiles import Quantiles as Quantiles
+    from headcount.transforms.sampled.release import HeavyHitters as HeavyHitters
+    from headcount.transforms.sampled.release import SampledHistogram as SampledHistogram
     from headcount.transforms.shape.answers import PropertiesOfShape as PropertiesOfShape
     from headcount.transforms.shape.pan_private import PanPrivateCounts as PanPrivateCounts
     from headcount.transforms.shape.properties import DistinctItems as DistinctItems
@@ -101,8 +101,8 @@ _ROOMS = {
     "histogram": "Histogram NoisyCounts",
     "shape.pan_private": "PanPrivateCounts",
     "partitions": "SelectPartitions",
-    "quantiles": "Quantile Quantiles",
-    "sampled": "HeavyHitters SampledHistogram",
+    "sampled.quantiles": "Quantile Quantiles",
+    "sampled.release": "HeavyHitters SampledHistogram",
     "shape.release": "AnonymizedHistogram",
     "shape.answers": "PropertiesOfShape",
     "shape.properties": "DistinctItems Entropy SupportCoverage SupportSize",

@@ -18,7 +18,7 @@ from headcount.pipelines.commands import sampled
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
-    from headcount.transforms.sampled import HeavyHitters
+    from headcount.transforms.sampled.release import HeavyHitters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +62,7 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> sampled.Mechani
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> HeavyHitters:
     """The same as a transform."""
-    from headcount.transforms.sampled import HeavyHitters
+    from headcount.transforms.sampled.release import HeavyHitters
 
     how = options.how_to_run(args, release, shards)
     transform = HeavyHitters(**_parameters(args, item_type), **how, sample=sampled.sample_name(args))

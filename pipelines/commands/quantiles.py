@@ -26,7 +26,7 @@ from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
     from headcount.pipelines.jobs.run import Source
-    from headcount.transforms.quantiles import Quantile, Quantiles
+    from headcount.transforms.sampled.quantiles import Quantile, Quantiles
 
 METHODS = ("tree", "search")
 _OF_ONE_METHOD = {
@@ -145,7 +145,7 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> SearchOverValue
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Quantile | Quantiles:
     """The same as a transform of contributions whose items are the numbers of leaves."""
-    from headcount.transforms.quantiles import Quantile, Quantiles
+    from headcount.transforms.sampled.quantiles import Quantile, Quantiles
 
     given = _parameters(args) | options.how_to_run(args, release, shards)
     if args.method == "search":

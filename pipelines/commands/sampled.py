@@ -16,7 +16,7 @@ from headcount.pipelines.command import JobCommand
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
-    from headcount.transforms.sampled import SampledHistogram
+    from headcount.transforms.sampled.release import SampledHistogram
 
 Mechanism = AutoSampled | SampledHistogramMechanism
 
@@ -74,7 +74,7 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> Mechanism:
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> SampledHistogram:
     """The same as a transform."""
-    from headcount.transforms.sampled import SampledHistogram
+    from headcount.transforms.sampled.release import SampledHistogram
 
     how = options.quality(args) | options.how_to_run(args, release, shards)
     transform = SampledHistogram(**given(args, item_type), **how, sample=sample_name(args))

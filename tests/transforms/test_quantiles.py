@@ -20,7 +20,7 @@ from headcount.transforms.core.rows import (
     RangeCount,
     RangeTimeCount,
 )
-from headcount.transforms.quantiles import Quantile, Quantiles
+from headcount.transforms.sampled.quantiles import Quantile, Quantiles
 from tests.transforms.sampled_rows import BUDGET, N, of_values, rows_table
 
 pytestmark = pytest.mark.usefixtures("soon_planned")

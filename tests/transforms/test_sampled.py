@@ -16,8 +16,8 @@ from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy
 from headcount.transforms import Budget, Contributions, LimitItems
-from headcount.transforms.quantiles import Quantile, Quantiles
-from headcount.transforms.sampled import HeavyHitters, SampledHistogram
+from headcount.transforms.sampled.quantiles import Quantile, Quantiles
+from headcount.transforms.sampled.release import HeavyHitters, SampledHistogram
 from tests.transforms.sampled_rows import BUDGET, N, of_values, rows_table
 
 pytestmark = pytest.mark.usefixtures("soon_planned")

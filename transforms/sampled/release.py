@@ -46,9 +46,9 @@ from headcount.transforms.core.rows import (
     SampledCount,
     SampledIntCount,
 )
-from headcount.transforms.core.sampling import BoundAsSampled, NumberOfUsers, Sampled, check_sample, sample_name
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.keyed.domain import GivenItems, given_items
+from headcount.transforms.sampled.sampling import BoundAsSampled, NumberOfUsers, Sampled, check_sample, sample_name
 
 
 class _Sampling(PrivateTransform):

@@ -1,6 +1,6 @@
 """Quantiles from a sample: `Quantile`, by a search, and `Quantiles`, off a tree whose nodes are sampled once.
 
-What a sample is, and which transforms read the same one, is said in `transforms.sampled`.
+What a sample is, and which transforms read the same one, is said in `transforms.sampled.release`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from headcount.transforms.core.rows import (
     ToRows,
     in_first,
 )
-from headcount.transforms.core.sampling import Sampled, check_sample, sample_name
 from headcount.transforms.core.user_shards import item_shards
 from headcount.transforms.core.values import Values
+from headcount.transforms.sampled.sampling import Sampled, check_sample, sample_name
 
 
 class QuantilesAndRanges(NamedTuple):

@@ -1,0 +1,1 @@
+"""Sample-and-threshold: histograms, heavy hitters and quantiles of a sample. Private; see `headcount.transforms`."""
