@@ -15,12 +15,13 @@ from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Rows, Tool, add_json, say
 from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
+from headcount.pipelines.studies import from_release as earlier
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder
 from headcount.pipelines.studies.forecast import foresee, looked_at
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.outlook import CSV, PAGE, Forecast
-from headcount.pipelines.studies.populations import assumed, earlier
+from headcount.pipelines.studies.populations import assumed
 from headcount.pipelines.studies.populations.laws import MOST_EVENTS, Believed
 
 DELTA = 1e-8
