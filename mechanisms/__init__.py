@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.accounting.bound import Bound as Bound
     from headcount.mechanisms.accounting.budget import Budget as Budget
     from headcount.mechanisms.accounting.budget import Zcdp as Zcdp
-    from headcount.mechanisms.accounting.calibration import NoisePlan as NoisePlan
     from headcount.mechanisms.accounting.calibration import calibrate_public_domain as calibrate_public_domain
     from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain as calibrate_unknown_domain
     from headcount.mechanisms.accounting.filters import BudgetExceeded as BudgetExceeded
     from headcount.mechanisms.accounting.filters import ZcdpFilter as ZcdpFilter
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
+    from headcount.mechanisms.accounting.noise_plan import NoisePlan as NoisePlan
     from headcount.mechanisms.accounting.relation import Relation as Relation
     from headcount.mechanisms.accounting.totals import total_delta as total_delta
     from headcount.mechanisms.accounting.totals import total_epsilon as total_epsilon

@@ -12,8 +12,9 @@ import math
 import statistics
 from collections.abc import Iterable
 
-from headcount.mechanisms.accounting.calibration import NoisePlan, law_chance
+from headcount.mechanisms.accounting.calibration import law_chance
 from headcount.mechanisms.accounting.intervals import half_width
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Zcdp, check_order, digits_up, sum_up
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.losses.parts import Losses, check_list, check_names
 from headcount.mechanisms.accounting.losses.sums import losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
@@ -27,25 +26,6 @@ class MechanismStep:
     epsilon: float
     delta: float
     details: Mapping[str, str | int | float]
-
-    @classmethod
-    def of_plan(cls, name: str, plan: NoisePlan) -> MechanismStep:
-        """The step that adds the noise of `plan`; scale and threshold are given in counts."""
-        details: dict[str, str | int | float] = {
-            "noise": f"discrete {plan.kind.capitalize()}",
-            "scale": float(plan.scale / 2**plan.grid),
-            "grid": f"2^-{plan.grid}" if plan.grid else "1",
-            "stddev": plan.stddev,
-        }
-        if plan.shared is not None:
-            details |= {
-                "shared by all items": f"a draw of scale {plan.shared_stddev:.8g}",
-                "stddev of a difference": plan.difference_stddev,
-                f"stddev of the sum of {plan.shared.items} items": plan.sum_stddev(plan.shared.items),
-            }
-        if plan.threshold_in_counts is not None:
-            details["threshold"] = float(plan.threshold_in_counts)
-        return cls(name, plan.epsilon, plan.delta, details)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> MechanismStep:

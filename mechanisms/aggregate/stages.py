@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
 from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
@@ -177,7 +177,7 @@ class AggregateStages:
         if self.calibrated:
             totals_steps = (ClipNormStep(totals_norm(kept), 2),)
             totals = self.shared.noise(totals_steps, totals_mu, 0.0, False)
-            steps.append(MechanismStep.of_plan("noise of the totals", totals))
+            steps.append(totals.step("noise of the totals"))
         metrics = self.metrics if ranges is None else self.metrics.chosen(ranges.ends)
         users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
         return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, self.guarantee(*steps), users)

@@ -27,10 +27,11 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts, check_promise, zcdp_for_names
-from headcount.mechanisms.accounting.calibration import NoisePlan, make_plan
+from headcount.mechanisms.accounting.calibration import make_plan
 from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import Shard, one_shard
@@ -154,7 +155,7 @@ class PlumeRelease:
             "noise of the counts",
             Zcdp(counting.rho).to_budget(self.zcdp.delta).epsilon,
             self.zcdp.delta,
-            {"a user adds at most": noise.bound.words(), **MechanismStep.of_plan("", noise).details},
+            {"a user adds at most": noise.bound.words(), **noise.step("").details},
         )
         return PlumePlan(rounds, noise, self._whole(*names, counts))
 

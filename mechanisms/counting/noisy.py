@@ -20,10 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.calibration import (
-    NoisePlan,
-)
 from headcount.mechanisms.accounting.guarantee import MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
@@ -53,7 +51,7 @@ def promised(steps: tuple[Step, ...]) -> Bound:
 def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:
     """The parts of the guarantee of a histogram with this plan."""
     bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
-    return bounding, MechanismStep.of_plan("noise" if plan.threshold is None else "noise and threshold", plan)
+    return bounding, plan.step("noise" if plan.threshold is None else "noise and threshold")
 
 
 def noise_subkey(key: bytes, release_id: str, label: str, plan: NoisePlan, domain: Domain | None) -> bytes:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward, shown_ends
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import concat, from_ipc, to_ipc
 

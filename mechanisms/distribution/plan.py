@@ -30,10 +30,11 @@ import numpy as np
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, make_plan
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, make_plan
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.guarantee import MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, promise_of
 from headcount.mechanisms.distribution.binomial_choice import (
@@ -136,15 +137,15 @@ class DistributionPlan:
         few = f"{self.samples} samples, on {min(self.samples, self.symbols)} symbols at most"
         parts = [MechanismStep("bounding", 0.0, 0.0, {"a user counts with": few})]
         if isinstance(self.users, NoisePlan):
-            parts.append(MechanismStep.of_plan("number of users", self.users))
+            parts.append(self.users.step("number of users"))
         elif self.users is not None:
             parts.append(MechanismStep("number of users", 0.0, 0.0, {"public": self.users}))
         budget, noise = self.budget, self.noise
         if self.method in ROBUST:
             assert noise is not None
-            parts.append(MechanismStep.of_plan("noise", noise))
+            parts.append(noise.step("noise"))
             if self.spread is not None:
-                parts.append(MechanismStep.of_plan("how much users differ", self.spread))
+                parts.append(self.spread.step("how much users differ"))
         elif self.method == "dense":
             epsilon = choice_epsilon(budget, self.touched)
             each: dict[str, str | int | float] = {"by": self.hypothesis, "epsilon of each": float(epsilon)}
@@ -152,7 +153,7 @@ class DistributionPlan:
             parts.append(MechanismStep("choices", budget.epsilon, budget.delta, each))
         else:
             assert noise is not None
-            each = {**MechanismStep.of_plan("", noise).details, "larger symbols": f"chosen by {self.hypothesis}"}
+            each = {**noise.step("").details, "larger symbols": f"chosen by {self.hypothesis}"}
             each["symbols that a user can change"] = self.touched
             parts.append(MechanismStep("vector and choices", budget.epsilon, budget.delta, each))
         return tuple(parts)

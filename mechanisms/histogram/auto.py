@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts
 from headcount.mechanisms.accounting.calibration import (
-    NoisePlan,
     any_bound_losses,
     calibrate_public_domain,
     calibrate_unknown_domain,
@@ -23,6 +22,7 @@ from headcount.mechanisms.accounting.calibration import (
 from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain

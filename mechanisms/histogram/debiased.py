@@ -26,8 +26,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
-from headcount.mechanisms.accounting.calibration import NOISES, NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.calibration import NOISES, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (
@@ -82,12 +83,12 @@ class CountPlan:
         """What is promised, before anything runs."""
         where = "on one item" if self.max_items == 1 else f"on each of {self.max_items} items"
         if isinstance(self.users, NoisePlan):
-            users = MechanismStep.of_plan("number of users", self.users)
+            users = self.users.step("number of users")
         else:
             users = MechanismStep("number of users", 0.0, 0.0, {"public": self.users})
         steps = (
             MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": f"{self.max_per_item} events {where}"}),
-            MechanismStep.of_plan("noise", self.noise),
+            self.noise.step("noise"),
             users,
             MechanismStep("debiasing", 0.0, 0.0, {"by": "Poisson counts", "largest mean per user": self.largest_mean}),
         )

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.distinct import sorting
 from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names

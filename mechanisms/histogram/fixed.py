@@ -19,13 +19,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import (
-    NoisePlan,
-    calibrate_public_domain,
-    calibrate_unknown_domain,
-    public_noise,
-)
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain, public_noise
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (

@@ -13,12 +13,13 @@ from functools import cached_property
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, gaussian_plan
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, gaussian_plan
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.expected_error import correlated
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.kept import (
     BOUNDS,
@@ -210,13 +211,13 @@ class Stages:
             counts = self.noise(counts_steps, counts_mu, account.pure_counts, pure, self.items)
             steps += [
                 MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
-                MechanismStep.of_plan("noise of the counts", counts),
+                counts.step("noise of the counts"),
             ]
         totals = None
         if account.totals_choice is not None:
             totals_steps = self._steps(kept.totals_bound, 0, pure)
             totals = self.noise(totals_steps, totals_mu, account.pure_totals, pure)
-            steps.append(MechanismStep.of_plan("noise of the totals", totals))
+            steps.append(totals.step("noise of the totals"))
         counted = counts is not None
         spent = self._first() + self._way(pure) if account.pure and account.gaussian else None
         guarantee = self.guarantee(*steps, counted=counted, spent=spent)

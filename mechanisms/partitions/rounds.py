@@ -18,7 +18,6 @@ from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.calibration import (
-    NoisePlan,
     calibrate_unknown_domain,
     gaussian_scale,
     laplace_scale,
@@ -27,6 +26,7 @@ from headcount.mechanisms.accounting.calibration import (
 )
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import (
     LimitItemsStep,

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.checks import check_share, check_whole
@@ -94,7 +94,7 @@ class AutoSampled:
         details = {"calibrated for": "the items per user that are chosen"}
         steps = [MechanismStep("sample and threshold", rest.epsilon, rest.delta, details)]
         if isinstance(self.users, NoisePlan):
-            steps.append(MechanismStep.of_plan("number of users", self.users))
+            steps.append(self.users.step("number of users"))
         return self._whole(*steps)
 
     def decided(self, chosen: ChosenBound) -> DecidedSample:

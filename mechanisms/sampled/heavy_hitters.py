@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
@@ -53,7 +54,7 @@ class CountedHitters(SampledHistogramMechanism):
 
     def guarantee(self) -> Guarantee:
         """What is promised, before anything runs."""
-        users = MechanismStep.of_plan("number of users", self.users)
+        users = self.users.step("number of users")
         report = MechanismStep("report", 0.0, 0.0, {"share of the noisy number of users, at least": float(self.phi)})
         steps = (*sample_steps(self.plan, self.bound), users, report)
         losses = self.plan.losses() + self.users.losses()

@@ -39,8 +39,9 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each, promise_of
 from headcount.mechanisms.checks import check_one_of
@@ -220,7 +221,7 @@ def noise_plan(budget: Budget, max_items: int, relation: Relation) -> NoisePlan:
 def noise_guarantee(plan: NoisePlan, *more: MechanismStep) -> Guarantee:
     """The guarantee of noise on every cell, and of what is computed from it."""
     bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
-    steps = (bounding, MechanismStep.of_plan("noise on every cell", plan), *more)
+    steps = (bounding, plan.step("noise on every cell"), *more)
     return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 
 

@@ -29,8 +29,8 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_parts
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
 from headcount.mechanisms.checks import check_one_of
@@ -100,7 +100,7 @@ class HashedHistogram:
         what = {"buckets": self.buckets, "users, a public number": self.users}
         steps = [MechanismStep("hashed shape", 0.0, 0.0, what)]
         if self.ranks is not None:
-            steps.append(MechanismStep.of_plan("noise on every rank", self.ranks))
+            steps.append(self.ranks.step("noise on every rank"))
         own = noise_guarantee(self.plan, *steps)
         losses = own.losses if self.ranks is None else own.losses + self.ranks.losses()
         return dataclasses.replace(own, epsilon=self.budget.epsilon, losses=losses)

@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.intervals import half_range
 from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
 from headcount.mechanisms.checks import check_whole
@@ -280,7 +281,7 @@ class CentralProperty:
         """What is promised, before anything runs. The noise's scale follows from the number of samples."""
         noise: dict[str, str | int | float]
         if isinstance(self.samples, NoisePlan):
-            number = MechanismStep.of_plan("number of samples", self.samples)
+            number = self.samples.step("number of samples")
             losses = self.samples.losses() + Losses.of(Laplace(self.budget.epsilon))  # in steps that the number decides
             noise = {"noise": "discrete Laplace", "scale": "the largest step at the counted samples, over epsilon"}
         else:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
 from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.calibration import NoisePlan
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys

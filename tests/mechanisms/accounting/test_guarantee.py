@@ -17,7 +17,7 @@ from headcount.mechanisms.errors import ParameterError
 
 def test_words_of_an_unknown_domain():
     plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10), Relation.ADD_REMOVE)
-    step = MechanismStep.of_plan("Noisy counts", plan)
+    step = plan.step("Noisy counts")
     assert Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (step,)).words().splitlines() == [
         "User-level (epsilon = 1, delta = 1e-08) differential privacy under adding or removing one user's whole data.",
         "Noisy counts: epsilon = 1, delta = 1e-08; noise discrete Laplace, scale 10, grid 1, stddev 14.136245, "
@@ -27,7 +27,7 @@ def test_words_of_an_unknown_domain():
 
 def test_words_of_a_public_domain_and_of_replacement():
     plan = calibrate_public_domain(Budget(0.3, 1e-6), Bound(l2=10), Relation.REPLACE, "gaussian")
-    words = Guarantee(0.3, 1e-6, plan.relation, (MechanismStep.of_plan("Noise", plan),)).words()
+    words = Guarantee(0.3, 1e-6, plan.relation, (plan.step("Noise"),)).words()
     assert "(epsilon = 0.3, delta = 1e-06)" in words
     assert "under replacing one user's whole data by any other." in words
     assert "discrete Gaussian" in words and "threshold" not in words
@@ -35,7 +35,7 @@ def test_words_of_a_public_domain_and_of_replacement():
 
 def test_numbers_are_shown_in_counts_and_in_full():
     plan = calibrate_public_domain(Budget(0.123456789012), Bound(l1=10, grid=7), Relation.ADD_REMOVE)
-    step = MechanismStep.of_plan("Noise", plan)
+    step = plan.step("Noise")
     assert step.details["scale"] == pytest.approx(10 / 0.123456789012)
     assert step.details["grid"] == "2^-7"
     assert "epsilon = 0.123456789012," in step.words()
@@ -43,7 +43,7 @@ def test_numbers_are_shown_in_counts_and_in_full():
 
 def test_as_dict_survives_json():
     plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=100, linf=1), Relation.REPLACE)
-    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (MechanismStep.of_plan("Noisy counts", plan),))
+    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (plan.step("Noisy counts"),))
     as_dict = guarantee.as_dict()
     assert json.loads(json.dumps(as_dict)) == as_dict
     assert (as_dict["relation"], as_dict["unit"]) == ("replace", "user")
@@ -52,7 +52,7 @@ def test_as_dict_survives_json():
 
 def test_from_dict_gives_back_what_as_dict_has():
     plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=100, linf=1), Relation.REPLACE)
-    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (MechanismStep.of_plan("Noisy counts", plan),), "user-day")
+    guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (plan.step("Noisy counts"),), "user-day")
     as_dict = json.loads(json.dumps(guarantee.as_dict()))
     assert Guarantee.from_dict(as_dict) == guarantee
     assert Guarantee.from_dict({"words": guarantee.words().splitlines(), **as_dict}) == guarantee  # as in report.json

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting import calibration, gaussian, guarantee
+from headcount.mechanisms.accounting import calibration, gaussian
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.calibration import calibrate_public_domain
@@ -131,7 +131,7 @@ def test_words_say_that_errors_are_correlated_and_by_how_much():
     (words,) = correlated(plan).values()
     assert "errors are correlated" in words and f"{plan.difference_stddev:,.4g}" in words
     assert f"{plan.sum_stddev(100):,.4g}" in words and f"{10 * plan.stddev:,.4g} of independent errors" in words
-    details = guarantee.MechanismStep.of_plan("noise", plan).details
+    details = plan.step("noise").details
     assert details["stddev of a difference"] == plan.difference_stddev
     assert details["stddev of the sum of 100 items"] == plan.sum_stddev(100)
     assert expected_error(plan).half_width == pytest.approx(1.96 * plan.stddev, rel=1e-3)

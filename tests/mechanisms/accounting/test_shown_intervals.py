@@ -10,8 +10,9 @@ import pytest
 from headcount.mechanisms.accounting import intervals
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_unknown_domain
+from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.intervals import half_width, outward, shown_ends
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.partitions.rounds import one_step_round, rounds_of
 

@@ -10,8 +10,9 @@ import pytest
 from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.histogram.auto import Decided
@@ -58,7 +59,7 @@ def test_a_count_is_never_below_one():
 
 
 def guarantee_of(noise):
-    step = MechanismStep.of_plan("histogram", noise)
+    step = noise.step("histogram")
     return Guarantee(noise.epsilon, noise.delta, noise.relation, (step,))
 
 

@@ -18,8 +18,9 @@ from scipy.special import ndtri
 
 from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 
 ROUNDING = 1 + 1e-9  # of the audits' own floats

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
-from headcount.mechanisms.accounting.calibration import NoisePlan
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import Domain

@@ -18,7 +18,8 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.calibration import NoisePlan, calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.names import hash64
