@@ -21,16 +21,16 @@ from _shared import DATA
 from scipy import special
 
 from headcount.mechanisms.accounting import gaussian
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
 from headcount.mechanisms.bounding.clipping import limit_per_item, rand_clip
 from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.histogram.fixed import unknown_domain_steps
 

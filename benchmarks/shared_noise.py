@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms import Budget, Release, contribution_batch, ephemeral_key
-from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.fixed import unbounded_histogram
 

@@ -16,16 +16,12 @@ from typing import TYPE_CHECKING
 from headcount.mechanisms.lazy import lazy_face
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_face.py holds both lists together
-    from headcount.mechanisms.accounting.bound import Bound as Bound
     from headcount.mechanisms.accounting.budget import Budget as Budget
     from headcount.mechanisms.accounting.budget import Zcdp as Zcdp
-    from headcount.mechanisms.accounting.calibration import calibrate_public_domain as calibrate_public_domain
-    from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain as calibrate_unknown_domain
     from headcount.mechanisms.accounting.filters import BudgetExceeded as BudgetExceeded
     from headcount.mechanisms.accounting.filters import ZcdpFilter as ZcdpFilter
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
-    from headcount.mechanisms.accounting.noise_plan import NoisePlan as NoisePlan
     from headcount.mechanisms.accounting.relation import Relation as Relation
     from headcount.mechanisms.accounting.totals import total_delta as total_delta
     from headcount.mechanisms.accounting.totals import total_epsilon as total_epsilon
@@ -35,6 +31,10 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
     from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
     from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
+    from headcount.mechanisms.calibration.bound import Bound as Bound
+    from headcount.mechanisms.calibration.noise import calibrate_public_domain as calibrate_public_domain
+    from headcount.mechanisms.calibration.noise import calibrate_unknown_domain as calibrate_unknown_domain
+    from headcount.mechanisms.calibration.noise_plan import NoisePlan as NoisePlan
     from headcount.mechanisms.choice.protocol import ChosenBound as ChosenBound
     from headcount.mechanisms.choice.run import choose_bound as choose_bound
     from headcount.mechanisms.count_release.plume import plume as plume
@@ -79,15 +79,16 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
 
 # Where the public names live.
 _ROOMS = {
-    "accounting.bound": "Bound",
     "accounting.budget": "Budget Zcdp",
-    "accounting.calibration": "NoisePlan calibrate_public_domain calibrate_unknown_domain",
     "accounting.filters": "BudgetExceeded ZcdpFilter",
     "accounting.guarantee": "Guarantee compose",
     "accounting.relation": "Relation",
     "aggregate.metrics": "Metric parse_metric",
     "aggregate.release": "private_aggregate",
     "accounting.totals": "total_delta total_epsilon",
+    "calibration.bound": "Bound",
+    "calibration.noise": "calibrate_public_domain calibrate_unknown_domain",
+    "calibration.noise_plan": "NoisePlan",
     "batches.contributions": "contribution_batch",
     "bound_choice.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from headcount.mechanisms.lazy import lazy_face
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_face.py holds both lists together
-    from headcount.mechanisms.accounting.bound import Bound as Bound
     from headcount.mechanisms.accounting.budget import Budget as Budget
     from headcount.mechanisms.accounting.budget import Zcdp as Zcdp
     from headcount.mechanisms.accounting.guarantee import Guarantee as Guarantee
     from headcount.mechanisms.accounting.guarantee import compose as compose
     from headcount.mechanisms.accounting.relation import Relation as Relation
+    from headcount.mechanisms.calibration.bound import Bound as Bound
     from headcount.mechanisms.choice.protocol import ChosenBound as ChosenBound
     from headcount.mechanisms.randomness.keys import KeyEnvironment as KeyEnvironment
     from headcount.mechanisms.randomness.keys import KeyFile as KeyFile
@@ -80,7 +80,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
 
 # Where the public names live.
 _ROOMS = {
-    "headcount.mechanisms.accounting.bound": "Bound",
+    "headcount.mechanisms.calibration.bound": "Bound",
     "headcount.mechanisms.accounting.budget": "Budget Zcdp",
     "headcount.mechanisms.accounting.guarantee": "Guarantee compose",
     "headcount.mechanisms.accounting.relation": "Relation",

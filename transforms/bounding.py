@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.shards import gather
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,
@@ -24,6 +23,7 @@ from headcount.mechanisms.bounding.steps import (
     provenance,
     step_subkeys,
 )
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.contributions import as_contributions, check_whole, reading_of

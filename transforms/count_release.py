@@ -12,12 +12,12 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import concat, from_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
 from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release

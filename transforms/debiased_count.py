@@ -10,9 +10,9 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.protocol import DecidedBound
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.users import (

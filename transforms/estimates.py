@@ -13,7 +13,6 @@ from typing import Any, Literal
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
@@ -21,6 +20,7 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
 from headcount.mechanisms.bound_choice.kept import KeptBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.counting.released import by_file, empty_counts, sorted_counts
 from headcount.mechanisms.histogram.estimates import (

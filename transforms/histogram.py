@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import check_bounded
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.errors import InputError

@@ -20,12 +20,12 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, partitions
 from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round

@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 from _quality import noise_error
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
 from headcount.mechanisms.bound_choice.methods import GAUSSIAN, choose_public_domain
 from headcount.mechanisms.bounding.clipping import squared_norms
 from headcount.mechanisms.bounding.steps import promise_of
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.choice.norm_bins import GRID
 from headcount.mechanisms.choice.run import decide, split_budget

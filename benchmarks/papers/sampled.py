@@ -34,12 +34,12 @@ from _quality import as_shard, item_totals, read_batch, seed, worth
 from _shared import OUT, write_csv
 from scipy import stats
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.clipping import limit_items, limit_per_item
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.randomness.binomial import binomial
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file

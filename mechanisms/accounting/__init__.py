@@ -1,1 +1,1 @@
-"""What a promise is and what it costs: relations, budgets, guarantees, and noise calibrated for them. Private."""
+"""What a promise is and what it costs: relations, budgets, guarantees, and privacy losses that add up. Private."""

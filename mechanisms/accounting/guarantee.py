@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Zcdp, check_order, digits_up, sum_up
-from headcount.mechanisms.accounting.losses.parts import Losses, check_list, check_names
-from headcount.mechanisms.accounting.losses.sums import losses_epsilon
+from headcount.mechanisms.accounting.losses import Losses, check_list, check_names
+from headcount.mechanisms.accounting.pld_sums import losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.checks import check_at_least_0, is_real
 from headcount.mechanisms.errors import ParameterError

@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headcount.mechanisms.accounting.budget import Zcdp, sum_up, zcdp_delta, zcdp_epsilon, zcdp_order
 from headcount.mechanisms.accounting.guarantee import Guarantee, check_alike, total_zcdp
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.losses.sums import NOTHING, Together
+from headcount.mechanisms.accounting.losses import Losses
+from headcount.mechanisms.accounting.pld_sums import NOTHING, Together
 from headcount.mechanisms.checks import check_at_least_0
 
 # Orders are compared beyond the rounding of the one at which a limit is converted.

@@ -26,11 +26,11 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.intervals import DEVIATIONS, outward
 from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, outward
 from headcount.mechanisms.keys.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.

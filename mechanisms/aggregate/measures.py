@@ -56,12 +56,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.value_ranges import VALUE_BITS

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_or_domain
-from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import (
@@ -33,6 +32,7 @@ from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import check_bound, provenance, step_subkeys
+from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.checks import check_one_of, check_whole
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.evidence import Evidence, Origin

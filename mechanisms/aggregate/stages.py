@@ -15,7 +15,6 @@ from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
 from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
@@ -24,6 +23,7 @@ from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
 from headcount.mechanisms.bound_choice.kept import MOST_OF_TOTALS, NORMS, KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
 from headcount.mechanisms.keys.value_ranges import ChosenRange

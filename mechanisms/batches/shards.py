@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.distinct import Grouped, distinct, grouped, sorting
 from headcount.mechanisms.batches.domain import Held
 from headcount.mechanisms.batches.names import Names, as_names, first_hash, hash64, in_one_size, shard_of
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.threads import in_threads
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import InputError
 
 #: What a row counts at most, and what a user counts on one item: a public ceiling, at which numbers are cut in silence.

@@ -12,7 +12,6 @@ from typing import Protocol
 
 import numpy as np
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import (
@@ -23,6 +22,7 @@ from headcount.mechanisms.bounding.clipping import (
     rand_clip,
     squared_norms,
 )
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.subkeys import subkey as derive_subkey

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.losses.parts import Draw, Losses
+from headcount.mechanisms.accounting.losses import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes

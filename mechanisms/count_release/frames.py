@@ -28,13 +28,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type, domain_digest
 from headcount.mechanisms.batches.names import Names, canonical_order, hash64
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.batches.shards import unite
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers, select_by_excess
 from headcount.mechanisms.counting.evidence import Evidence, Origin

@@ -25,13 +25,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts, check_promise, zcdp_for_names
-from headcount.mechanisms.accounting.calibration import make_plan
-from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Draw, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import Shard, one_shard
@@ -43,6 +39,10 @@ from headcount.mechanisms.bounding.steps import (
     check_bound,
     promise_of,
 )
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.expected_error import users_needed
+from headcount.mechanisms.calibration.noise import make_plan
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_above_0
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound

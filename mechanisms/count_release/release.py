@@ -37,14 +37,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_for_names
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step, check_bound
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_decimal
 from headcount.mechanisms.count_release.frames import Frame, check_frame, draw_cost, frame_of, on_grid, threshold
 from headcount.mechanisms.count_release.rounds import Level, LevelSpent, Rounds, Target

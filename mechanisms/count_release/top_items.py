@@ -37,12 +37,12 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget, zcdp_rho
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.bounding.steps import LimitPerItemStep, Step
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import Integers
 from headcount.mechanisms.count_release.frames import (

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.shards import MOST_COUNT, PART, bound_of, gather, split_by_user
 from headcount.mechanisms.bounding.steps import (
     check_kept,
     not_kept,
 )
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import InputError
 
 MIXED_USERS = "users are strings in some rows and integers in others; give them one type"

@@ -19,9 +19,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.guarantee import MechanismStep
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
@@ -33,6 +31,8 @@ from headcount.mechanisms.bounding.steps import (
     provenance,
     step_subkeys,
 )
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.released import counts_batch, empty_counts, sorted_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent, zero_sums

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.checks import check_whole, is_real, wrong
 
 # Where a batch says how many of its rows were left out, and why.

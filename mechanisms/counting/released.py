@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.accounting.intervals import DEVIATIONS, half_width, outward, shown_ends
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.names import Names, hash64, shard_of
 from headcount.mechanisms.batches.packing import concat, from_ipc, to_ipc
+from headcount.mechanisms.calibration.intervals import DEVIATIONS, half_width, outward, shown_ends
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 # From here on, released rows travel compressed: they meet in one group per output file. Less is not worth the time.
 _MANY_ROWS = 4096

@@ -31,11 +31,11 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole, wrong
 from headcount.mechanisms.choice.protocol import ChosenBound, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, split_budget

@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, make_plan
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.guarantee import MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Draw, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Draw, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, promise_of
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, make_plan
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.distribution.binomial_choice import (
     KINDS,
     MOST_USERS,

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.cut import cut_by_item
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import pack, unpack
@@ -29,6 +28,7 @@ from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import Shard, unite
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import RandClipStep
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids

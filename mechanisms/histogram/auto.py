@@ -14,20 +14,20 @@ from typing import Any
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts
-from headcount.mechanisms.accounting.calibration import (
-    any_bound_losses,
-    calibrate_public_domain,
-    calibrate_unknown_domain,
-)
-from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import Step
+from headcount.mechanisms.calibration.expected_error import correlated, users_needed
+from headcount.mechanisms.calibration.noise import (
+    any_bound_losses,
+    calibrate_public_domain,
+    calibrate_unknown_domain,
+)
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.counting.noisy import mechanism_steps, promised

@@ -24,11 +24,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
-from headcount.mechanisms.accounting.calibration import NOISES, calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (
@@ -39,6 +36,9 @@ from headcount.mechanisms.bounding.steps import (
     check_bound,
     promise_of,
 )
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import NOISES, calibrate_public_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_one_of, check_share, check_whole, is_real, wrong
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch

@@ -29,10 +29,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.expected_error import correlated, users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.distinct import sorting
 from headcount.mechanisms.batches.domain import Domain, only_domain
 from headcount.mechanisms.batches.names import Names
@@ -40,6 +37,9 @@ from headcount.mechanisms.batches.run_sums import begins_run, run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import Step
+from headcount.mechanisms.calibration.expected_error import correlated, users_needed
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import estimates_batch

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Literal
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
-from headcount.mechanisms.accounting.calibration import NOISES
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type, public_domain
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.calibration.noise import NOISES
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account

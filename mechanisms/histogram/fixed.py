@@ -17,11 +17,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain, public_noise
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
 from headcount.mechanisms.bounding.steps import (
@@ -31,6 +28,9 @@ from headcount.mechanisms.bounding.steps import (
     Step,
     check_bound,
 )
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain, public_noise
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.noisy import bounded_batches, mechanism_steps, noisy_counts, promised
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 
 # Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves;
 # to half of the first where groups are joined afterwards, if their scales differ by less than so many standard deviations.

@@ -13,13 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, gaussian_plan
 from headcount.mechanisms.accounting.composition import renyi_left
-from headcount.mechanisms.accounting.expected_error import correlated
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.kept import (
     BOUNDS,
@@ -32,6 +29,9 @@ from headcount.mechanisms.bound_choice.kept import (
 )
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, Step
+from headcount.mechanisms.calibration.expected_error import correlated
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, gaussian_plan
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import MAX_ITEMS, TYPICAL, part_candidates

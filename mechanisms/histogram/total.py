@@ -24,14 +24,14 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
-from headcount.mechanisms.accounting.expected_error import expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee, spent_of
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.one_total import TotalChoice
+from headcount.mechanisms.calibration.expected_error import expected_error
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.protocol import DecidedBound
 from headcount.mechanisms.choice.run import split_budget

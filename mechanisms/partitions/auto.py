@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
-from headcount.mechanisms.accounting.expected_error import users_needed
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import StrategyCandidate

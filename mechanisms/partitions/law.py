@@ -42,8 +42,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.coins import FREE, Floats, Pairs, largest, limit_of, limited, logs, power
 

@@ -15,18 +15,9 @@ from fractions import Fraction
 import numpy as np
 
 from headcount.mechanisms.accounting import thresholds
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
-from headcount.mechanisms.accounting.calibration import (
-    calibrate_unknown_domain,
-    gaussian_scale,
-    laplace_scale,
-    law_plan,
-    make_plan,
-)
 from headcount.mechanisms.accounting.gaussian import whole_sigma
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import (
     LimitItemsStep,
@@ -36,6 +27,15 @@ from headcount.mechanisms.bounding.steps import (
     check_bound,
     promise_of,
 )
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import (
+    calibrate_unknown_domain,
+    gaussian_scale,
+    laplace_scale,
+    law_plan,
+    make_plan,
+)
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law import MOST_LAW_ITEMS, Law, LawWeighStep

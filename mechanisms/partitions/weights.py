@@ -26,9 +26,9 @@ from typing import Literal
 import numpy as np
 
 from headcount.mechanisms.accounting import thresholds
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import ParameterError
 
 Weights = Literal["count", "events", "l2", "l1", "law"]

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.choice.protocol import ChosenBound, choice_losses
 from headcount.mechanisms.choice.run import choice_subkey, choose_bound, default_share

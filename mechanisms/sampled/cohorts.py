@@ -27,13 +27,13 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.bounding.steps import one_each, promise_of
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.released import sorted_counts

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.accounting.budget import digits_up
-from headcount.mechanisms.accounting.losses.parts import Curve
+from headcount.mechanisms.accounting.losses import Curve
 from headcount.mechanisms.accounting.relation import Relation
 
 # Divergences are raised by this much of the larger of the two probabilities of which they are the difference. That was seen to

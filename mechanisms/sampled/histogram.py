@@ -29,7 +29,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -42,6 +41,7 @@ from headcount.mechanisms.bounding.steps import (
     one_each,
     promise_of,
 )
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.counting.released import sorted_counts

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
-from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.divergence import (

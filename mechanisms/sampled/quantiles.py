@@ -26,13 +26,13 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.bounding.steps import RandClipStep, Step, promise_of
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.checks import check_share, check_whole
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import bounded_batches

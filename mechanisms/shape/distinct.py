@@ -35,15 +35,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.steps import check_bound
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.exponential import em_exponents, select
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, merged_weights, split_weights

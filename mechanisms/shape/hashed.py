@@ -27,12 +27,12 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release

@@ -28,11 +28,11 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import laplace_scale
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import laplace_scale
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import laplace

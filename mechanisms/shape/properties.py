@@ -18,15 +18,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
-from headcount.mechanisms.accounting.intervals import half_range
-from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import Step, check_bound, one_each
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.intervals import half_range
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Mechanism, Promise

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled, heavy_hitters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.accounting.expected_error import correlated, users_needed
+from headcount.mechanisms.calibration.expected_error import correlated, users_needed
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism

@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.calibration import expected_error
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import AutoSelection, partitions
 from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headcount.mechanisms.accounting import expected_error
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import MAX_BOUND
+from headcount.mechanisms.calibration import expected_error
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.mechanisms.accounting.intervals import half_range
+from headcount.mechanisms.calibration.intervals import half_range
 from headcount.pipelines.pages import charts, texts
 from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
-from headcount.mechanisms.accounting.expected_error import correlated, expected_error
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.calibration.expected_error import correlated, expected_error
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.pipelines.protection import Protection
 from headcount.pipelines.reports.plan import Parameters
 from headcount.pipelines.sinks.finished import to_json

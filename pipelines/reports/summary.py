@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headcount.mechanisms.accounting.intervals import half_range
+from headcount.mechanisms.calibration.intervals import half_range
 from headcount.pipelines.sinks.meanings import is_metric, total_metrics
 from headcount.pipelines.terminal import name, one_line
 

@@ -44,7 +44,7 @@ from headcount.mechanisms import (
     top_items,
     total,
 )
-from headcount.mechanisms.accounting.losses.sums import losses_delta, losses_epsilon
+from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.alone import choice_alone
 from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns

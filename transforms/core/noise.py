@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
 from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, check_items, noise_subkey
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality

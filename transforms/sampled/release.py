@@ -17,8 +17,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.quality import EVERY_ROW, Quality
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import (

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.released import by_file
 from headcount.mechanisms.counting.sums import merge_sums, sum_items

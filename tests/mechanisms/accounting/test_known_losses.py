@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from headcount.mechanisms.accounting import pld as laws
+from headcount.mechanisms.accounting import pld_sums as sums
 from headcount.mechanisms.accounting.budget import zcdp_delta
-from headcount.mechanisms.accounting.losses import laws, sums
-from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, Losses
-from headcount.mechanisms.accounting.losses.sums import losses_delta
+from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses
+from headcount.mechanisms.accounting.pld_sums import losses_delta
 
 
 def of_all_kinds(number: int) -> list[Losses]:

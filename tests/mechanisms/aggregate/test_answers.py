@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import NoisySums, fieller, ratio_answers
 from headcount.mechanisms.aggregate.measures import make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics, parse_metric
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 
 RUNS = 20_000
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.batches.names import hash64
 from headcount.mechanisms.batches.shards import Shard, gather, split_by_user
 from headcount.mechanisms.bounding.clipping import clip_grid, clip_norm, limit_items, limit_per_item, rand_clip
@@ -28,6 +27,7 @@ from headcount.mechanisms.bounding.steps import (
     promise_of,
     step_subkeys,
 )
+from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.histogram.fixed import unknown_domain_steps
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.counting.noisy import noise_of
 from headcount.mechanisms.counting.released import counts_batch, empty_counts, estimates_batch, normal_counts_batch
 from headcount.mechanisms.randomness.lanes import Lanes

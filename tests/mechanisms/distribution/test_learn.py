@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.learn import (
     learn_distribution,

@@ -12,10 +12,10 @@ from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import only_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.released import counts_batch
 from headcount.mechanisms.counting.users import one_row_per_user
 from headcount.mechanisms.errors import ParameterError

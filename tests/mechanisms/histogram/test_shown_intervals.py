@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.intervals import DEVIATIONS
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.histogram.factory import histogram
 
 BUDGET, ITEMS = Budget(1.0, 1e-6), 12_000

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import truncated_radius
@@ -22,6 +21,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import gather, one_shard, split_by_user
 from headcount.mechanisms.bounding.clipping import limit_items
 from headcount.mechanisms.bounding.steps import bound_shard, check_kept, step_subkeys
+from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.partitions.auto import auto_partitions

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters

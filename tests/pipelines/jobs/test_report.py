@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from headcount.mechanisms.accounting import expected_error
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration import expected_error
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.histogram.auto import Decided
 from headcount.pipelines.reports import report

@@ -4,7 +4,7 @@ import time
 
 from headcount.mechanisms import Budget, private_histogram
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, Losses, OneOf
+from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses, OneOf
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import make_dataset

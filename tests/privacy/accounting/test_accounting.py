@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 ROUNDING = 1 + 1e-9  # of the audits' own floats
 BOTH = pytest.mark.parametrize("relation", Relation)

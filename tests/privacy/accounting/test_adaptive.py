@@ -16,7 +16,7 @@ from scipy.stats import norm
 from headcount.mechanisms import Budget, private_histogram
 from headcount.mechanisms.accounting.budget import zcdp_delta
 from headcount.mechanisms.accounting.guarantee import Guarantee, total_zcdp
-from headcount.mechanisms.accounting.losses.parts import Losses
+from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.totals import total_delta, total_epsilon
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from headcount.mechanisms import Budget, private_histogram, sampled_histogram, select_partitions
+from headcount.mechanisms.accounting import pld as laws
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
-from headcount.mechanisms.accounting.losses import laws
-from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
-from headcount.mechanisms.accounting.losses.sums import losses_delta
+from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
+from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, probabilities

@@ -11,12 +11,12 @@ import pytest
 from scipy import integrate, special
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.calibration import law_chance
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.totals import total_delta, total_epsilon
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.stages import PRECISION
+from headcount.mechanisms.calibration.noise import law_chance
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as accounts
 from headcount.mechanisms.histogram.account import LawCost, make_account

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.losses.parts import Draw
+from headcount.mechanisms.accounting.losses import Draw
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import ranges as module
 from headcount.mechanisms.aggregate.metrics import Metrics

@@ -23,7 +23,6 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import make_plan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import release as module
 from headcount.mechanisms.aggregate import sums, totals
@@ -33,6 +32,7 @@ from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.calibration.noise import make_plan
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.keys.value_ranges import value_columns
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, Course, Spent, Stage, User, compared, crowd, fits

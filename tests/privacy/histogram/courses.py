@@ -17,14 +17,14 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import law_chance
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.thresholds import gaussian_rate
 from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.histogram import estimates as module

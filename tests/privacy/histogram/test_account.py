@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
-from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses, OneOf
-from headcount.mechanisms.accounting.losses.sums import losses_delta
+from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses, OneOf
+from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate

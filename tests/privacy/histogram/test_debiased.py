@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import only_domain
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
 from headcount.mechanisms.counting.sums import merge_sums

@@ -17,9 +17,6 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from headcount.mechanisms.accounting.bound import Bound
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.names import hash64
@@ -27,6 +24,9 @@ from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.batches.shards import bound_of, gather, split_by_user
 from headcount.mechanisms.bounding.clipping import rand_clip
 from headcount.mechanisms.bounding.steps import Step
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches, noisy_counts
 from headcount.mechanisms.counting.sums import merge_sums, sum_items, with_absent

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.losses.parts import Laplace
+from headcount.mechanisms.accounting.losses import Laplace
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import only_domain

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.counting.evidence import Evidence
 

@@ -14,10 +14,10 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import law_chance
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.calibration.noise import law_chance
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions import law as laws
 from headcount.mechanisms.partitions.law import BITS, Law, coin_law, law_steps, law_weight, one_item_law

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.losses.parts import Draw, Laplace, Losses
-from headcount.mechanisms.accounting.losses.sums import losses_delta, losses_epsilon
+from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
+from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account

@@ -18,11 +18,11 @@ import pytest
 from scipy import stats
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import grid_threshold
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.noisy import add_noise
 from headcount.mechanisms.counting.sums import merge_sums

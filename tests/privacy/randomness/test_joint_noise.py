@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import pack
 from headcount.mechanisms.batches.shards import one_shard
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.counting import sums as counting_sums
 from headcount.mechanisms.counting.evidence import Evidence

@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import Literal
 
 from headcount.mechanisms.accounting import gaussian, thresholds
-from headcount.mechanisms.accounting.bound import Bound, most_l1, most_l2_squared, most_on_one
 from headcount.mechanisms.accounting.budget import Budget, check_budget
-from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.accounting.losses import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.accounting.shared_noise import SharedNoise, best_split
 from headcount.mechanisms.accounting.thresholds import Spread
+from headcount.mechanisms.calibration.bound import Bound, most_l1, most_l2_squared, most_on_one
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
+from headcount.mechanisms.calibration.shared_noise import SharedNoise, best_split
 from headcount.mechanisms.checks import check_one_of, is_whole
 from headcount.mechanisms.errors import ParameterError
 

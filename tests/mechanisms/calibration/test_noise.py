@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain, calibrate_unknown_domain, choose_noise
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread, laplace_threshold
 from headcount.mechanisms.bounding.steps import ClipNormStep, promise_of
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.noise import calibrate_public_domain, calibrate_unknown_domain, choose_noise
 from headcount.mechanisms.errors import ParameterError
 
 BUDGET = Budget(1, 1e-6)
@@ -148,7 +148,7 @@ class TestUnknownDomain:
     def test_auto_breaks_ties_by_the_lower_deviation(self, monkeypatch):
         import dataclasses
 
-        from headcount.mechanisms.accounting import calibration
+        from headcount.mechanisms.calibration import noise as calibration
 
         laplace = calibrate_unknown_domain(BUDGET, Bound(l1=10), "replace", "laplace")
         tied = dataclasses.replace(laplace, kind="gaussian", grid=2, threshold=4 * laplace.threshold, stddev=1.0)
@@ -263,5 +263,5 @@ def test_importing_does_not_load_dp_accounting():
     import subprocess
     import sys
 
-    code = "import sys, headcount.mechanisms.accounting.calibration; sys.exit('dp_accounting' in sys.modules)"
+    code = "import sys, headcount.mechanisms.calibration.noise; sys.exit('dp_accounting' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,13 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting import calibration, gaussian
-from headcount.mechanisms.accounting.bound import Bound
+from headcount.mechanisms.accounting import gaussian
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_public_domain
-from headcount.mechanisms.accounting.expected_error import correlated, expected_error
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.accounting.shared_noise import SharedNoise, best_split
+from headcount.mechanisms.calibration import noise as calibration
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.expected_error import correlated, expected_error
+from headcount.mechanisms.calibration.noise import calibrate_public_domain
+from headcount.mechanisms.calibration.shared_noise import SharedNoise, best_split
 from headcount.mechanisms.errors import ParameterError
 
 BUDGET = Budget(1.0, 1e-6)

@@ -32,7 +32,8 @@ import numpy as np
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import zcdp_delta, zcdp_epsilon
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
-from headcount.mechanisms.accounting.losses.laws import (
+from headcount.mechanisms.accounting.losses import Losses
+from headcount.mechanisms.accounting.pld import (
     Law,
     has_gaussian,
     has_sides,
@@ -42,7 +43,6 @@ from headcount.mechanisms.accounting.losses.laws import (
     merged,
     shown,
 )
-from headcount.mechanisms.accounting.losses.parts import Losses
 
 # The error of a transform, by its length's logarithm and by the number of factors (1e-16 was seen).
 _ROUNDING = 4e-16

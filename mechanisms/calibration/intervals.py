@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.accounting.gaussian import log_normal_of
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 #: Standard deviations of a normal law that hold 95 % of it on both sides.
 DEVIATIONS = statistics.NormalDist().inv_cdf(0.975)

@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Literal
 
 from headcount.mechanisms.accounting import gaussian, thresholds
-from headcount.mechanisms.accounting.bound import Bound, most_l1, most_l2_squared, most_on_one
 from headcount.mechanisms.accounting.guarantee import MechanismStep
-from headcount.mechanisms.accounting.losses.parts import Laplace, Losses
+from headcount.mechanisms.accounting.losses import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.accounting.shared_noise import SharedNoise
+from headcount.mechanisms.calibration.bound import Bound, most_l1, most_l2_squared, most_on_one
+from headcount.mechanisms.calibration.shared_noise import SharedNoise
 from headcount.mechanisms.errors import ParameterError
 
 

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting import intervals
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import make_plan
-from headcount.mechanisms.accounting.intervals import gaussian_half_width, half_width, outward
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration import intervals
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.intervals import gaussian_half_width, half_width, outward
+from headcount.mechanisms.calibration.noise import make_plan
 
 
 def plan(kind, scale, threshold=None, grid=0):

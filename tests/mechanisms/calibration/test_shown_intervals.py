@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting import intervals
-from headcount.mechanisms.accounting.bound import Bound
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.accounting.calibration import calibrate_unknown_domain
-from headcount.mechanisms.accounting.intervals import half_width, outward, shown_ends
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.calibration import intervals
+from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.calibration.intervals import half_width, outward, shown_ends
+from headcount.mechanisms.calibration.noise import calibrate_unknown_domain
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.partitions.rounds import one_step_round, rounds_of
 
 BUDGET = Budget(1.0, 1e-6)

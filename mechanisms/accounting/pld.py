@@ -18,7 +18,7 @@ import numpy as np
 
 from headcount.mechanisms.accounting.budget import check_order
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
-from headcount.mechanisms.accounting.losses.parts import Curve, Draw, Laplace, Losses, OneOf, Part
+from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses, OneOf, Part
 
 # No part of the proof. How fine the lattice is: a part of the standard deviation of an average part, with at most so many
 # points to the largest loss of one. And where the tails of Gaussian noise and of zCDP end, in standard deviations.

@@ -12,9 +12,9 @@ import math
 import statistics
 from collections.abc import Iterable
 
-from headcount.mechanisms.accounting.calibration import law_chance
-from headcount.mechanisms.accounting.intervals import half_width
-from headcount.mechanisms.accounting.noise_plan import NoisePlan
+from headcount.mechanisms.calibration.intervals import half_width
+from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""What releases say of their privacy losses, and what many of them come to together."""
