@@ -44,7 +44,7 @@ def _hint(name: str, known: list[str], function: Callable[..., Any]) -> str:
 
     from headcount.keywords import in_keywords
     from headcount.pipelines.command import load
-    from headcount.pipelines.options import as_flag
+    from headcount.pipelines.flags.options import as_flag
 
     elsewhere = load(function.__name__.replace("_", "-")).elsewhere
     if as_flag(name) in elsewhere:

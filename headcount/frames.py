@@ -22,8 +22,8 @@ from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.keys.nested import column_at, found_type, is_list
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.pipelines import options
-from headcount.pipelines.protection import window
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.protection import window
 from headcount.pipelines.storage import stores
 from headcount.pipelines.suggestions import each_of
 

@@ -21,11 +21,12 @@ from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.mechanism import Deciding
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.over_values import SearchOverValues, TreeOverValues
-from headcount.pipelines import account_flags as flags
-from headcount.pipelines import options, releases
+from headcount.pipelines import releases
 from headcount.pipelines.command import JobCommand, load
+from headcount.pipelines.flags import account as flags
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.ledger import account as accounts
-from headcount.pipelines.protection import protection
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_digest

@@ -214,7 +214,7 @@ class JobCommand(Command, Generic[M]):
 
     def explained(self, args: argparse.Namespace) -> str:
         """The promise in words, before anything is read."""
-        from headcount.pipelines import options, protection
+        from headcount.pipelines.flags import options, protection
 
         self.check(args)
         protection.window(args)  # refuses what does not go together

@@ -114,7 +114,8 @@ def _dispatch(argv: list[str]) -> int:
         near = OTHER_WORDS.get(argv[0]) or nearest(argv[0], COMMANDS)
         hint = did_you_mean(near) or f"give one of {', '.join(COMMANDS)}, or --help"
         raise ParameterError(f"unknown command {argv[0]!r}; {hint}")
-    from headcount.pipelines import options, parser
+    from headcount.pipelines import parser
+    from headcount.pipelines.flags import options
 
     command = load(argv[0])
     args, beam_flags = parser.parse(command, argv[1:])

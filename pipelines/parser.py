@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command
-from headcount.pipelines.options import as_flag
+from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
 _FLAG = re.compile(r"--?[A-Za-z]")

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, KeySecret, KeySource, Release, ephemeral_key
-from headcount.pipelines import options
-from headcount.pipelines.account_flags import AUTO
-from headcount.pipelines.options import as_flag
-from headcount.pipelines.protection import window
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.account import AUTO
+from headcount.pipelines.flags.options import as_flag
+from headcount.pipelines.flags.protection import window
 
 KEY_SOURCES = ("key_file", "key_env", "key_secret")  # of which one is given
 

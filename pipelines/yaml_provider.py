@@ -21,9 +21,10 @@ from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options, releases, yaml_parts
+from headcount.pipelines import releases, yaml_parts
+from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags.protection import Protection
 from headcount.pipelines.parser import Parser
-from headcount.pipelines.protection import Protection
 from headcount.pipelines.storage import stores
 from headcount.pipelines.suggestions import did_you_mean, nearest
 from headcount.transforms.core.contributions import Contributions

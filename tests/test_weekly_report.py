@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import headcount
-from headcount.pipelines import options, parser
+from headcount.pipelines import parser
 from headcount.pipelines.command import load
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.ledger import spending
 from headcount.pipelines.ledger.records import make_dataset
 from headcount.pipelines.main import main
-from headcount.pipelines.protection import protection
 from tests.docs.pages import TOP, blocks, commands
 from tests.fixed_key import write_fixed_key
 

@@ -12,9 +12,9 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.factory import CALIBRATIONS
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.metrics import metrics
+from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags.metrics import metrics
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 

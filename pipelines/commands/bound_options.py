@@ -10,7 +10,7 @@ from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bound_choice.methods import METHODS
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers, options
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.storage import stores
 
 

@@ -10,9 +10,9 @@ from headcount.mechanisms.bound_choice.alone import ChoiceAlone, choice_alone
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 

@@ -9,8 +9,8 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from headcount.mechanisms.distribution.samples_choice import RULES
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand, Rows
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 from headcount.pipelines.terminal import one_line

@@ -12,9 +12,9 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled, heavy_hitters
 from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import CALIBRATIONS, METHODS, OF, histogram
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import FIRST_EXAMPLE, JobCommand
 from headcount.pipelines.commands.bound_options import (
     add_bound_from,
@@ -21,6 +20,7 @@ from headcount.pipelines.commands.bound_options import (
     check_choice,
     with_earlier_choice,
 )
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain

@@ -14,8 +14,8 @@ from headcount.mechanisms.partitions.auto import AutoSelection, partitions
 from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round
 from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from headcount.mechanisms.count_release.plume import PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 

@@ -19,9 +19,9 @@ from headcount.mechanisms.sampled.over_values import (
     tree_over_values,
 )
 from headcount.mechanisms.sampled.plan import SamplePlan, laplace_w50
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.auto import AutoSampled, sampled_histogram
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

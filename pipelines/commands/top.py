@@ -11,8 +11,8 @@ from headcount.mechanisms.count_release.top_items import K_BAR, TopItemsMechanis
 from headcount.mechanisms.count_release.top_names import METHODS, MOST_DRAWN, NamedTopMechanism, top_items
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
 from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
 from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 

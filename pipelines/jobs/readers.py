@@ -13,9 +13,9 @@ from headcount.mechanisms.keys.door import user_keys
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.leaves import Leaves
-from headcount.pipelines import options
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.protection import window
 from headcount.pipelines.jobs.run import Events
-from headcount.pipelines.protection import window
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns, ValueColumn, place_of
 from headcount.transforms.core.contributions import ContributionBatch

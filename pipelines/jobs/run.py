@@ -20,14 +20,16 @@ from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines import account_flags, options, progress, releases
+from headcount.pipelines import progress, releases
+from headcount.pipelines.flags import account as account_flags
+from headcount.pipelines.flags import options
+from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.jobs import failures, memory, remote
 from headcount.pipelines.jobs.evidence import DigestOfInput
 from headcount.pipelines.jobs.local import keeps_chunks, local_runner
 from headcount.pipelines.jobs.signals import Signals, Stopped
 from headcount.pipelines.ledger import account as accounts
 from headcount.pipelines.pages.written import with_page
-from headcount.pipelines.protection import protection
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.plan import Plan, label_of

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines.account_flags import AUTO
+from headcount.pipelines.flags.account import AUTO
+from headcount.pipelines.flags.protection import protection
 from headcount.pipelines.ledger.records import (
     COMMITTED,
     GIVEN_BACK,
@@ -28,7 +29,6 @@ from headcount.pipelines.ledger.records import (
     Users,
     published,
 )
-from headcount.pipelines.protection import protection
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sinks.output import Target
 

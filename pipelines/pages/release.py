@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.mechanisms.accounting.windows import WINDOWS
-from headcount.pipelines.options import LARGE_EPSILON, hint_words
+from headcount.pipelines.flags.options import LARGE_EPSILON, hint_words
 from headcount.pipelines.pages import layout, promise, results, texts
 from headcount.pipelines.pages.rows import read_rows
 from headcount.pipelines.reports.outcome import Outcome

@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.calibration.expected_error import correlated, expected_error
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.pipelines.protection import Protection
+from headcount.pipelines.flags.protection import Protection
 from headcount.pipelines.reports.plan import Parameters
 from headcount.pipelines.sinks.finished import to_json
 from headcount.pipelines.sinks.repeated import INPUT, REPORT_MARK

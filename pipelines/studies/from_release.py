@@ -21,7 +21,7 @@ from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.stages import StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.pipelines.command import load
-from headcount.pipelines.options import as_flag
+from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.parser import make_parser
 from headcount.pipelines.studies.methods import Method, Promised, method_of
 from headcount.pipelines.studies.populations.assumed import users_of

@@ -10,7 +10,8 @@ import pyarrow as pa
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.door import asked
 from headcount.mechanisms.keys.keys import Keys
-from headcount.pipelines import options, progress
+from headcount.pipelines import progress
+from headcount.pipelines.flags import options
 from headcount.pipelines.jobs.run import pipeline_options
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import place_of

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.windows import WINDOWS
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers
-from headcount.pipelines.account_flags import add_ledger
 from headcount.pipelines.command import Command, add_json, say
+from headcount.pipelines.flags import numbers
+from headcount.pipelines.flags.account import add_ledger
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.storage import stores

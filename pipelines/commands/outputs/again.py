@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines import parser
 from headcount.pipelines.command import COMMANDS, JobCommand, load
-from headcount.pipelines.options import as_flag
+from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks import digests
 from headcount.pipelines.sinks.output import REPORT

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers
 from headcount.pipelines.command import COMMANDS, JobCommand, add_json, load, say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
+from headcount.pipelines.flags import numbers
 from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page

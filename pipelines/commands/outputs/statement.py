@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines import account_flags as account
-from headcount.pipelines.account_flags import add_account
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete
 from headcount.pipelines.commands.outputs.facts import (
@@ -27,7 +25,9 @@ from headcount.pipelines.commands.outputs.facts import (
     sentence,
 )
 from headcount.pipelines.commands.outputs.registry import record, to_fill_in
-from headcount.pipelines.options import hint_words
+from headcount.pipelines.flags import account
+from headcount.pipelines.flags.account import add_account
+from headcount.pipelines.flags.options import hint_words
 from headcount.pipelines.sinks.finished import changed_words
 from headcount.pipelines.terminal import lines
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines import options
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
+from headcount.pipelines.flags import options
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks.finished import changed_words
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT

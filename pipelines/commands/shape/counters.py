@@ -13,9 +13,9 @@ import pyarrow as pa
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.nested import exploded
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models, wired
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of, place_of
 

@@ -11,7 +11,7 @@ from headcount.mechanisms.shape.anonymized import ESTIMATES
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
 from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, pan_private_counts
 from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
-from headcount.pipelines import numbers, options
+from headcount.pipelines.flags import numbers, options
 
 MODELS = ("central", "shuffle", "pan-private")
 DISTINCT = "distinct-items"  # the property that is of all that users have

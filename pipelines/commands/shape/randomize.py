@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from headcount.mechanisms.batches.shards import unite
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import asked
-from headcount.pipelines import options
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
+from headcount.pipelines.flags import options
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.transforms.core.bucket_sums import Hashing

@@ -13,8 +13,8 @@ import apache_beam as beam
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.shape.estimators import Question
-from headcount.pipelines import options
 from headcount.pipelines.commands.shape import models
+from headcount.pipelines.flags import options
 from headcount.pipelines.jobs.run import Source
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of

@@ -8,8 +8,8 @@ import sys
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Tool, say
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import Comparison, check_folder
 from headcount.pipelines.studies.data import Data

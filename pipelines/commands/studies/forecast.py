@@ -11,10 +11,10 @@ from typing import Any
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers, options
 from headcount.pipelines.command import Rows, Tool, add_json, say
 from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
+from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.studies import from_release as earlier
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder

@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines import numbers, parser
+from headcount.pipelines import parser
 from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
+from headcount.pipelines.flags import numbers
 from headcount.pipelines.reports.summary import heading, missing, much_left_out, table, told
 from headcount.pipelines.sources.synthetic import generate
 

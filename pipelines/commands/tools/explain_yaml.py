@@ -23,8 +23,9 @@ from typing import Any, ClassVar
 from headcount.mechanisms.accounting.guarantee import Guarantee, compose
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.pipelines import options, yaml_models, yaml_provider
+from headcount.pipelines import yaml_models, yaml_provider
 from headcount.pipelines.command import Tool, say
+from headcount.pipelines.flags import options
 from headcount.pipelines.storage import stores
 
 # The steps of Headcount, by the names that a provider has for them.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from headcount.pipelines import numbers
 from headcount.pipelines.command import Tool
+from headcount.pipelines.flags import numbers
 from headcount.pipelines.sources import synthetic
 
 

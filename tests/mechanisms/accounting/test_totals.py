@@ -24,6 +24,7 @@ from headcount.mechanisms import (
     sampled_histogram,
 )
 from headcount.mechanisms import total as total_of
+from headcount.mechanisms.accounting import losses as parts
 from headcount.mechanisms.accounting import pld as laws
 from headcount.mechanisms.accounting import pld_sums as sums
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
@@ -303,7 +304,7 @@ def test_dropped_hiding_is_seen(monkeypatch):
 def test_mu_that_shrinks_is_seen(monkeypatch):
     exact = gaussian_epsilon(2.0, 1e-6)  # four of mu = 1
     assert losses_epsilon(Losses.together([Losses(mu=1.0)] * 4), 1e-6) >= exact
-    monkeypatch.setattr(losses.math, "fsum", max)  # the largest, in place of the sum of squares
+    monkeypatch.setattr(parts.math, "fsum", max)  # the largest, in place of the sum of squares
     assert losses_epsilon(Losses.together([Losses(mu=1.0)] * 4), 1e-6) < exact
 
 

@@ -13,10 +13,11 @@ import pytest
 
 import headcount
 from headcount.mechanisms.batches.domain import public_domain
-from headcount.pipelines import options, parser
+from headcount.pipelines import parser
 from headcount.pipelines.command import COMMANDS, JobCommand, load
 from headcount.pipelines.commands.outputs import again, verify
 from headcount.pipelines.commands.outputs.complete import Complete, DataFile
+from headcount.pipelines.flags import options
 from headcount.pipelines.jobs.signals import Stopped
 from headcount.pipelines.reports.report import versions
 from headcount.pipelines.sinks import digests, output

@@ -13,10 +13,10 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.pipelines.account_flags import add_account
-from headcount.pipelines.metrics import values
-from headcount.pipelines.numbers import memory_size, number, whole_number
-from headcount.pipelines.protection import add_protection, window
+from headcount.pipelines.flags.account import add_account
+from headcount.pipelines.flags.metrics import values
+from headcount.pipelines.flags.numbers import memory_size, number, whole_number
+from headcount.pipelines.flags.protection import add_protection, window
 
 if TYPE_CHECKING:
     from headcount.pipelines.sources.columns import Columns

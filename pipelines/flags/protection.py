@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
 from headcount.mechanisms.accounting.windows import USER, WINDOWS, window_of, window_words
-from headcount.pipelines.numbers import whole_number
+from headcount.pipelines.flags.numbers import whole_number
 
 if TYPE_CHECKING:
     from headcount.mechanisms.accounting.guarantee import Guarantee
