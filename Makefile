@@ -3,6 +3,7 @@
 # make test   sets up and runs the checks of every change: lint, types, audits, and one pipeline for each transform
 # make test-slow   runs the same again in other ways: all jobs, cut otherwise, in several processes, at once, and killed;
 #                  and measures accuracy over many releases
+# make stubs  writes what editors and type checkers read of the calls in Python, after a flag has changed
 # make docs   builds the site into build/site, and refuses warnings and broken links
 # make test-docs   runs the examples of README and docs, and compares what they print with what the pages show
 # make test-flink   runs jobs on a real Flink cluster on this machine, which needs Java (11 or 17) and Maven, and on
@@ -29,7 +30,7 @@ QUICK := tests/mechanisms tests/headcount tests/pipelines/sources tests/pipeline
 	tests/test_house.py tests/test_project.py tests/test_docs.py tests/test_package.py
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo quick test test-slow docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
+.PHONY: demo quick test test-slow stubs docs test-docs test-flink test-browser test-postgres test-beam test-as-run lint types unit clean
 
 demo: $(VENV)/runtime
 	$(BIN)/headcount demo --output demo
@@ -51,6 +52,9 @@ quick: $(VENV)/development
 
 test-slow: $(VENV)/development
 	$(PYTEST) -m slow $(SUITE)
+
+stubs: $(VENV)/development
+	$(BIN)/python -m tests.headcount.stubs
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site

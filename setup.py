@@ -18,7 +18,8 @@ setup(
     package_dir=PACKAGES,
     packages=[*PACKAGES],
     package_data={
-        **{name: ["py.typed"] for name in ("headcount", *(f"headcount.{top}" for top in TOPS))},
+        **{name: ["py.typed"] for name in (f"headcount.{top}" for top in TOPS)},
+        "headcount": ["py.typed", "calls.pyi"],
         "headcount.pipelines.pages": [f"templates/{path.name}" for path in TEMPLATES],
     },
 )

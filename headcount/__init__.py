@@ -29,36 +29,33 @@ if not os.path.isdir(os.path.join(_HERE, "mechanisms")):
 from headcount.mechanisms.lazy import lazy_face  # noqa: E402
 
 if TYPE_CHECKING:  # the same names for type checkers; tests/headcount/test_face.py holds both lists together
-    from headcount.calls.counts import choose_bound as choose_bound
-    from headcount.calls.counts import count_release as count_release
-    from headcount.calls.counts import histogram as histogram
-    from headcount.calls.counts import plume as plume
-    from headcount.calls.counts import total as total
-    from headcount.calls.metrics import aggregate as aggregate
-    from headcount.calls.names import partitions as partitions
-    from headcount.calls.names import top as top
-    from headcount.calls.samples import heavy_hitters as heavy_hitters
-    from headcount.calls.samples import quantiles as quantiles
-    from headcount.calls.samples import sampled as sampled
-    from headcount.calls.shapes import distribution as distribution
-    from headcount.calls.shapes import shape as shape
-    from headcount.calls.studies import compare as compare
-    from headcount.calls.studies import forecast as forecast
+    from headcount.calls import aggregate as aggregate
+    from headcount.calls import choose_bound as choose_bound
+    from headcount.calls import count_release as count_release
+    from headcount.calls import distribution as distribution
+    from headcount.calls import heavy_hitters as heavy_hitters
+    from headcount.calls import histogram as histogram
+    from headcount.calls import partitions as partitions
+    from headcount.calls import plume as plume
+    from headcount.calls import quantiles as quantiles
+    from headcount.calls import sampled as sampled
+    from headcount.calls import shape as shape
+    from headcount.calls import top as top
+    from headcount.calls import total as total
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
     from headcount.result import Result as Result
+    from headcount.studies import compare as compare
+    from headcount.studies import forecast as forecast
 
 # Where the public names live.
 _ROOMS = {
-    "calls.counts": "choose_bound count_release histogram plume total",
-    "calls.metrics": "aggregate",
-    "calls.names": "partitions top",
-    "calls.samples": "heavy_hitters quantiles sampled",
-    "calls.shapes": "distribution shape",
-    "calls.studies": "compare forecast",
+    "calls": "aggregate choose_bound count_release distribution heavy_hitters histogram partitions plume quantiles sampled "
+    "shape top total",
     "mechanisms.errors": "HeadcountError InputError ParameterError",
     "result": "Result",
+    "studies": "compare forecast",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

@@ -13,24 +13,6 @@ from headcount.mechanisms.errors import HeadcountError, ParameterError
 from headcount.pipelines.command import Command
 from headcount.pipelines.parser import make_parser
 
-# Flags that no call has: what files and jobs need, and what the schema of a frame or Python itself tells.
-NOT_IN_PYTHON = {
-    "json",
-    "help",
-    "verbose",
-    "explain",
-    "input",
-    "input_format",
-    "delimiter",
-    "output",
-    "format",
-    "overwrite",
-    "output_files",
-    "shards",
-    "memory_limit",
-}
-# A model of `shape` other than "central" reads no events.
-NOT_OF_EVENTS = {"model", "users", "reports", "salt", "may_be_seen"}
 # What is called otherwise in Python.
 _RENAMED = {"output": "folder"}
 

@@ -18,7 +18,7 @@ from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
 from headcount.mechanisms.keys.keys import Keys
-from headcount.pipelines.flags.options import FORMATS, MOST_FILES
+from headcount.pipelines.flags.groups import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said

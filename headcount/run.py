@@ -61,7 +61,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
     plan = command.make_plan(args, mechanism, item_type).stating(domain_digest(args, events.keys))
     words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
     if words is not None:
-        warnings.warn(words, stacklevel=6)  # where the function was called
+        warnings.warn(words, stacklevel=4)  # where the function was called
     release = accounts.identified(release, args, command.name, plan)
     account = accounts.open_account(args, command.name, release, plan)
     try:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.terminal import lines
 
 if TYPE_CHECKING:
@@ -184,9 +185,11 @@ class JobCommand(Command, Generic[M]):
     and `explain` get what it made. None of these needs Beam or data: a call in Python has no more than them. `make_transform`
     gives the same mechanism as a transform of contributions, for a release and a number of shards, and
     `source` what the job reads, unless that is events. `show` words what an output tells, from its report and its rows,
-    where that is another thing than a table of the largest rows.
+    where that is another thing than a table of the largest rows. `call` is what help() says of its function in Python, with a
+    line "Parameters:" under which the flags are told.
     """
 
+    call: str
     check: Callable[[argparse.Namespace], None]
     make_mechanism: Callable[[argparse.Namespace, type], M]
     make_plan: Callable[[argparse.Namespace, M, type], Plan]
@@ -247,7 +250,7 @@ def load(name: str) -> Command:
 
 def add_json(parser: argparse._ActionsContainer) -> None:
     """The flag of commands that tell the same to a program."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for a program")
+    add(parser, "--json", action="store_true", help="print JSON, for a program", python=False)
 
 
 def say(text: str) -> None:

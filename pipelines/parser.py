@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command
+from headcount.pipelines.flags.flag import add, is_rare
 from headcount.pipelines.flags.options import as_flag
 from headcount.pipelines.suggestions import did_you_mean, nearest
 
@@ -30,13 +31,6 @@ _SHARED_GROUPS = {
     "how to run",
 }
 _SHARED = {"--epsilon", "--delta", "--relation", "--explain"}  # those of it that all jobs have
-_RARE = set(
-    "--input-format --delimiter --max-item-bytes --windows --relation --output-files --shards --key-env --key-secret --verbose "
-    "--memory-limit "
-    "--bound-share --bound-method --kappa --sparsity --users-share --largest-mean --k-bar --start-epsilon --strict-target "
-    "--noise-reduction --alpha --selection --max-counted-items --levels --branching --rounds --estimate --mode --hypothesis "
-    "--coverage --most --samples --reports --may-be-seen --seed".split()
-)  # of use to few: only --help-all shows them
 
 
 class _HelpAll(argparse.Action):
@@ -82,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)
         for title, actions in self.sections():
-            shown = [action for action in actions if rare or not _RARE & set(action.option_strings)]
+            shown = [action for action in actions if rare or not is_rare(action)]
             formatter.start_section(title)
             formatter.add_arguments(shown)
             formatter.end_section()
@@ -114,7 +108,14 @@ def make_parser(command: Command) -> Parser:
         epilog, usage = f"{_BEAM_HELP}\n\n{epilog}", f"{prog} [FLAGS] [FLAGS OF BEAM] [-- MORE FLAGS OF BEAM]"
     parser = Parser(prog=prog, usage=usage, description=command.help, epilog=epilog)
     command.add_arguments(parser)
-    parser.add_argument("--verbose", action="store_true", help="show the logs of Beam and other libraries")
+    add(
+        parser,
+        "--verbose",
+        action="store_true",
+        help="show the logs of Beam and other libraries",
+        rare=True,
+        python=False,
+    )
     return parser
 
 

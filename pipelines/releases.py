@@ -47,7 +47,7 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
 
 
 def for_rows(release: Release, args: argparse.Namespace) -> Release:
-    """The release with the key for rows that are read as the flags of `options.add_input` say."""
+    """The release with the key for rows that are read as the flags of `groups.add_input` say."""
     from headcount.mechanisms.keys.door import asked
     from headcount.mechanisms.keys.reading import reading
 

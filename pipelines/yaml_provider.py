@@ -22,7 +22,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases, yaml_parts
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.protection import Protection
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.storage import stores
@@ -177,7 +177,7 @@ def _those(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 def _release(given: Mapping[str, str]) -> argparse.Namespace:
     """Key source and release id as the command line's own parser knows them: what it learns is known here at once."""
     parser = Parser(add_help=False)
-    options.add_release(parser)
+    groups.add_release(parser)
     sources = [name for name in releases.KEY_SOURCES if name in given]
     if len(sources) > 1:
         raise ParameterError(f"{sources[1]}: not allowed with argument {sources[0]}")

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import headcount
-from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
+from headcount.functions import arguments
 from headcount.pipelines import parser
 from headcount.pipelines.command import load
 from tests.golden import events
@@ -24,7 +24,7 @@ def called(job: str, data, **more: Any) -> tuple[headcount.Result, argparse.Name
     given = {
         name: value
         for name, value in vars(args).items()
-        if value != getattr(defaults, name) and name not in NOT_IN_PYTHON | ({"model"} & NOT_OF_EVENTS)
+        if value != getattr(defaults, name) and name in {action.dest for action in arguments(command)}
     }
     if "domain" in given:  # a list would be the items themselves
         (given["domain"],) = given["domain"]

@@ -13,7 +13,8 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.factory import CALIBRATIONS
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.metrics import metrics
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
@@ -29,24 +30,28 @@ _WHAT = {
     "variance": "their variance, with the number of rows as divisor",
     "quantile": "their quantiles of the shares Q, such as 0.5,0.9:price:0:100",
 }
+_SHARES = {"quantile": "0.5,0.9:"}  # what stands before the column
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
+    groups.add_input(parser)
     group = parser.add_argument_group("what to compute for each item, one or several")
     group.add_argument("--users", action="store_true", help="how many users have it")
     group.add_argument("--events", action="store_true", help="how many rows it has")
     for kind in OF_VALUES:
-        group.add_argument(
+        add(
+            group,
             f"--{kind}",
+            python=f'{_WHAT[kind]}, with the public range that values are cut to, such as "{_SHARES.get(kind, "")}price:0:100", or '
+            'a list of several; take the range from what you know of the column, and not from the data; "price:auto" chooses one '
+            'from 0 on privately, and "price:-auto:auto" one with negative numbers',
             action="append",
             metavar="Q,..:COLUMN:LOW:HIGH" if kind == "quantile" else "COLUMN:LOW:HIGH",
             help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
             "privately, and COLUMN:-auto:auto one with negative numbers; may be repeated",
         )
-    group = options.add_budget(parser)
-    options.add_rho(group, otherwise="")
+    group = groups.add_budget(parser, rho="")
     group.add_argument(
         "--max-items",
         type=numbers.whole_number_or("auto", most=MAX_BOUND),
@@ -67,9 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="totals tell how much the bounds left out of users, events and sums; none spends nothing on them, and gives what "
         "is left (default: %(default)s)",
     )
-    options.add_domain(group, "the items, if they are public; all of them are released")
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_domain(group, "the items, if they are public; all of them are released")
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -138,8 +143,24 @@ def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
     return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
 
 
+_CALL = """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP, as the report
+of the result says in words.
+
+    headcount.aggregate(
+        frame, user="user_id", item="country", users=True, mean="price:0:100", epsilon=1, delta=1e-8
+    )
+
+Parameters:
+The result has the columns of `item`, and for each metric its value (users, mean_price), and its noise_stddev, low and high
+(mean_price_low). A quantile is called p50_price, with p50_price_rank_stddev, low and high. Totals that are not calibrated
+are called bounded_users, bounded_events and bounded_sum_price.
+"""
+
 COMMAND = JobCommand(
     name="aggregate",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount aggregate --input visits.parquet --user user_id --item country --users --mean price:0:100 \\\n"

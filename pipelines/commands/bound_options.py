@@ -10,7 +10,8 @@ from headcount.mechanisms.bound_choice.joint import OBJECTIVES
 from headcount.mechanisms.bound_choice.methods import METHODS
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.storage import stores
 
 
@@ -22,12 +23,14 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         help="what the bound is chosen for: error, counts close to the truth in total, or items, as many of them "
         "as possible (default: error; not for estimates)",
     )
-    group.add_argument(
+    add(
+        group,
         "--bound-method",
         choices=("auto", *METHODS),
         default="auto",
         help="how it is chosen, if not for estimates (default: %(default)s, which is joint, or with --domain the one that its "
         "size favours)",
+        rare=True,
     )
     group.add_argument(
         "--max-per-item",
@@ -41,7 +44,7 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help="auto takes the better one (default: %(default)s)",
     )
-    options.add_domain(group, "the items to count, if they are public; all of them are released")
+    groups.add_domain(group, "the items to count, if they are public; all of them are released")
 
 
 def check_choice(args: argparse.Namespace) -> None:
@@ -66,8 +69,10 @@ class EarlierChoice(NamedTuple):
 
 def add_bound_from(group: argparse._ArgumentGroup) -> None:
     """A bound that was chosen before."""
-    group.add_argument(
+    add(
+        group,
         "--bound-from",
+        kind="Path | Mapping[str, Any]",
         type=earlier_choice,
         metavar="FILE",
         help="in place of --bound, --max-per-item and --noise: what headcount choose-bound chose, by its report.json",

@@ -12,7 +12,8 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import add_choice, check_choice
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
@@ -24,26 +25,35 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    group.add_argument(
-        "--for-epsilon", type=numbers.number, metavar="E", help="the epsilon of the release that the bound is for"
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
+    add(
+        group,
+        "--for-epsilon",
+        needed=True,
+        type=numbers.number,
+        metavar="E",
+        help="the epsilon of the release that the bound is for",
     )
     group.add_argument(
         "--for-delta", type=numbers.number, default=0.0, metavar="D", help="the delta of that release (default: 0)"
     )
     add_choice(group)
-    group.add_argument(
+    add(
+        group,
         "--kappa",
         type=numbers.number,
         metavar="K",
         help="of --bound-method em and gem without --domain: what a lost event weighs, 1 or more (default: 2)",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--sparsity",
         type=numbers.whole_number(most=MAX_BOUND),
         metavar="S",
         help="of Gaussian noise with --domain: how many items the weight of a user may stand for (default: a tenth of them)",
+        rare=True,
     )
     group.add_argument(
         "--users",
@@ -51,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of --bound-method output-perturbation: a public guess of their number (default: 100000)",
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -138,8 +148,22 @@ def explain(args: argparse.Namespace, made: ChoiceAlone) -> str:
     return "\n".join([made.guarantee().words().rstrip(), "", *likely.words(made, "events")])
 
 
+_CALL = """How much one user should count, chosen privately for a release that comes later and costs its own budget.
+
+Guarantee: user-level (epsilon, delta)-differential privacy of the choice alone, under `relation`.
+
+    chosen = headcount.choose_bound(frame, user="user_id", item="page", epsilon=0.1, for_epsilon=0.9, for_delta=1e-8)
+    headcount.histogram(
+        frame, user="user_id", item="page", epsilon=0.9, delta=1e-8, method="one-stage", bound_from=chosen.report
+    )
+
+Parameters:
+The result has one row: bound, max_per_item, noise.
+"""
+
 COMMAND = JobCommand(
     name="choose-bound",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount choose-bound --input visits.parquet --user user_id --item query \\\n"

@@ -10,7 +10,8 @@ from headcount.mechanisms.count_release.frames import LARGEST_FRAME
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -21,9 +22,8 @@ _TYPICAL = (10, 100, 1000, 10_000)  # numbers of items that --explain speaks of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    options.add_rho(group)
+    groups.add_input(parser)
+    group = groups.add_budget(parser, rho=groups.HALF_OF_DELTA)
     group.add_argument(
         "--relative-error",
         type=numbers.number,
@@ -38,36 +38,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="C",
         help="count events, at most this many of one user on an item (default: count users)",
     )
-    group.add_argument(
+    add(
+        group,
         "--noise-reduction",
         action="store_true",
         help="spend less on counts that are exact enough, for more of them",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--strict-target",
         action="store_true",
         help="keep to a small --relative-error even where measuring a count costs more than finding its item",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--start-epsilon",
         type=numbers.number,
         default=FIRST_EPSILON,
         metavar="E",
         help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
+        rare=True,
     )
-    options.add_quality(parser)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_quality(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def add_k_bar(group: argparse._ArgumentGroup) -> None:
     """How many items are looked at."""
-    group.add_argument(
+    add(
+        group,
         "--k-bar",
         type=numbers.whole_number(most=LARGEST_FRAME),
         default=10_000,
         metavar="N",
         help="look at the N items with the most users (default: %(default)s)",
+        rare=True,
     )
 
 
@@ -131,8 +139,19 @@ def explain(args: argparse.Namespace, plan: CountRelease) -> str:
     return "\n".join(lines)
 
 
+_CALL = """The users of each item, for as many of the largest items as the budget buys; users count for all of their items.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, or delta-approximate rho-zCDP.
+
+    headcount.count_release(frame, user="user_id", item="page", rho=0.5, delta=1e-6)
+
+Parameters:
+The result has the columns of `item`, and bounded_count, noise_stddev, low, high.
+"""
+
 COMMAND = JobCommand(
     name="count-release",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount count-release --input visits.parquet --user user_id --item query \\\n"

@@ -15,7 +15,8 @@ from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand, Rows
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 from headcount.pipelines.terminal import one_line
@@ -32,9 +33,9 @@ _SHOWN, _BAR = 20, 40
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    options.add_domain(group, "the symbols, which must be public")
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
+    groups.add_domain(group, "the symbols, which must be public", needed=True)
     group.add_argument(
         "--samples-per-user",
         type=numbers.whole_number_or(*RULES, "buckets", most=MOST_SAMPLES),
@@ -56,15 +57,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="auto takes gaussian or laplace, which are right for the mean of users who differ; dense and sparse have lower "
         "errors where all users are alike, and are far off where they are not (default: %(default)s)",
     )
-    group.add_argument(
+    add(
+        group,
         "--hypothesis",
         choices=KINDS,
         default=KINDS[0],
         help="how dense and sparse choose probabilities: ks by the largest difference of distribution functions, phs by all "
         "pairs of hypotheses, as in the paper, which needs more users (default: %(default)s)",
+        rare=True,
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -189,8 +192,19 @@ def show(report: Mapping[str, Any], rows: Rows) -> str:
     return plot([(name, float(row["probability"]), float(row["error"])) for name, row in named])
 
 
+_CALL = """How likely each of given symbols is, from users with many samples each.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`.
+
+    headcount.distribution(frame, user="user_id", item="genre", domain=["jazz", "rock"], epsilon=1, delta=1e-6)
+
+Parameters:
+The result has the columns of `item`, and probability, error.
+"""
+
 COMMAND = JobCommand(
     name="distribution",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount distribution --input visits.parquet --user user_id --item device --domain devices.txt \\\n"

@@ -14,7 +14,8 @@ from headcount.mechanisms.sampled.heavy_hitters import CountedHitters
 from headcount.mechanisms.sampled.histogram import MOST_USERS
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    group.add_argument(
-        "--phi", type=numbers.number, metavar="S", help="report the items that at least this share of all users have"
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
+    add(
+        group,
+        "--phi",
+        needed=True,
+        type=numbers.number,
+        metavar="S",
+        help="report the items that at least this share of all users have",
     )
     group.add_argument(
         "--users",
@@ -34,15 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the number of all users, if it is public (default: count them, with noise)",
     )
-    group.add_argument(
+    add(
+        group,
         "--users-share",
         type=numbers.number,
         metavar="S",
         help="the part of epsilon for counting the users, without --users (default: 0.1)",
+        rare=True,
     )
     sampled.add_max_items(group)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -104,8 +112,19 @@ def explain(args: argparse.Namespace, made: sampled.Mechanism) -> str:
     return sampled.explain(args, made, make_note(args, made))
 
 
+_CALL = """The items that a given share of all users have, from a secret sample and without noise.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`.
+
+    headcount.heavy_hitters(frame, user="user_id", item="page", phi=0.01, users=1_000_000, epsilon=1, delta=1e-8)
+
+Parameters:
+The result has the columns of `item`, and count, noise_stddev, low, high, sampled.
+"""
+
 COMMAND = JobCommand(
     name="heavy-hitters",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount heavy-hitters --input visits.parquet --user user_id --item query --phi 0.05 \\\n"

@@ -20,7 +20,8 @@ from headcount.pipelines.commands.bound_options import (
     check_choice,
     with_earlier_choice,
 )
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
@@ -35,8 +36,8 @@ _Mechanism = EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
     group.add_argument(
         "--of",
         choices=OF,
@@ -63,18 +64,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much of one user counts at most (up to 1000000000): with --method one-stage and without --domain, events; "
         "otherwise the norm that its counts are scaled down to; auto chooses it privately (default: %(default)s)",
     )
-    group.add_argument(
+    add(
+        group,
         "--bound-share",
         type=numbers.number,
         metavar="S",
         help="share of epsilon that choosing the bound takes, for --method one-stage (default: 0.1, or 0.05 with --objective "
         "items)",
+        rare=True,
     )
     add_bound_from(group)
     add_choice(group)
-    options.add_quality(parser)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_quality(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -173,8 +176,19 @@ def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     return "\n".join(lines if isinstance(made, EstimatesMechanism) else [*lines, "", report.BOUNDED])
 
 
+_CALL = """How often each item occurs: estimates of the true counts, with an interval for the noise.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
+
+    headcount.histogram(frame, user="user_id", item=["country", "page"], epsilon=1, delta=1e-8)
+
+Parameters:
+The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count).
+"""
+
 COMMAND = JobCommand(
     name="histogram",
+    call=_CALL,
     add_arguments=add_arguments,
     example=FIRST_EXAMPLE,
     check=check,

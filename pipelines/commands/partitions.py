@@ -15,7 +15,8 @@ from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STR
 from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
     group.add_argument(
         "--strategy",
         choices=("auto", *STRATEGIES),
@@ -39,14 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="items of one user that count at most, for a strategy that is given (up to 1000000000; where items are "
         "weighed, to 1048576)",
     )
-    group.add_argument(
+    add(
+        group,
         "--rounds",
         type=numbers.whole_number(most=MOST_ROUNDS),
         metavar="R",
         help=f"rounds of sips and of law (default: {SIPS_ROUNDS})",
+        rare=True,
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -134,8 +137,19 @@ def _expected(rounds: Sequence[Round]) -> list[str]:
     return lines
 
 
+_CALL = """The items that enough users have, and nothing but their names.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation` of the set of names.
+
+    headcount.partitions(frame, user="user_id", item="page", epsilon=1, delta=1e-8)
+
+Parameters:
+The result has the columns of `item`.
+"""
+
 COMMAND = JobCommand(
     name="partitions",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount partitions --input visits.parquet --user user_id --item query \\\n"

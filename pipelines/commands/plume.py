@@ -10,7 +10,8 @@ from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    options.add_rho(group)
+    groups.add_input(parser)
+    group = groups.add_budget(parser, rho=groups.HALF_OF_DELTA)
     group.add_argument(
         "--max-items",
         type=bound_or_auto,
@@ -30,21 +30,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="auto|M",
         help="items of one user that take part in naming, at most; auto chooses it privately (default: %(default)s)",
     )
-    group.add_argument(
+    add(
+        group,
         "--max-counted-items",
         type=bound_or_auto,
         metavar="M",
         help="named items that one user counts for at most (default: as --max-items)",
+        rare=True,
     )
-    group.add_argument(
-        "--alpha", type=numbers.number, default=0.5, metavar="A", help="share of rho for naming (default: %(default)s)"
+    add(
+        group,
+        "--alpha",
+        type=numbers.number,
+        default=0.5,
+        metavar="A",
+        help="share of rho for naming (default: %(default)s)",
+        rare=True,
     )
-    group.add_argument(
-        "--selection", choices=ZCDP_STRATEGIES, default="gaussian", help="how items are named (default: %(default)s)"
+    add(
+        group,
+        "--selection",
+        choices=ZCDP_STRATEGIES,
+        default="gaussian",
+        help="how items are named (default: %(default)s)",
+        rare=True,
     )
-    options.add_quality(parser)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_quality(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def make_mechanism(args: argparse.Namespace, item_type: type) -> PlumeRelease:
@@ -99,8 +112,19 @@ def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
     return "\n".join(lines)
 
 
+_CALL = """The users of each item, with items named first and then counted; a bound on a user's items.
+
+Guarantee: user-level delta-approximate rho-zCDP under `relation`; an epsilon is converted.
+
+    headcount.plume(frame, user="user_id", item="page", rho=0.5, delta=1e-6, max_items=20)
+
+Parameters:
+The result has the columns of `item`, and bounded_count, noise_stddev, low, high.
+"""
+
 COMMAND = JobCommand(
     name="plume",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount plume --input visits.parquet --user user_id --item query \\\n"

@@ -21,7 +21,8 @@ from headcount.mechanisms.sampled.over_values import (
 from headcount.mechanisms.sampled.plan import SamplePlan, laplace_w50
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands import sampled
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -40,12 +41,26 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser, values=True)
-    group = options.add_budget(parser)
-    group.add_argument(
-        "--lo", type=value, metavar="V", help="the least value: a number, or a date or time in UTC, as 2030-01-31"
+    groups.add_input(parser, values=True)
+    group = groups.add_budget(parser)
+    add(
+        group,
+        "--lo",
+        needed=True,
+        kind="Value | str",
+        type=value,
+        metavar="V",
+        help="the least value: a number, or a date or time in UTC, as 2030-01-31",
     )
-    group.add_argument("--hi", type=value, metavar="V", help="the largest value; what lies outside counts as the ends")
+    add(
+        group,
+        "--hi",
+        needed=True,
+        kind="Value | str",
+        type=value,
+        metavar="V",
+        help="the largest value; what lies outside counts as the ends",
+    )
     group.add_argument(
         "--quantile",
         type=numbers.number,
@@ -53,8 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="Q",
         help="a quantile of the values, such as 0.5; may be repeated",
     )
-    group.add_argument(
+    add(
+        group,
         "--range",
+        kind="tuple[Value, Value] | Sequence[tuple[Value, Value]]",
         type=value_range,
         action="append",
         metavar="A:B",
@@ -68,26 +85,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tree samples a tree over --lo to --hi once, for all that is asked; search halves --lo to --hi again and again, "
         "with a new sample each time, for one quantile (default: %(default)s)",
     )
-    group.add_argument(
+    add(
+        group,
         "--levels",
         type=numbers.whole_number(most=20),
         metavar="L",
         help="of the tree: --lo to --hi is divided into branching^L parts (default: 10)",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--branching",
         type=numbers.whole_number(2, 1 << 20),
         metavar="B",
         help="of the tree: parts of each part on the next level (default: 2)",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--rounds",
         type=numbers.whole_number(most=20),
         metavar="R",
         help="of the search: how often --lo to --hi is halved (default: 10)",
+        rare=True,
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def value(text: str) -> Value:
@@ -231,8 +254,19 @@ def source(args: argparse.Namespace) -> type[Source]:
     return Values.over(made.axis, made.leaves)
 
 
+_CALL = """Quantiles of the users' values, or counts of users by ranges of values, from a secret sample and without noise.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`; a user counts with one of its rows.
+
+    headcount.quantiles(frame, user="user_id", value="age", lo=0, hi=120, quantile=[0.25, 0.5], epsilon=1, delta=1e-8)
+
+Parameters:
+The result has quantile, value, low, high, rank_stddev; or of ranges low, high, count, noise_stddev.
+"""
+
 COMMAND = JobCommand(
     name="quantiles",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount quantiles --input visits.parquet --user user_id --value age --lo 0 --hi 120 \\\n"

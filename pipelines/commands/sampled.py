@@ -12,7 +12,7 @@ from headcount.mechanisms.sampled.auto import AutoSampled, sampled_histogram
 from headcount.mechanisms.sampled.histogram import SampledHistogramMechanism
 from headcount.mechanisms.sampled.plan import laplace_w50
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ _TYPICAL = (100, 1000, 10_000, 100_000)  # numbers of users that --explain speak
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    add_max_items(options.add_budget(parser))
-    options.add_quality(parser)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_input(parser)
+    add_max_items(groups.add_budget(parser))
+    groups.add_quality(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def add_max_items(group: argparse._ArgumentGroup) -> None:
@@ -165,8 +165,19 @@ def _expected(args: argparse.Namespace, made: SampledHistogramMechanism) -> list
     ]
 
 
+_CALL = """The users of each item, from a secret sample and without noise: no item is shown that nobody has.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`.
+
+    headcount.sampled(frame, user="user_id", item="page", epsilon=1, delta=1e-8)
+
+Parameters:
+The result has the columns of `item`, and count, noise_stddev, low, high, sampled.
+"""
+
 COMMAND = JobCommand(
     name="sampled",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount sampled --input visits.parquet --user user_id --item query \\\n"

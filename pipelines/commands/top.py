@@ -12,7 +12,8 @@ from headcount.mechanisms.count_release.top_names import METHODS, MOST_DRAWN, Na
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    group.add_argument(
-        "--k", type=numbers.whole_number(most=LARGEST_FRAME), metavar="K", help="how many items to name at most"
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
+    add(
+        group,
+        "--k",
+        needed=True,
+        type=numbers.whole_number(most=LARGEST_FRAME),
+        metavar="K",
+        help="how many items to name at most",
     )
     group.add_argument(
         "--method",
@@ -32,14 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw from all items, or name items first and draw from these, which finds more of a long top "
         f"(default: draws up to --k {MOST_DRAWN}, names from {MOST_DRAWN + 1} on)",
     )
-    group.add_argument(
+    add(
+        group,
         "--k-bar",
         type=numbers.whole_number(most=LARGEST_FRAME),
         metavar="N",
         help=f"draw from the N items with the most users, for --method draws (default: {K_BAR})",
+        rare=True,
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -99,8 +107,19 @@ def explain(args: argparse.Namespace, plan: TopItemsMechanism | NamedTopMechanis
     return "\n".join(lines)
 
 
+_CALL = """The items with the most users, in order and without counts.
+
+Guarantee: user-level (epsilon, delta)-differential privacy under `relation`.
+
+    headcount.top(frame, user="user_id", item="page", k=20, epsilon=1, delta=1e-8)
+
+Parameters:
+The result has rank, and the columns of `item`.
+"""
+
 COMMAND = JobCommand(
     name="top",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount top --input visits.parquet --user user_id --item query --k 20 \\\n"

@@ -17,7 +17,8 @@ from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.commands.bound_options import bound_or_auto
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 from headcount.pipelines.sources.domain import domain_of, planned_domain
 
@@ -50,12 +51,12 @@ _NOTES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
+    groups.add_input(parser, item_needed=False)
+    group = groups.add_budget(parser)
     group.add_argument(
         "--of", choices=OF, help="what to count (default: both, where the users take a tenth of epsilon)"
     )
-    options.add_domain(group, "only rows with these items count, which must be public (default: all rows)")
+    groups.add_domain(group, "only rows with these items count, which must be public (default: all rows)")
     group.add_argument(
         "--bound",
         type=bound_or_auto,
@@ -82,11 +83,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of debiased: the number of all users, if it is public; needed with --relation replace (default: counted with "
         "noise)",
     )
-    group.add_argument(
+    add(
+        group,
         "--users-share",
         type=numbers.number,
         metavar="S",
         help="of debiased: the share of epsilon for counting the users, without --users (default: 0.1)",
+        rare=True,
     )
     group.add_argument(
         "--max-items",
@@ -94,19 +97,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="of debiased: how many of the items one user counts for at most (default: all of them)",
     )
-    group.add_argument(
+    add(
+        group,
         "--largest-mean",
         type=numbers.number,
         metavar="M",
         help="of debiased: events per user on an item that an estimate may reach, on average (default: twice the cap)",
+        rare=True,
     )
     group.add_argument(
         "--noise",
         choices=("auto", "laplace", "gaussian"),
         help="of debiased: auto takes the one with the lower standard deviation (default: auto)",
     )
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -236,8 +241,19 @@ def source(args: argparse.Namespace) -> type[Source] | None:
     return EveryRow
 
 
+_CALL = """How many users and how many events there are, in all or on the items of a public `domain`.
+
+Guarantee: user-level epsilon-differential privacy under `relation`.
+
+    headcount.total(frame, user="user_id", epsilon=1)
+
+Parameters:
+The result has a row for each of `of`: of, bound, bounded_count, noise_stddev, low, high.
+"""
+
 COMMAND = JobCommand(
     name="total",
+    call=_CALL,
     add_arguments=add_arguments,
     example="headcount total --input visits.parquet --user user_id --epsilon 1 --output total/",
     check=check,

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
 from headcount.mechanisms.accounting.windows import USER, WINDOWS, window_of, window_words
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.numbers import whole_number
 
 if TYPE_CHECKING:
@@ -51,11 +52,13 @@ def add_protection(group: argparse._ArgumentGroup) -> None:
         "weaker (default: %(default)s)",
     )
     group.add_argument("--time", metavar="COLUMN", help="when a row was, for --protect user-day and the like")
-    group.add_argument(
+    add(
+        group,
         "--windows",
         type=whole_number(most=10**6),
         metavar="N",
         help="say what is promised in total to a user who is there in N days, weeks or months (default: 30, 52, 12)",
+        rare=True,
     )
 
 

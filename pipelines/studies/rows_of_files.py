@@ -18,7 +18,7 @@ from headcount.pipelines.sources.columns import place_of
 
 
 def read_contributions(args: argparse.Namespace, patterns: Sequence[str]) -> tuple[Iterator[pa.RecordBatch], Keys]:
-    """Contribution batches that are yet to be read, and what their items stand for, by the flags of `options.add_columns`."""
+    """Contribution batches that are yet to be read, and what their items stand for, by the flags of `groups.add_columns`."""
     pipeline_options([])  # remote files are found by Beam's options
     inputs = events.expand_inputs(patterns, args.input_format, args.delimiter)
     if inputs.format == "bigquery":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import inspect
 import subprocess
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import headcount
-from headcount.keywords import NOT_IN_PYTHON, NOT_OF_EVENTS
 from headcount.pipelines.command import COMMANDS, JobCommand, load
+from headcount.pipelines.flags.flag import in_python
 from headcount.pipelines.parser import make_parser
 from tests.face_names import typed_names
 
@@ -35,7 +34,7 @@ def test_the_signature_is_that_of_the_flags(name):
     flags = {
         action.dest: action.default
         for action in make_parser(load(command))._actions
-        if action.dest not in NOT_IN_PYTHON | (NOT_OF_EVENTS if command == "shape" else set())
+        if action.dest != "help" and in_python(action) is not False
     }
     assert set(parameters) == set(flags)
     for parameter in parameters.values():
@@ -114,16 +113,6 @@ def test_an_unknown_keyword_gets_a_suggestion():
 def test_a_checkout_that_is_not_installed_is_found_too(tmp_path):
     """In a checkout, the working directory goes before what is installed: its rooms must be found as well."""
     top = Path(headcount.__file__).resolve().parents[1]
-    code = "import headcount.mechanisms, headcount.calls.counts; print(headcount.mechanisms.__file__)"
+    code = "import headcount.mechanisms, headcount.calls; print(headcount.mechanisms.__file__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=top, check=True)
     assert Path(done.stdout.strip()) == top / "mechanisms" / "__init__.py"
-
-
-def test_a_flag_that_is_not_for_python_is_known():
-    """What is left out of the signatures exists: a flag that is renamed does not stay behind here."""
-    known = {action.dest for name in COMMANDS for action in _actions(name)}
-    assert NOT_IN_PYTHON <= known and NOT_OF_EVENTS <= known
-
-
-def _actions(name: str) -> list[argparse.Action]:
-    return make_parser(load(name))._actions

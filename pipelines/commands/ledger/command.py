@@ -13,6 +13,7 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Command, add_json, say
 from headcount.pipelines.flags import numbers
 from headcount.pipelines.flags.account import add_ledger
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.ledger.account import open_ledger
 from headcount.pipelines.parser import Parser
 from headcount.pipelines.storage import stores
@@ -57,11 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="where days and the like begin (default: %(default)s)"
     )
-    made.add_argument(
+    add(
+        made,
         "--relation",
         choices=[relation.value for relation in Relation],
         default=Relation.ADD_REMOVE.value,
         help="what a neighbouring input is (default: %(default)s)",
+        rare=True,
     )
     shown = _part(what, "show", "List the releases, with what became of each.", show)
     _add_name(shown, optional=True)
@@ -71,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(totalled)
     exported = _part(what, "export", "Print all entries for another program, with their whole guarantees.", export)
     _add_name(exported, optional=True)
-    exported.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="default: %(default)s")
+    add(exported, "--format", choices=("jsonl", "csv"), default="jsonl", help="default: %(default)s")
     resolved = _part(
         what,
         "resolve",
@@ -103,7 +106,7 @@ def _part(
     part = what.add_parser(name, help=told, description=told)
     part.set_defaults(do=do)
     add_ledger(part, required=True)
-    part.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add(part, "--verbose", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS, rare=True)
     return part
 
 

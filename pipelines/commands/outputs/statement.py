@@ -27,6 +27,7 @@ from headcount.pipelines.commands.outputs.facts import (
 from headcount.pipelines.commands.outputs.registry import record, to_fill_in
 from headcount.pipelines.flags import account
 from headcount.pipelines.flags.account import add_account
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.options import hint_words
 from headcount.pipelines.sinks.finished import changed_words
 from headcount.pipelines.terminal import lines
@@ -37,14 +38,15 @@ FORMATS = ("markdown", "json", "yaml")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     add_folder(parser)
-    parser.add_argument(
+    add(
+        parser,
         "--format",
         choices=FORMATS,
         default="markdown",
         help="markdown is for readers; json and yaml are a record in the schema of OpenDP's registry of deployments "
         "(default: %(default)s)",
     )
-    parser.add_argument("--output", dest="file", metavar="FILE", help="where to write it (default: the terminal)")
+    add(parser, "--output", dest="file", metavar="FILE", help="where to write it (default: the terminal)")
     add_account(parser)
 
 

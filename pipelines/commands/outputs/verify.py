@@ -16,7 +16,7 @@ from importlib import metadata
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
-from headcount.pipelines.flags import options
+from headcount.pipelines.flags import groups, options
 from headcount.pipelines.releases import KEY_SOURCES
 from headcount.pipelines.sinks.finished import changed_words
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT
@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     add_folder(parser)
     group = parser.add_argument_group("to make the release again, from what it was made of")
-    options.add_files(group)
-    options.add_domain(group, "the public domain of the release, if it had one")
-    options.add_key(group)
+    groups.add_files(group)
+    groups.add_domain(group, "the public domain of the release, if it had one")
+    groups.add_key(group)
 
 
 def verify(args: argparse.Namespace) -> None:

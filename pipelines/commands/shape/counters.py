@@ -15,7 +15,8 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.keys.nested import exploded
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models, wired
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.sources import events as sources
 from headcount.pipelines.sources.columns import columns_of, place_of
 
@@ -37,20 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--state", required=True, metavar="FILE", help="the file of the counters")
     group = parser.add_argument_group("what to read")
-    group.add_argument("--input", action="append", metavar="GLOB", help="files of events; may be repeated")
-    options.add_kind_of_files(group)
-    options.add_item(group)
-    options.add_time_zone(group)
+    add(group, "--input", action="append", metavar="GLOB", help="files of events; may be repeated")
+    groups.add_kind_of_files(group)
+    groups.add_item(group)
+    groups.add_time_zone(group)
     group.add_argument("--count", metavar="COLUMN", help="how many events a row is (default: each row is one)")
     group.add_argument("--drop-null", action="store_true", help="drop rows without an item or a count")
-    group.add_argument(
+    add(
+        group,
         "--max-item-bytes",
         type=numbers.whole_number(),
         default=4096,
         metavar="N",
         help="rows with a longer item are dropped (default: %(default)s)",
+        rare=True,
     )
-    group = options.add_budget(parser)
+    group = groups.add_budget(parser)
     models.add_protocol(group)
     models.add_may_be_seen(group)
 

@@ -12,6 +12,7 @@ from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQues
 from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, pan_private_counts
 from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
 from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags.flag import add
 
 MODELS = ("central", "shuffle", "pan-private")
 DISTINCT = "distinct-items"  # the property that is of all that users have
@@ -38,51 +39,62 @@ def add_protocol(group: argparse._ArgumentGroup) -> None:
         metavar="B",
         help="how many buckets there are; about four for each user or event",
     )
-    group.add_argument(
+    add(
+        group,
         "--salt",
         metavar="TEXT",
         help="hash items to the buckets by this public text (default: items are the numbers of their buckets)",
+        python=False,
     )
     add_bucket_mode(group)
 
 
 def add_bucket_mode(group: argparse._ArgumentGroup) -> None:
     """What is kept near the truth."""
-    group.add_argument(
+    add(
+        group,
         "--mode",
         choices=("l1", "l2"),
         default="l1",
         help="l2 keeps every single count near its true one, for hashed items at about twice the noise (default: %(default)s)",
+        rare=True,
     )
 
 
 def add_users(group: argparse._ArgumentGroup) -> None:
     """The number that the shares of noise of the shuffle model are made for."""
-    group.add_argument(
+    add(
+        group,
         "--users",
         type=numbers.whole_number(),
         metavar="N",
         help="in the shuffle model: users who are sure to follow the protocol, a public number",
+        python=False,
     )
 
 
 def add_may_be_seen(group: argparse._ArgumentGroup) -> None:
     """What may be seen of pan-private counters."""
-    group.add_argument(
+    add(
+        group,
         "--may-be-seen",
         choices=("both", "either"),
         help="of pan-private counters: their file may be seen once, and the result too; or only one of the two (default: both)",
+        rare=True,
+        python=False,
     )
 
 
 def add_estimate(group: argparse._ArgumentGroup) -> None:
     """What is taken from noisy cells."""
-    group.add_argument(
+    add(
+        group,
         "--estimate",
         choices=ESTIMATES,
         default="auto",
         help="what is taken from noisy cells: likelihood, the most likely shape; algorithm-1, the paper's own; auto, the first "
         "unless it is too far from the second (default: %(default)s)",
+        rare=True,
     )
 
 

@@ -21,7 +21,8 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
-from headcount.pipelines.flags import options
+from headcount.pipelines.flags import groups, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.transforms.core.bucket_sums import Hashing
@@ -32,22 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
     group = parser.add_argument_group("who reports")
     group.add_argument("--of", metavar="ITEM", help="the item of one user, whose messages these are")
-    group.add_argument(
+    add(
+        group,
         "--input",
         action="append",
         metavar="GLOB",
         help="in place of --of: files with one row for each user; may be repeated",
     )
-    options.add_kind_of_files(group)
+    groups.add_kind_of_files(group)
     group.add_argument("--user", metavar="COLUMN", help="the column that tells users apart: each has one row")
-    options.add_item(group)
-    options.add_time_zone(group)
-    group = options.add_budget(parser)
+    groups.add_item(group)
+    groups.add_time_zone(group)
+    group = groups.add_budget(parser)
     models.add_users(group)
     models.add_protocol(group)
-    parser.add_argument(
-        "--output", metavar="FILE", help="the file to make, .parquet; one that is there is never touched"
-    )
+    add(parser, "--output", metavar="FILE", help="the file to make, .parquet; one that is there is never touched")
 
 
 def items(args: argparse.Namespace) -> pa.Array:

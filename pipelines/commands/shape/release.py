@@ -28,7 +28,8 @@ from headcount.mechanisms.shape.properties import CentralProperty, central_prope
 from headcount.mechanisms.shape.shuffled import Shuffled
 from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.commands.shape import models
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
@@ -50,14 +51,16 @@ _NOTES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the command."""
-    options.add_input(parser)
-    group = options.add_budget(parser)
-    group.add_argument(
+    groups.add_input(parser)
+    group = groups.add_budget(parser)
+    add(
+        group,
         "--model",
         choices=models.MODELS,
         default="central",
         help="who is trusted: central reads the events of users; shuffle reads their messages (see: headcount randomize); "
         "pan-private reads a file of counters, which it releases (see: headcount counters) (default: %(default)s)",
+        python=False,
     )
     group.add_argument(
         "--domain-size",
@@ -71,12 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help="in place of --domain-size: hash items into this many buckets, about four for each user; public, never counted",
     )
-    group.add_argument(
+    add(
+        group,
         "--mode",
         choices=MODES,
         default="auto",
         help="auto takes central, which sorts counts before the noise, or l1 if there are buckets or more than ten million "
         "items; l2 keeps every single count near its true one (default: %(default)s)",
+        rare=True,
     )
     group.add_argument(
         "--max-items",
@@ -86,11 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "weight (default: chosen privately)",
     )
     models.add_estimate(group)
-    group.add_argument(
+    add(
+        group,
         "--coverage",
         type=numbers.whole_number(most=MOST_SAMPLES),
         metavar="M",
         help="say how many distinct items M samples (users' items) would have (default: twice as many as there are)",
+        rare=True,
     )
     group.add_argument(
         "--property",
@@ -98,34 +105,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="answer this one question, with noise on the exact answer in place of a shape; distinct-items is of all that "
         "users have, the others of --max-items each; support-size needs --most",
     )
-    group.add_argument(
+    add(
+        group,
         "--most",
         type=numbers.whole_number(most=MOST_SAMPLES),
         metavar="M",
         help="for support-size: every item is taken to have at least one in M of all samples",
+        rare=True,
     )
-    group.add_argument(
+    add(
+        group,
         "--samples",
         type=numbers.whole_number(most=MOST_SAMPLES),
         metavar="N",
         help="a public number, never counted: with --property that of users' items in all (default: counted with a tenth of "
         "epsilon); in the pan-private model about how many events there were, needed with --salt",
+        rare=True,
     )
     models.add_users(group)
-    group.add_argument(
+    add(
+        group,
         "--reports",
         type=numbers.whole_number(),
         metavar="R",
         help="in the shuffle model: how many users did send, if far more than --users",
+        rare=True,
+        python=False,
     )
-    group.add_argument(
+    add(
+        group,
         "--salt",
         metavar="TEXT",
         help="in the other two models: the public text by which items were hashed to the buckets",
+        python=False,
     )
     models.add_may_be_seen(group)
-    options.add_output(parser)
-    options.add_release(parser)
+    groups.add_output(parser)
+    groups.add_release(parser)
 
 
 def check(args: argparse.Namespace) -> None:
@@ -309,8 +325,20 @@ def source(args: argparse.Namespace) -> type[Source] | None:
     return wired.SOURCES.get(args.model)
 
 
+_CALL = """How many items have which number of users, their entropy and their number, without naming any.
+
+Guarantee: user-level epsilon-differential privacy under `relation`.
+
+    headcount.shape(frame, user="user_id", item="page", epsilon=1, domain_size=1_000_000)
+    headcount.shape(frame, user="user_id", item="page", epsilon=1, property="distinct-items")
+
+Parameters:
+The result has count, items, error; its report has what follows from them. That of a property has one row.
+"""
+
 COMMAND = JobCommand(
     name="shape",
+    call=_CALL,
     add_arguments=add_arguments,
     example=(
         "headcount shape --input visits.parquet --user user_id --item query \\\n"

@@ -9,7 +9,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.command import Tool, say
-from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags import groups, numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import Comparison, check_folder
 from headcount.pipelines.studies.data import Data
@@ -34,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="files of events that nobody needs to protect, or a folder of them: public, or made up (see: headcount "
         "generate); may be repeated",
     )
-    group.add_argument("--input", action="append", help=argparse.SUPPRESS)  # refused in words
-    options.add_kind_of_files(group)
-    options.add_columns(group)
+    add(group, "--input", action="append", help=argparse.SUPPRESS, python=False)  # refused in words
+    groups.add_kind_of_files(group)
+    groups.add_columns(group)
     group = parser.add_argument_group("what to compare")
     group.add_argument(
         "--epsilon",
@@ -46,11 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the epsilons (default: {','.join(f'{each:g}' for each in EPSILONS)})",
     )
     group.add_argument("--delta", type=numbers.number, default=DELTA, metavar="D", help="default: %(default)s")
-    group.add_argument(
+    add(
+        group,
         "--relation",
         choices=[relation.value for relation in Relation],
         default=Relation.ADD_REMOVE.value,
         help="what a neighbouring input is (default: %(default)s)",
+        rare=True,
     )
     group.add_argument(
         "--question",
@@ -87,8 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an item of N users or more is large, and missed if it is not shown (default: %(default)s)",
     )
     group = parser.add_argument_group("what to write")
-    group.add_argument("--output", metavar="DIR", help="the folder of compare.csv and compare.html (default: none)")
-    group.add_argument("--overwrite", action="store_true", help="replace those of an earlier comparison")
+    add(
+        group,
+        "--output",
+        metavar="DIR",
+        help="the folder of compare.csv and compare.html (default: none)",
+        python=False,
+    )
+    add(group, "--overwrite", action="store_true", help="replace those of an earlier comparison", python=False)
 
 
 def epsilons(text: str) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from headcount.pipelines.command import Rows, Tool, add_json, say
 from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
 from headcount.pipelines.flags import numbers, options
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.studies import from_release as earlier
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder
@@ -54,10 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--delta", type=numbers.number, metavar="D", help=f"default: that of the earlier release, or {DELTA}"
     )
-    group.add_argument(
+    add(
+        group,
         "--relation",
         choices=[relation.value for relation in Relation],
         help="what a neighbouring input is (default: that of the earlier release, or add-remove)",
+        rare=True,
     )
     group.add_argument(
         "--method",
@@ -67,8 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "30'; may be repeated (default: as the earlier release, or histogram)",
     )
     group = parser.add_argument_group("what to write")
-    group.add_argument("--output", metavar="DIR", help="the folder of forecast.csv and forecast.html (default: none)")
-    group.add_argument("--overwrite", action="store_true", help="replace those of an earlier forecast")
+    add(
+        group,
+        "--output",
+        metavar="DIR",
+        help="the folder of forecast.csv and forecast.html (default: none)",
+        python=False,
+    )
+    add(group, "--overwrite", action="store_true", help="replace those of an earlier forecast", python=False)
     add_json(group)
 
 

@@ -16,6 +16,7 @@ from headcount.pipelines import parser
 from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
 from headcount.pipelines.flags import numbers
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.reports.summary import heading, missing, much_left_out, table, told
 from headcount.pipelines.sources.synthetic import generate
 
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=numbers.whole_number(), default=1_000_000, metavar="N", help="default: 1,000,000"
     )
-    parser.add_argument("--output", default="demo", metavar="DIR", help="default: %(default)s")
+    add(parser, "--output", default="demo", metavar="DIR", help="default: %(default)s")
 
 
 def demo(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import argparse
 
 from headcount.pipelines.command import Tool
 from headcount.pipelines.flags import numbers
+from headcount.pipelines.flags.flag import add
 from headcount.pipelines.sources import synthetic
 
 
@@ -21,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=numbers.whole_number(), required=True, metavar="N")
     parser.add_argument("--users", type=numbers.whole_number(), metavar="U", help="default: by the rows")
     parser.add_argument("--items", type=numbers.whole_number(), metavar="I", help="default: by the rows")
-    parser.add_argument("--seed", type=numbers.whole_number(least=0), default=0, metavar="S", help="default: 0")
-    parser.add_argument("--output", required=True, metavar="FILE", help="ends in .parquet or .csv")
+    add(parser, "--seed", type=numbers.whole_number(least=0), default=0, metavar="S", help="default: 0", rare=True)
+    add(parser, "--output", required=True, metavar="FILE", help="ends in .parquet or .csv")
 
 
 def generate(args: argparse.Namespace) -> None:

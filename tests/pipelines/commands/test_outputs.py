@@ -16,7 +16,7 @@ import headcount
 from headcount.pipelines.commands.outputs.complete import read_complete
 from headcount.pipelines.commands.outputs.show import words
 from headcount.pipelines.commands.shape.release import plot
-from headcount.pipelines.flags.options import FORMATS
+from headcount.pipelines.flags.groups import FORMATS
 from headcount.pipelines.sinks.finished import SHOWN, sealed
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import refused

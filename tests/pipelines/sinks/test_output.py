@@ -14,7 +14,7 @@ import pytest
 
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape import distinct
-from headcount.pipelines.flags.options import FORMATS
+from headcount.pipelines.flags.groups import FORMATS
 from headcount.pipelines.sinks import formats, output
 from headcount.pipelines.storage import stores
 

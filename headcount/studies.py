@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headcount.call import suggesting
+from headcount.functions import suggesting
 
 if TYPE_CHECKING:
-    from headcount.call import Columns, Path
+    from headcount.functions import Columns, Path
     from headcount.pipelines.studies.comparison import Comparison
     from headcount.pipelines.studies.outlook import Forecast
     from headcount.result import Result

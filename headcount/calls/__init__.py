@@ -1,1 +1,0 @@
-"""The functions of the face, by what they answer. Private: `headcount` has them all."""
