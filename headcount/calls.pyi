@@ -60,19 +60,19 @@ def aggregate(
             number.
         users: how many users have it (default: False).
         events: how many rows it has (default: False).
-        sum: the sum of a column's values, with the public range that values are cut to, such as "price:0:100", or a list of
+        sum: the sum of a column's values, with the public range that values are cut to, as "price:0:100", or a list of
             several; take the range from what you know of the column, and not from the data; "price:auto" chooses one from 0
             on privately, and "price:-auto:auto" one with negative numbers (default: None).
-        mean: their mean, with the public range that values are cut to, such as "price:0:100", or a list of several; take
-            the range from what you know of the column, and not from the data; "price:auto" chooses one from 0 on privately,
-            and "price:-auto:auto" one with negative numbers (default: None).
-        variance: their variance, with the number of rows as divisor, with the public range that values are cut to, such as
+        mean: their mean, with the public range that values are cut to, as "price:0:100", or a list of several; take the
+            range from what you know of the column, and not from the data; "price:auto" chooses one from 0 on privately, and
+            "price:-auto:auto" one with negative numbers (default: None).
+        variance: their variance, with the number of rows as divisor, with the public range that values are cut to, as
             "price:0:100", or a list of several; take the range from what you know of the column, and not from the data;
             "price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative numbers (default: None).
         quantile: their quantiles of the shares Q, such as 0.5,0.9:price:0:100, with the public range that values are cut
-            to, such as "0.5,0.9:price:0:100", or a list of several; take the range from what you know of the column, and
-            not from the data; "price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative
-            numbers (default: None).
+            to, as "0.5,0.9:price:0:100", or a list of several; take the range from what you know of the column, and not
+            from the data; "price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative numbers
+            (default: None).
         rho: in place of epsilon: the promise as zCDP, with delta for the items (default: None).
         max_items: items of one user that count at most; auto chooses it privately (default: auto).
         max_per_item: rows of one user that count at most on one item (up to 1000; default: chosen with max_items).

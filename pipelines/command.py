@@ -227,6 +227,14 @@ class JobCommand(Command, Generic[M]):
         told = self.explain(args, made).replace(promise.total_words(), who.of(promise).total_words())
         return "\n\n".join(filter(None, (told, who.words(promise))))
 
+    def plan(self, args: argparse.Namespace, made: M, item_type: type) -> Plan:
+        """What the command says of itself. Parameters are as its flags give them, where it does not say otherwise."""
+        from headcount.pipelines.flags import options
+        from headcount.pipelines.parser import make_parser
+
+        plan = self.make_plan(args, made, item_type)
+        return plan.stating({**options.reported(make_parser(self), args), **plan.parameters})
+
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""
         from headcount.pipelines.jobs.run import run_job
@@ -234,7 +242,7 @@ class JobCommand(Command, Generic[M]):
         def plan(item_type: type) -> tuple[Plan, Callable[[Release, int], beam.PTransform]]:
             made = self.make_mechanism(args, item_type)  # refuses what is wrong before anything of Beam is built
             return (
-                self.make_plan(args, made, item_type),
+                self.plan(args, made, item_type),
                 lambda release, shards: self.make_transform(args, release, item_type, shards),
             )
 

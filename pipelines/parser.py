@@ -51,8 +51,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         raw = argparse.RawDescriptionHelpFormatter
         super().__init__(allow_abbrev=False, formatter_class=raw, **kwargs)
-        self.add_argument(
+        add(
+            self,
             "--help-all",
+            reported=False,
             action=_HelpAll,
             nargs=0,
             dest="help",
@@ -111,6 +113,7 @@ def make_parser(command: Command) -> Parser:
     add(
         parser,
         "--verbose",
+        reported=False,
         action="store_true",
         help="show the logs of Beam and other libraries",
         rare=True,

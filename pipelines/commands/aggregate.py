@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
-from headcount.mechanisms.aggregate.metrics import COUNTS, OF_VALUES, Metrics
+from headcount.mechanisms.aggregate.metrics import OF_VALUES, Metrics
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
@@ -43,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(
             group,
             f"--{kind}",
-            python=f'{_WHAT[kind]}, with the public range that values are cut to, such as "{_SHARES.get(kind, "")}price:0:100", or '
-            'a list of several; take the range from what you know of the column, and not from the data; "price:auto" chooses one '
-            'from 0 on privately, and "price:-auto:auto" one with negative numbers',
+            python=f'{_WHAT[kind]}, with the public range that values are cut to, as "{_SHARES.get(kind, "")}price:0:100", '
+            "or a list of several; take the range from what you know of the column, and not from the data; "
+            '"price:auto" chooses one from 0 on privately, and "price:-auto:auto" one with negative numbers',
             action="append",
             metavar="Q,..:COLUMN:LOW:HIGH" if kind == "quantile" else "COLUMN:LOW:HIGH",
             help=f"{_WHAT[kind]}, which are cut to the public range LOW to HIGH; COLUMN:auto chooses a range from 0 on "
@@ -115,27 +115,17 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     return {
+        **options.of_factory(aggregate, args),
         "budget": options.make_zcdp_or_budget(args),
         "metrics": _metrics(args).each,
         "domain": domain,
-        "max_items": args.max_items,
-        "max_per_item": args.max_per_item,
-        "calibrate": args.calibrate,
         **options.typed(args, item_type),
     }
 
 
 def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {
-        "rho": args.rho,
-        **{kind: getattr(args, kind) for kind in (*COUNTS, *OF_VALUES)},
-        "max_items": args.max_items,
-        "max_per_item": args.max_per_item,
-        "calibrate": args.calibrate,
-        "public_domain": args.domain is not None,
-    }
-    return Plan(made.guarantee(), parameters, files="metrics")
+    return Plan(made.guarantee(), {"public_domain": args.domain is not None}, files="metrics")
 
 
 def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:

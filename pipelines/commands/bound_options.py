@@ -72,6 +72,7 @@ def add_bound_from(group: argparse._ArgumentGroup) -> None:
     add(
         group,
         "--bound-from",
+        reported=False,
         kind="Path | Mapping[str, Any]",
         type=earlier_choice,
         metavar="FILE",

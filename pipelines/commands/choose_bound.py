@@ -100,22 +100,15 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
-    return {
+    given = {name: value for name, value in options.of_factory(choice_alone, args).items() if value is not None}
+    return given | {
         "budget": options.make_budget(args),
         "release_budget": _for_budget(args),
         "domain": domain,
         "method": args.bound_method,
         "objective": args.objective or "error",
-        "noise": args.noise,
-        "max_per_item": args.max_per_item,
-        **{name: value for name, value in _weights(args).items() if value is not None},
         **options.typed(args, item_type),
     }
-
-
-def _weights(args: argparse.Namespace) -> dict[str, Any]:
-    """Parameters of single methods, None where they are not given."""
-    return {"kappa": args.kappa, "sparsity": args.sparsity, "users": args.users}
 
 
 def _for_budget(args: argparse.Namespace) -> Budget:
@@ -127,16 +120,8 @@ def _for_budget(args: argparse.Namespace) -> Budget:
 
 def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {
-        "for_epsilon": args.for_epsilon,
-        "for_delta": args.for_delta,
-        "objective": (args.objective or "error") if args.domain is None else None,
-        "bound_method": args.bound_method,
-        "max_per_item": args.max_per_item,
-        "noise": args.noise,
-        "public_domain": args.domain is not None,
-        **_weights(args),
-    }
+    objective = (args.objective or "error") if args.domain is None else None
+    parameters = {"objective": objective, "public_domain": args.domain is not None}
     inside = f"{label_of('choose-bound')}/{made.name}"  # the choice is a step of the command's transform
     return Plan(made.guarantee(), parameters, files="bound", drawn_as=inside)
 

@@ -94,30 +94,15 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     return {
+        **options.of_factory(count_release, args),
         "budget": options.make_zcdp_or_budget(args),
-        "relative_error": args.relative_error,
-        "k_bar": args.k_bar,
-        "max_per_item": args.max_per_item,
-        "noise_reduction": args.noise_reduction,
-        "strict_target": args.strict_target,
-        "start_epsilon": args.start_epsilon,
         **options.typed(args, item_type),
     }
 
 
 def make_plan(args: argparse.Namespace, made: CountRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {
-        "rho": made.zcdp.rho,
-        "relative_error": args.relative_error,
-        "k_bar": args.k_bar,
-        "max_per_item": args.max_per_item,
-        "noise_reduction": args.noise_reduction,
-        "strict_target": args.strict_target,
-        "start_epsilon": args.start_epsilon,
-        **options.quality(args),
-    }
-    return Plan(made.guarantee(), parameters)
+    return Plan(made.guarantee(), {"rho": made.zcdp.rho})
 
 
 def explain(args: argparse.Namespace, plan: CountRelease) -> str:

@@ -101,12 +101,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     return {
+        **options.of_factory(learn_distribution, args),
         "budget": options.make_budget(args),
         "domain": domain,
-        "samples_per_user": args.samples_per_user,
-        "method": args.method,
-        "users": args.users,
-        "hypothesis": args.hypothesis,
         **options.typed(args, item_type),
     }
 
@@ -114,12 +111,11 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
 def make_plan(args: argparse.Namespace, plan: DistributionRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     given = isinstance(plan.samples, int)
-    parameters = options.shared_parameters(args) | {
+    parameters = {
         "symbols": len(plan.symbols),
         "samples_per_user": plan.samples,
         "users": plan.users,
         "method": plan.plans()[0].method if given else plan.method,
-        "hypothesis": plan.hypothesis,
     }
     return Plan(plan.guarantee(), parameters, files="distribution", note=_note(plan))
 

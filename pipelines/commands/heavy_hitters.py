@@ -78,17 +78,12 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
-    return sampled.given(args, item_type) | _own(args)
-
-
-def _own(args: argparse.Namespace) -> dict[str, Any]:
-    """What heavy hitters have beside every sample."""
-    return {"phi": args.phi, "users": args.users, "users_share": args.users_share}
+    return options.of_factory(heavy_hitters, args) | sampled.given(args, item_type)
 
 
 def make_plan(args: argparse.Namespace, made: sampled.Mechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    return sampled.plan_of(args, made, item_type, _own(args), make_note(args, made))
+    return sampled.plan_of(args, made, make_note(args, made))
 
 
 def make_note(args: argparse.Namespace, made: sampled.Mechanism) -> str:

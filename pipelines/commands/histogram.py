@@ -125,17 +125,9 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
     args = with_earlier_choice(args)
     return {
+        **options.of_factory(histogram, args),
         "budget": options.make_budget(args),
         "domain": domain,
-        "method": args.method,
-        "of": args.of,
-        "calibrate": args.calibrate,
-        "bound": args.bound,
-        "max_per_item": args.max_per_item,
-        "noise": args.noise,
-        "objective": args.objective,
-        "bound_method": args.bound_method,
-        "bound_share": args.bound_share,
         **options.typed(args, item_type),
     }
 
@@ -144,19 +136,15 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
     """What the command says of itself, and the public parameters of it."""
     args = with_earlier_choice(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
-    parameters = options.shared_parameters(args) | {
-        "of": args.of,
-        "method": args.method,
+    parameters = {
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,
         "bound": args.bound,
         "max_per_item": args.max_per_item,
         "noise": made.plan.kind if isinstance(made, HistogramMechanism) else args.noise,
         "objective": (args.objective or "error") if one_stage and args.domain is None else None,
         "bound_method": args.bound_method if one_stage else None,
-        "bound_share": args.bound_share,
         "bound_from": None if args.bound_from is None else args.bound_from.release_id,
         "public_domain": args.domain is not None,
-        **options.quality(args),
     }
     told = users_needed([made.plan]) | correlated(made.plan) if isinstance(made, HistogramMechanism) else {}
     return Plan(made.guarantee(), parameters, told=told)

@@ -84,9 +84,8 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     return {
+        **options.of_factory(partitions, args),
         "budget": options.make_budget(args),
-        "strategy": args.strategy,
-        "max_items": args.max_items,
         "rounds": SIPS_ROUNDS if args.rounds is None else args.rounds,
         **options.typed(args, item_type),
     }
@@ -94,13 +93,8 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {
-        "strategy": args.strategy,
-        "max_items": args.max_items,
-        "rounds": args.rounds,
-    }
     told = expected_error.users_needed(each.plan for each in made.rounds) if isinstance(made, Selection) else {}
-    return Plan(made.guarantee(), parameters, files="items", told=told)
+    return Plan(made.guarantee(), {}, files="items", told=told)
 
 
 def explain(args: argparse.Namespace, selection: Selection | AutoSelection) -> str:

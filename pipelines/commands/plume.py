@@ -76,27 +76,16 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     return {
+        **options.of_factory(plume, args),
         "budget": options.make_zcdp_or_budget(args),
-        "max_items": args.max_items,
-        "max_counted_items": args.max_counted_items,
-        "alpha": args.alpha,
-        "selection": args.selection,
         **options.typed(args, item_type),
     }
 
 
 def make_plan(args: argparse.Namespace, made: PlumeRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters = options.shared_parameters(args) | {
-        "rho": made.zcdp.rho,
-        "max_items": args.max_items,
-        "max_counted_items": args.max_counted_items,
-        "alpha": args.alpha,
-        "selection": args.selection,
-        **options.quality(args),
-    }
     told = made.plan().told() if made.choice is None else {}
-    return Plan(made.guarantee(), parameters, told=told)
+    return Plan(made.guarantee(), {"rho": made.zcdp.rho}, told=told)
 
 
 def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:

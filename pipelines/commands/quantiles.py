@@ -198,16 +198,11 @@ def make_plan(args: argparse.Namespace, made: SearchOverValues | TreeOverValues,
         size = {"rounds": made.search.rounds}
     else:
         size = {"levels": made.tree.levels, "branching": made.tree.branching}
-    parameters = options.shared_parameters(options.values_as_items(args)) | {
-        "item": None,
-        "max_item_bytes": None,
-        "value": args.value,
+    parameters = {
         "values": made.axis.kind,
         "lo": str(args.lo),
         "hi": str(args.hi),
-        "quantile": args.quantile,
         "range": [f"{low}:{high}" for low, high in args.range] if args.range else None,
-        "method": args.method,
         **size,
         "rate": float(plan.rate),
         "threshold": plan.threshold,

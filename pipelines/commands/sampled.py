@@ -83,35 +83,21 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def given(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     """The parameters of every sample by item."""
-    shared = {"budget": options.make_budget(args), "max_items": args.max_items, "objective": args.objective}
+    shared = options.of_factory(sampled_histogram, args) | {"budget": options.make_budget(args)}
     return shared | options.typed(args, item_type)
-
-
-def parameters(args: argparse.Namespace, made: Mechanism) -> dict[str, str | int | float]:
-    """The public parameters of a sample by item; if the items per user are chosen, its plan is, too."""
-    own: dict[str, str | int | float] = {"max_items": args.max_items, "objective": args.objective}
-    if isinstance(made, AutoSampled):
-        return own
-    plan = made.plan
-    return own | {"rate": float(plan.rate), "threshold": plan.threshold}
 
 
 def make_plan(args: argparse.Namespace, made: Mechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    return plan_of(args, made, item_type, options.quality(args), whose_items(args))
+    return plan_of(args, made, whose_items(args))
 
 
-def plan_of(
-    args: argparse.Namespace,
-    made: Mechanism,
-    item_type: type,
-    own: dict[str, str | int | float],
-    note: str,
-) -> Plan:
-    """The plan of a job that samples by item, with parameters of its own."""
-    public = options.shared_parameters(args) | own | parameters(args, made)
-    told = {} if isinstance(made, AutoSampled) else made.told()
-    return Plan(made.guarantee(), public, note=note, told=told, drawn_as=sample_name(args))
+def plan_of(args: argparse.Namespace, made: Mechanism, note: str) -> Plan:
+    """The plan of a job that samples by item. If the items per user are chosen, rate and threshold are, too."""
+    if isinstance(made, AutoSampled):
+        return Plan(made.guarantee(), {}, note=note, drawn_as=sample_name(args))
+    public = {"rate": float(made.plan.rate), "threshold": made.plan.threshold}
+    return Plan(made.guarantee(), public, note=note, told=made.told(), drawn_as=sample_name(args))
 
 
 def whose_items(args: argparse.Namespace) -> str:

@@ -77,16 +77,16 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 
 def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
-    own = {"k": args.k, "method": args.method, "k_bar": args.k_bar}
-    return {"budget": options.make_budget(args), **own, **options.typed(args, item_type)}
+    given = options.of_factory(top_items, args) | {"budget": options.make_budget(args)}
+    return given | options.typed(args, item_type)
 
 
 def make_plan(args: argparse.Namespace, made: TopItemsMechanism | NamedTopMechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     by_draws = isinstance(made, TopItemsMechanism)
-    own = {"k": args.k, "method": METHODS[0 if by_draws else 1]} | ({"k_bar": made.k_bar} if by_draws else {})
+    own = {"method": METHODS[0 if by_draws else 1], "k_bar": made.k_bar if by_draws else None}
     told = {"users_needed": math.ceil(made.threshold)} if isinstance(made, TopItemsMechanism) else {}
-    return Plan(made.guarantee(), options.shared_parameters(args) | own, files="top", told=told)
+    return Plan(made.guarantee(), own, files="top", told=told)
 
 
 def explain(args: argparse.Namespace, plan: TopItemsMechanism | NamedTopMechanism) -> str:

@@ -159,34 +159,22 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
     shared = {"budget": options.make_budget(args)} | options.typed(args, item_type)
     if args.method == "bounded":
         return shared | {"of": args.of or OF, "domain": domain, "bound": args.bound or "auto"}
-    return shared | {
-        "items": domain,
-        "max_per_item": args.max_per_item,
-        "users": args.users,
-        "users_share": args.users_share,
-        "max_items": args.max_items,
-        "largest_mean": args.largest_mean,
-        "noise": args.noise or "auto",
-    }
+    return options.of_factory(debiased_count, args) | shared | {"items": domain, "noise": args.noise or "auto"}
 
 
 def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    shared = options.shared_parameters(args) | {"method": args.method}
     if isinstance(made, TotalPlan):
         of = [name for name, _ in made.parts()]
-        parameters = shared | {
+        parameters = {
             "max_item_bytes": None if made.domain is None else args.max_item_bytes,
             "of": " and ".join(of),
             "items": None if made.domain is None else len(made.domain),
             "bound": (args.bound or "auto") if "events" in of else None,
         }
         return Plan(made.guarantee(), parameters, "totals", "; ".join(_NOTES[name] for name in of))
-    parameters = shared | {
+    parameters = {
         "items": len(made.items),
-        "max_per_item": args.max_per_item,
-        "users": args.users,
-        "users_share": args.users_share,
         "max_items": made.max_items,
         "largest_mean": made.largest_mean,
         "noise": made.noise.kind,

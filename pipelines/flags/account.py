@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from headcount.mechanisms.errors import ParameterError
+from headcount.pipelines.flags.flag import add
 
 AUTO = "auto"  # in place of a release id: one that follows from what is released
 
@@ -14,13 +15,15 @@ def add_account(parser: argparse.ArgumentParser) -> None:
     """Whose account a release goes on."""
     group = parser.add_argument_group("whose account it goes on")
     add_ledger(group)
-    group.add_argument("--dataset", metavar="NAME", help="the data set in it (see: headcount ledger create)")
+    add(group, "--dataset", reported=False, metavar="NAME", help="the data set in it (see: headcount ledger create)")
 
 
 def add_ledger(group: argparse._ActionsContainer, required: bool = False) -> None:
     """Where the ledger is."""
-    group.add_argument(
+    add(
+        group,
         "--ledger",
+        reported=False,
         metavar="URL",
         required=required,
         help="the ledger that keeps the account of releases: sqlite:///FILE or postgresql://USER@HOST/DATABASE",

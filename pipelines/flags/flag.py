@@ -20,12 +20,15 @@ def add(
     needed: bool = False,
     python: Words = None,
     kind: str | None = None,
+    reported: bool = True,
     **given: Any,
 ) -> None:
     """Add a flag to a group. A `rare` one is shown by --help-all alone. A `needed` one has no default in Python. `python` says
     what it is to who calls a function, if other words than the help's do; False: functions do not have it. `kind` is its type
-    there, if that does not follow from how its text is read."""
-    vars(group.add_argument(flag, **given)).update(rare=rare, needed=needed, python=python, kind=kind)
+    there, if that does not follow from how its text is read. What a job reads, writes and runs on, and where its key and its
+    account are, is not `reported` among its parameters."""
+    told = {"rare": rare, "needed": needed, "python": python, "kind": kind, "reported": reported}
+    vars(group.add_argument(flag, **given)).update(told)
 
 
 def is_rare(action: argparse.Action) -> bool:
@@ -42,6 +45,11 @@ def in_python(action: argparse.Action) -> Words:
     """Other words for who calls a function, or False if functions do not have it."""
     words: Words = getattr(action, "python", None)
     return words
+
+
+def is_reported(action: argparse.Action) -> bool:
+    """Whether a report has it among the parameters."""
+    return bool(getattr(action, "reported", True))
 
 
 def kind(action: argparse.Action) -> str | None:

@@ -83,6 +83,7 @@ def add_files(group: argparse._ArgumentGroup) -> None:
     add(
         group,
         "--input",
+        reported=False,
         action="append",
         metavar="GLOB",
         help="files of events, or a folder of them: Parquet, Avro, CSV or JSON lines, also gzip, on this machine or as gs://, "
@@ -97,6 +98,7 @@ def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
     add(
         group,
         "--input-format",
+        reported=False,
         choices=FORMATS,
         help="what the files are (default: by the ends of their names)",
         rare=True,
@@ -105,6 +107,7 @@ def add_kind_of_files(group: argparse._ArgumentGroup) -> None:
     add(
         group,
         "--delimiter",
+        reported=False,
         type=_delimiter,
         metavar="CHARACTER",
         help="what separates the columns of CSV files, or tab (default: a comma)",
@@ -146,6 +149,7 @@ def add_budget(parser: argparse.ArgumentParser, rho: str | None = None) -> argpa
     add(
         group,
         "--explain",
+        reported=False,
         action="store_true",
         help="print guarantee, threshold and error, read no data, and stop",
         python=False,
@@ -166,12 +170,20 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     add(
         group,
         "--output",
+        reported=False,
         metavar="DIR",
         help="the directory of the result, or bigquery://project.dataset.table, which is made",
         python=False,
     )
     add(group, "--format", choices=FORMATS, default="parquet", help="default: %(default)s", python=False)
-    add(group, "--overwrite", action="store_true", help="replace an earlier output of Headcount", python=False)
+    add(
+        group,
+        "--overwrite",
+        reported=False,
+        action="store_true",
+        help="replace an earlier output of Headcount",
+        python=False,
+    )
     add(
         group,
         "--output-files",
@@ -182,9 +194,18 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         rare=True,
         python=False,
     )
-    group.add_argument("--label", type=short_text, metavar="TEXT", help="what this is, in your words, for the report")
-    group.add_argument(
+    add(
+        group,
+        "--label",
+        reported=False,
+        type=short_text,
+        metavar="TEXT",
+        help="what this is, in your words, for the report",
+    )
+    add(
+        group,
         "--period",
+        reported=False,
         type=short_text,
         metavar="TEXT",
         help="the time that the events are of, in your words, for the report",
@@ -225,6 +246,7 @@ def add_domain(group: argparse._ArgumentGroup, what: str, needed: bool = False) 
     add(
         group,
         "--domain",
+        reported=False,
         needed=needed,
         kind="Domain",
         python=f"{what}: a list, a frame with the columns of item, or a file of Parquet, CSV, or text with one value per line",
@@ -239,27 +261,53 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     """Where the noise comes from."""
     group = parser.add_argument_group("where the noise comes from")
     add_key(group)
-    group.add_argument(
+    add(
+        group,
         "--release-id",
+        reported=False,
         metavar="ID",
         help="only to repeat a release of the same input: its id (and its key); auto, with a ledger: an id that follows from "
         "data set, label, period and parameters, so that a job that is run again is no new release",
     )
     group = parser.add_argument_group("how to run")
     shards = "shards of users (default: by the size of the input)"
-    add(group, "--shards", type=whole_number(most=1 << 16), metavar="N", help=shards, rare=True, python=False)
+    add(
+        group,
+        "--shards",
+        reported=False,
+        type=whole_number(most=1 << 16),
+        metavar="N",
+        help=shards,
+        rare=True,
+        python=False,
+    )
     limit = "memory of rows that wait, such as 8G, beyond which they wait on disk (default: half of the machine's)"
-    add(group, "--memory-limit", type=memory_size, metavar="SIZE", help=limit, rare=True, python=False)
+    add(group, "--memory-limit", reported=False, type=memory_size, metavar="SIZE", help=limit, rare=True, python=False)
 
 
 def add_key(group: argparse._ArgumentGroup) -> None:
     """Where the key lies."""
     source = group.add_mutually_exclusive_group()
-    add(source, "--key-file", kind="Path", metavar="FILE", help="key file (see: headcount key), on every worker")
-    add(source, "--key-env", metavar="NAME", help="environment variable of the workers with the key", rare=True)
+    add(
+        source,
+        "--key-file",
+        reported=False,
+        kind="Path",
+        metavar="FILE",
+        help="key file (see: headcount key), on every worker",
+    )
+    add(
+        source,
+        "--key-env",
+        reported=False,
+        metavar="NAME",
+        help="environment variable of the workers with the key",
+        rare=True,
+    )
     add(
         source,
         "--key-secret",
+        reported=False,
         metavar="RESOURCE",
         help="Secret Manager's name of the key, which workers fetch: projects/P/secrets/S/versions/N",
         rare=True,

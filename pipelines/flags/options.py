@@ -6,13 +6,16 @@ An error is one line. Values of parameters are echoed; nothing is read here but 
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
+from headcount.pipelines.flags import flag
 from headcount.pipelines.flags.metrics import values
 from headcount.pipelines.flags.protection import window
 
@@ -70,24 +73,22 @@ def one_or_all(item: list[str] | None) -> str | list[str] | None:
     return item[0] if item is not None and len(item) == 1 else item
 
 
-def shared_parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """The public parameters that every job has, for its report."""
+def of_factory(factory: Callable[..., Any], args: argparse.Namespace) -> dict[str, Any]:
+    """What the flags give for the parameters of a factory that have their names."""
+    return {name: getattr(args, name) for name in inspect.signature(factory).parameters if hasattr(args, name)}
+
+
+def reported(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, Any]:
+    """The public parameters of a job by its flags, for its report, which leaves out what is None."""
+    found = {
+        action.dest: getattr(args, action.dest)
+        for action in parser._actions
+        if flag.is_reported(action) and action.dest != "help"
+    }
+    usual = {"time_zone": "UTC", "protect": "user"}  # which are not worth a line
     return {
-        "user": args.user,
-        "item": one_or_all(args.item),
-        "count": args.count,
-        "explode": args.explode,
-        "time_zone": args.time_zone if args.time_zone != "UTC" else None,
-        "protect": args.protect if args.protect != "user" else None,
-        "time": args.time,
-        "windows": args.windows,
-        "drop_null": args.drop_null,
-        "max_item_bytes": args.max_item_bytes,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
-        "relation": args.relation,
-        "format": args.format,
-        "output_files": args.output_files,
+        name: None if usual.get(name) == value else one_or_all(value) if name == "item" else value
+        for name, value in found.items()
     }
 
 

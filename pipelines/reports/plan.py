@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headcount.mechanisms.accounting.guarantee import Guarantee
 
-Parameters = Mapping[str, str | int | float | bool | None]
+Parameters = Mapping[str, Any]  # of texts, numbers and lists of them
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,6 +47,8 @@ _NOTES = {
     "shuffle": "each user has reported one item, and all numbers are of these reports",
     "pan-private": "all numbers are of events, and not of users: the promise is to each event",
 }
+# Flags that say how events are read.
+_OF_EVENTS = "user item count explode time_zone protect time windows drop_null max_item_bytes max_items".split()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -214,30 +216,18 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    parameters: dict[str, str | int | float | bool | None] = {
-        "model": args.model,
-        "domain_size": args.domain_size,
-        "buckets": args.buckets,
-        "coverage": args.coverage,
-        "samples": args.samples,
-    }
-    if args.model != "central":
-        own = {"mode": models.bucket_mode(args), "estimate": args.estimate, "salt": args.salt}
-        own |= {"users": args.users, "reports": args.reports, "may_be_seen": args.may_be_seen}
-        shared = {name: getattr(args, name) for name in ("epsilon", "delta", "relation", "format", "output_files")}
-        return Plan(made.guarantee(), shared | parameters | own, files="shape", note=_NOTES[args.model])
-    parameters = options.shared_parameters(args) | parameters
+    if args.model != "central":  # which reads no events
+        parameters = dict.fromkeys(_OF_EVENTS) | {"mode": models.bucket_mode(args)}
+        return Plan(made.guarantee(), parameters, files="shape", note=_NOTES[args.model])
+    of_a_shape: dict[str, Any] = {"mode": None, "estimate": None}  # which says nothing of a property
     if isinstance(made, DistinctItemsMechanism):
-        parameters |= {"property": args.property, "max_items": args.max_items}
-        return Plan(made.guarantee(), parameters, files="property")
-    parameters |= {"max_items": models.max_items(args)}
+        return Plan(made.guarantee(), of_a_shape, files="property")
+    items = {"max_items": models.max_items(args)}
     note = options.chosen_items(models.max_items(args))
     if isinstance(made, AnsweredShape):
         assert isinstance(made.source, _Central)
-        parameters |= {"mode": _mode(made.source), "estimate": args.estimate}
-        return Plan(made.guarantee(), parameters, files="shape", note=note)
-    parameters |= {"property": args.property, "most": args.most}
-    return Plan(made.guarantee(), parameters, files="property", note=note)
+        return Plan(made.guarantee(), items | {"mode": _mode(made.source)}, files="shape", note=note)
+    return Plan(made.guarantee(), of_a_shape | items, files="property", note=note)
 
 
 def _mode(plan: _Central) -> str:

@@ -47,7 +47,7 @@ def planned(words: str, again_from: dict | None = None):
     command.check(args)
     item_type = options.item_type(args)
     mechanism = command.make_mechanism(args, item_type)
-    return args, mechanism, command.make_plan(args, mechanism, item_type)
+    return args, mechanism, command.plan(args, mechanism, item_type)
 
 
 @pytest.mark.parametrize("job", JOBS | STORED)
