@@ -230,10 +230,11 @@ class JobCommand(Command, Generic[M]):
     def plan(self, args: argparse.Namespace, made: M, item_type: type) -> Plan:
         """What the command says of itself. Parameters are as its flags give them, where it does not say otherwise."""
         from headcount.pipelines.flags import options
-        from headcount.pipelines.parser import make_parser
 
+        flags = argparse.ArgumentParser(add_help=False)
+        self.add_arguments(flags)
         plan = self.make_plan(args, made, item_type)
-        return plan.stating({**options.reported(make_parser(self), args), **plan.parameters})
+        return plan.stating({**options.reported(flags, args), **plan.parameters})
 
     def outcome(self, args: argparse.Namespace, beam_flags: Sequence[str], sink: Any = None) -> Outcome:
         """Run the job without a word, and return what came of it; `sink` as for `run_job`."""

@@ -80,11 +80,7 @@ def of_factory(factory: Callable[..., Any], args: argparse.Namespace) -> dict[st
 
 def reported(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, Any]:
     """The public parameters of a job by its flags, for its report, which leaves out what is None."""
-    found = {
-        action.dest: getattr(args, action.dest)
-        for action in parser._actions
-        if flag.is_reported(action) and action.dest != "help"
-    }
+    found = {action.dest: getattr(args, action.dest) for action in parser._actions if flag.is_reported(action)}
     usual = {"time_zone": "UTC", "protect": "user"}  # which are not worth a line
     return {
         name: None if usual.get(name) == value else one_or_all(value) if name == "item" else value
