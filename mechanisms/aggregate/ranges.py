@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +39,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.run_sums import run_sums
 from headcount.mechanisms.batches.shards import MOST_COUNT
 from headcount.mechanisms.batches.value_rows import ValueShard
+from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import default_tau, em_exponents, select
 from headcount.mechanisms.keys.value_ranges import AutoRange, ChosenRange, ValueRange
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -76,7 +77,7 @@ class ChosenEnds:
 
 
 @dataclasses.dataclass(frozen=True)
-class RangeChoice:
+class RangeChoice(TableChoice):
     """The choices of all ranges: of the values at these places, each for a budget of its own."""
 
     budgets: tuple[Budget, ...]
@@ -85,9 +86,6 @@ class RangeChoice:
     ranges: Mapping[int, AutoRange]
 
     name = "ranges"
-    by_item = False
-    bounded_range = True  # of all draws together: the ranges add up
-    draws = 1  # one lane, with words for all
 
     @property
     def budget(self) -> Budget:
@@ -127,14 +125,6 @@ class RangeChoice:
             beyond = np.append(np.cumsum(whole[::-1])[::-1][1:], 0)  # of those who have gone further
             table += [*(last + beyond * _PARTS).tolist(), 0]
         return table
-
-    def item_chunks(self, shard: ValueShard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """Nothing: the choice looks at users alone."""
-        return iter(())
-
-    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
-        """Zeros."""
-        return [0] * self.entries
 
     def exponents(self, table: Sequence[int]) -> list[list[Fraction]]:
         """The exponents of all ends, for each column."""

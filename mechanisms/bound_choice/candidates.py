@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
 from headcount.mechanisms.batches.run_sums import INT64_MAX
-from headcount.mechanisms.bound_choice.expected_sums import Ladder, merged_sums
+from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.expected_sums import Ladder, merged_sums, split_sums
+from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
 
 # No part of any proof, and chosen on data of many kinds: bounds to 10^4 in equal ratios, and caps on one item.
@@ -39,6 +41,35 @@ class Candidate:
     def chosen(self) -> ChosenBound:
         """The candidate as the result of a choice."""
         return ChosenBound(self.bound, self.cap or 0, self.noise)
+
+
+class SumsChoice(ExponentialChoice[ChosenBound]):
+    """What the choices by the expected sums of items have in common: candidates for the bounds of a `ladder`, and a table of
+    what each saves over all items."""
+
+    by_item = True
+    distinct = False  # whether a user's distinct items count in place of its events
+
+    @property
+    def ladder(self) -> Ladder:
+        """The bounds and caps that are looked at."""
+        raise NotImplementedError
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What can be chosen."""
+        raise NotImplementedError
+
+    @property
+    def outcomes(self) -> Sequence[ChosenBound]:
+        """The same as results."""
+        return [candidate.chosen() for candidate in self.candidates]
+
+    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
+        """What the users of a shard add to their items, by item shard."""
+        if self.distinct:
+            shard = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
+        return split_sums(shard, self.ladder, shards)
 
 
 def make_candidates(

@@ -14,7 +14,7 @@ moves, within D of both sides. (Without a <= t the slope at t would not be bound
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -23,20 +23,25 @@ import numpy as np
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS, Candidate, make_candidates, score_items
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
+from headcount.mechanisms.bound_choice.candidates import (
+    BOUNDS,
+    CAPS,
+    Candidate,
+    SumsChoice,
+    make_candidates,
+    score_items,
+)
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
 from headcount.mechanisms.checks import check_one_of
-from headcount.mechanisms.choice.exponential import gem_exponents, select
+from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.randomness.lanes import Lanes
 
 OBJECTIVES = ("error", "items")
 NOISE_WEIGHT = 2  # how many times its mean noise an item's count must be worth; no part of the proof
 
 
 @dataclasses.dataclass(frozen=True)
-class JointChoice:
+class JointChoice(SumsChoice):
     """The choice for `release_budget`, at the cost of `budget`; a noise or a cap that is given is not chosen.
 
     With `distinct`, a user's distinct items count in place of its events.
@@ -51,9 +56,6 @@ class JointChoice:
     distinct: bool = False
 
     name = "joint"
-    by_item = True
-    bounded_range = True
-    draws = 1
 
     def __post_init__(self) -> None:
         check_one_of("objective", self.objective, OBJECTIVES)
@@ -68,21 +70,6 @@ class JointChoice:
         """What can be chosen."""
         always_capped = self.max_per_item is not None
         return make_candidates(self.release_budget, self.relation, self.ladder, self.noise, always_capped)
-
-    @property
-    def entries(self) -> int:
-        """The length of the table: one for each candidate."""
-        return len(self.candidates)
-
-    def user_table(self, shard: Shard) -> list[int]:
-        """Zeros: users add to the table by their items alone."""
-        return [0] * self.entries
-
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """What the users of a shard add to their items, by item shard."""
-        if self.distinct:
-            shard = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
-        return split_sums(shard, self.ladder, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
@@ -105,10 +92,6 @@ class JointChoice:
         sensitivities = [self.sensitivity(candidate) for candidate in self.candidates]
         one_sided = self.relation is Relation.ADD_REMOVE
         return gem_exponents(losses, sensitivities, self.budget.epsilon_fraction, one_sided)
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.candidates[select(self.exponents(table), lanes)].chosen()
 
     def ends(self) -> tuple[ChosenBound, ChosenBound]:
         """The smallest and the largest bound that can be chosen; which cap and noise goes with them is open."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
+from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, log_weight, select
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -112,7 +113,7 @@ NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptChoice:
+class KeptChoice(TableChoice):
     """The choice of both bounds. Without candidates, or without norms, nothing of that kind is chosen.
 
     `once` counts every item of a user once: then users are counted, and not events.
@@ -127,9 +128,6 @@ class KeptChoice:
     once: bool = False
 
     name = "kept"
-    by_item = False
-    bounded_range = True  # of both draws together: the ranges add up
-    draws = 1  # one lane, with words for both
     misplaced = Fraction(1, 2)  # no part of any proof: what an event is worth that the bound leaves out
 
     @property
@@ -175,14 +173,6 @@ class KeptChoice:
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray | None:
         """What a bound is a bound of: the users' l2 norms, or for Laplace noise their totals (None)."""
         return None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
-
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """Nothing: the choice looks at users alone."""
-        return iter(())
-
-    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
-        """Zeros."""
-        return [0] * self.entries
 
     def counts_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates (R, c)."""

@@ -25,11 +25,9 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, clipped, enough, in_bins, tails
-from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.lanes import Lanes
 
 METHODS = ("quantile-rank", "quantile-gem")
 
@@ -46,7 +44,6 @@ class QuantileChoice(NormChoice):
     grid: tuple[int, ...] = GRID
     max_per_item: int | None = None
 
-    draws = 1
     noise = "laplace"
 
     def __post_init__(self) -> None:
@@ -75,10 +72,6 @@ class QuantileChoice(NormChoice):
         noise = self.domain_size * self.unit_noise
         losses = [noise * c - kept for c, kept in zip(self.grid, clipped(self.grid, table), strict=True)]
         return gem_exponents(losses, self.grid, epsilon, self.relation is Relation.ADD_REMOVE)
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.chosen(self.grid[select(self.exponents(table), lanes)])
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

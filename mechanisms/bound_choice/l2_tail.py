@@ -30,11 +30,9 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import squared_norms
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, clipped, enough, in_bins, tails
-from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.lanes import Lanes
 
 METHODS = ("em", "gem")
 
@@ -58,7 +56,6 @@ class TailChoice(NormChoice):
     grid: tuple[int, ...] = GRID
     max_per_item: int | None = None
 
-    draws = 1
     noise = "gaussian"
     methods: ClassVar[tuple[str, ...]] = METHODS
 
@@ -102,10 +99,6 @@ class TailChoice(NormChoice):
         losses = [c * self.noise_weight - sum_ * unit for c, sum_ in zip(self.grid, kept, strict=True)]
         sensitivities = [c * self.cap * unit for c in self.grid]
         return gem_exponents(losses, sensitivities, epsilon, self.relation is Relation.ADD_REMOVE)
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.chosen(self.grid[select(self.exponents(table), lanes)])
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

@@ -28,10 +28,8 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.choice.exponential import em_exponents, log_weight, select
+from headcount.mechanisms.choice.exponential import em_exponents, log_weight
 from headcount.mechanisms.choice.norm_bins import NormChoice, in_bins, tails
-from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.randomness.lanes import Lanes
 
 # No part of any proof: forty bounds in every factor of ten, up to the most that a user counts for.
 GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
@@ -48,7 +46,6 @@ class TotalChoice(NormChoice):
 
     name = "tail-count"
     grid = GRID
-    draws = 1
     noise = "laplace"
 
     def user_table(self, shard: Shard) -> list[int]:
@@ -59,10 +56,6 @@ class TotalChoice(NormChoice):
         """The exponents of the bounds: each is chosen with a probability proportional to exp(-exponent)."""
         losses = em_exponents(tails(table), 1, self.budget.epsilon_fraction)
         return [loss + weight for loss, weight in zip(losses, WEIGHTS, strict=True)]
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.chosen(self.grid[select(self.exponents(table), lanes)])
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

@@ -16,7 +16,7 @@ sensitivities, 5 Cmax / 2 and 3 Cmax, hold for kappa = 2 but are loose.)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -26,16 +26,14 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, make_candidates, score_items
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums, total_sums
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
-from headcount.mechanisms.choice.protocol import ChosenBound
+from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, SumsChoice, make_candidates, score_items
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, total_sums
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.lanes import Lanes
 
 
 @dataclasses.dataclass(frozen=True)
-class VolumeChoice:
+class VolumeChoice(SumsChoice):
     """Algorithm 4 for `release_budget`, at the cost of `budget`: `name` is "gem", or "em" for the mechanism by range."""
 
     budget: Budget
@@ -44,10 +42,6 @@ class VolumeChoice:
     name: str = "gem"
     kappa: Fraction = Fraction(2)
     bounds: tuple[int, ...] = BOUNDS
-
-    by_item = True
-    bounded_range = True
-    draws = 1
 
     def __post_init__(self) -> None:
         if self.kappa < 1:
@@ -63,20 +57,11 @@ class VolumeChoice:
         """What can be chosen."""
         return make_candidates(self.release_budget, self.relation, self.ladder, "laplace")
 
-    @property
-    def entries(self) -> int:
-        """The length of the table: one for each candidate."""
-        return len(self.candidates)
-
     def user_table(self, shard: Shard) -> list[int]:
         """kappa * sum of min(m, C) over users less the sum of H over items: the part of -q without thresholds."""
         totals, sums = shard.totals(), total_sums(shard, self.ladder)
         events = [int(np.minimum(totals, bound).sum()) << FRACTION_BITS for bound in self.bounds]
         return [self.kappa.numerator * m - self.kappa.denominator * h for m, h in zip(events, sums, strict=True)]
-
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """What the users of a shard add to their items, by item shard."""
-        return split_sums(shard, self.ladder, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """The sum of (H - t)^+, since min(H, t) = H - (H - t)^+."""
@@ -96,14 +81,6 @@ class VolumeChoice:
         """By how much more one user can change the loss of one candidate than that of another."""
         most = self.bounds[-1]
         return max(self.kappa * (most - c) + self.relation.users * c for c in (self.bounds[0], most))
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.candidates[select(self.exponents(table), lanes)].chosen()
-
-    def ends(self) -> tuple[ChosenBound, ChosenBound]:
-        """The smallest and the largest bound that can be chosen."""
-        return self.candidates[0].chosen(), self.candidates[-1].chosen()
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

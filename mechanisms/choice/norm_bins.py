@@ -9,7 +9,7 @@ own rows, and any function of these puts a user into one bin.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
+from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
 
 # No part of any proof: forty bounds in every factor of ten, and the chance at which a method counts as having failed.
@@ -24,24 +25,23 @@ GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(241)}))
 _MISS = 1e-6
 
 
-class NormChoice:
-    """What the choices by norm have in common: items have no part in their table."""
+class NormChoice(ExponentialChoice[ChosenBound]):
+    """What the choices by norm have in common: a bound on a public grid, and a table of users by their norms."""
 
     name: str
     grid: tuple[int, ...]
-    by_item = False
-    bounded_range = True
     noise: str
     max_per_item: int | None = None
+
+    @property
+    def outcomes(self) -> Sequence[ChosenBound]:
+        """The bounds of the grid."""
+        return [self.chosen(bound) for bound in self.grid]
 
     @property
     def entries(self) -> int:
         """The length of the table: a bin for each point of the grid, and one beyond."""
         return len(self.grid) + 1
-
-    def ends(self) -> tuple[ChosenBound, ChosenBound]:
-        """The smallest and the largest bound that can be chosen."""
-        return self.chosen(self.grid[0]), self.chosen(self.grid[-1])
 
     def chosen(self, bound: int) -> ChosenBound:
         """This bound as the choice, with the cap and the noise that are given."""
@@ -56,14 +56,6 @@ class NormChoice:
         bounds = f"{self.grid[0]} to {self.grid[-1]}"
         cap = {} if self.max_per_item is None else {"cap on one item": self.max_per_item}
         return {"method": self.name, "bounds": bounds, **cap, "candidates": len(self.grid)}
-
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """Nothing: the choice looks at users alone."""
-        return iter(())
-
-    def item_table(self, chunks: Iterable[bytes]) -> list[int]:
-        """Zeros."""
-        return [0] * self.entries
 
 
 def grid_to(most: int) -> tuple[int, ...]:

@@ -24,12 +24,10 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
+from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, in_bins
-from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.randomness.lanes import Lanes
 
 RULES = ("auto", "median")
 
@@ -38,7 +36,7 @@ _ROOT_BITS = 10
 
 @dataclasses.dataclass(frozen=True)
 class SamplesChoice(NormChoice):
-    """The number of samples per user of a distribution; its table is the number of users in each bin of a public grid."""
+    """The number of samples per user of a distribution, as the chosen `bound`, by the users in each bin of a public grid."""
 
     budget: Budget
     release_budget: Budget
@@ -46,7 +44,6 @@ class SamplesChoice(NormChoice):
     name: str = "auto"
     grid: tuple[int, ...] = tuple(x for x in GRID if x <= MOST_SAMPLES)
 
-    draws = 1
     noise = ""  # what comes later draws its noise by itself
 
     def __post_init__(self) -> None:
@@ -68,10 +65,6 @@ class SamplesChoice(NormChoice):
         losses = [-above * root for above, root in zip(enough, roots, strict=True)]
         # Users with x samples or more: if one is added, removed or replaced, they become more, or fewer, for all x alike.
         return gem_exponents(losses, roots, epsilon, one_sided=True)
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice; its `bound` is the number of samples."""
-        return ChosenBound(self.grid[select(self.exponents(table), lanes)], 0, self.noise)
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

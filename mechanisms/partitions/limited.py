@@ -29,6 +29,7 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import em_exponents, log_weight, probabilities, select
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
@@ -38,7 +39,7 @@ from headcount.mechanisms.randomness.lanes import Lanes
 
 
 @dataclasses.dataclass(frozen=True)
-class LimitedChoice:
+class LimitedChoice(TableChoice):
     """Both draws: the limit has a budget of its own, and `scored` has that of the other."""
 
     limit: Budget
@@ -47,7 +48,6 @@ class LimitedChoice:
     name = "limited partitions"
     by_item = True
     bounded_range = False  # the second draw depends on the first
-    draws = 1  # one lane, with words for both
 
     @property
     def budget(self) -> Budget:

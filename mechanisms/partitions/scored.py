@@ -38,6 +38,7 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import THRESHOLD_BITS, StrategyCandidate
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, ItemWeights, merged_weights, split_weights
@@ -47,7 +48,7 @@ _NARROW = 1 << 58  # sums and thresholds below this, in units of 2**-40, are com
 
 
 @dataclasses.dataclass(frozen=True)
-class PartitionChoice:
+class PartitionChoice(ExponentialChoice[ChosenStrategy]):
     """The losses of public candidates, for a release of which it is a part; that has `release_budget` as a whole."""
 
     budget: Budget
@@ -57,8 +58,6 @@ class PartitionChoice:
 
     name = "partitions"
     by_item = True
-    bounded_range = True
-    draws = 1
 
     def __post_init__(self) -> None:
         weighed = {candidate.strategy == "law" for candidate in self.candidates if candidate.items > 1}
@@ -66,6 +65,11 @@ class PartitionChoice:
             raise ParameterError(
                 "laws and noise weigh items differently: a choice is among laws, or without any, but for ways of one item"
             )
+
+    @property
+    def outcomes(self) -> Sequence[ChosenStrategy]:
+        """What can be chosen."""
+        return [candidate.chosen for candidate in self.candidates]
 
     @property
     def by_law(self) -> bool:
@@ -76,15 +80,6 @@ class PartitionChoice:
     def ladder(self) -> tuple[int, ...]:
         """The numbers of items per user among the candidates, ascending."""
         return tuple(sorted({candidate.items for candidate in self.candidates}))
-
-    @property
-    def entries(self) -> int:
-        """The length of the table: one for each candidate."""
-        return len(self.candidates)
-
-    def user_table(self, shard: Shard) -> list[int]:
-        """Zeros: users add to the table by their items alone."""
-        return [0] * self.entries
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""

@@ -20,22 +20,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import Candidate, score_items
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
+from headcount.mechanisms.bound_choice.candidates import Candidate, SumsChoice, score_items
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
 from headcount.mechanisms.bound_choice.volume import above
-from headcount.mechanisms.choice.exponential import gem_exponents, select
-from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.randomness.lanes import Lanes
+from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.sampled.plan import Objective, calibrate_sample
 
 # No part of any proof: the numbers of items per user that are looked at, and how often one may be chosen that is far too large,
@@ -45,7 +40,7 @@ _MISSED = 0.002
 
 
 @dataclasses.dataclass(frozen=True)
-class ItemsChoice:
+class ItemsChoice(SumsChoice):
     """The items per user of a sample with `release_budget`, at the cost of `budget`, as the chosen `bound`: no noise goes with
     it."""
 
@@ -55,9 +50,7 @@ class ItemsChoice:
     objective: Objective = "w95"
 
     name = "items"
-    by_item = True
-    bounded_range = True
-    draws = 1
+    distinct = True
 
     @property
     def ladder(self) -> Ladder:
@@ -74,20 +67,6 @@ class ItemsChoice:
         """What can be chosen; the threshold of the loss is half of the users."""
         return tuple(Candidate(items, None, "", -(-users // 2), 0) for items, users in self.w50.items())
 
-    @property
-    def entries(self) -> int:
-        """The length of the table: one for each candidate."""
-        return len(self.candidates)
-
-    def user_table(self, shard: Shard) -> list[int]:
-        """Zeros: users add to the table by their items alone."""
-        return [0] * self.entries
-
-    def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
-        """What the users of a shard add to their items, by item shard: each distinct item counts one."""
-        distinct = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
-        return split_sums(distinct, self.ladder, shards)
-
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in units of 2**-30."""
         return score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, above)
@@ -99,14 +78,6 @@ class ItemsChoice:
         sensitivities, epsilon = [candidate.bound for candidate in self.candidates], self.budget.epsilon_fraction
         tau = math.ceil(2 / epsilon * Fraction(math.log(self.entries / _MISSED)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
-
-    def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
-        """The private choice."""
-        return self.candidates[select(self.exponents(table), lanes)].chosen()
-
-    def ends(self) -> tuple[ChosenBound, ChosenBound]:
-        """The fewest and the most items that can be chosen."""
-        return self.candidates[0].chosen(), self.candidates[-1].chosen()
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""

@@ -44,6 +44,7 @@ from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
+from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import em_exponents, select
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS, merged_weights, split_weights
@@ -71,7 +72,7 @@ class NoisyDistinct(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class DistinctItemsMechanism:
+class DistinctItemsMechanism(TableChoice):
     """The number of distinct items as a value: a choice of a bound, unless `max_items` is given, and one noise.
 
     It keeps the protocol of a `Choice`, whose table has N(K) of every candidate, and then F(K) in units of 2**-30.
@@ -84,8 +85,7 @@ class DistinctItemsMechanism:
     max_items: int | None
     name = "DistinctItems"
     by_item = True
-    bounded_range = False  # there is noise, too
-    draws = 1  # one lane, whose words serve the choice first and the noise after it
+    bounded_range = False  # there is noise, too, by later words of the same lane
 
     def __post_init__(self) -> None:
         check_parts(self.budget, *([] if self.choosing is None else [self.choosing]), self.release_budget)
