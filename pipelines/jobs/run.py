@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import gc
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -17,14 +18,14 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
-from headcount.mechanisms.errors import InputError, ParameterError
+from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
 from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import progress, releases
 from headcount.pipelines.flags import account as account_flags
 from headcount.pipelines.flags import options
 from headcount.pipelines.flags.protection import protection
-from headcount.pipelines.jobs import failures, memory, remote
+from headcount.pipelines.jobs import memory, remote
 from headcount.pipelines.jobs.evidence import DigestOfInput
 from headcount.pipelines.jobs.local import keeps_chunks, local_runner
 from headcount.pipelines.jobs.signals import Signals, Stopped
@@ -212,7 +213,7 @@ def run_job(
             account.failed()
             if signals.received is not None:  # Beam may have wrapped the signal's own exception
                 raise Stopped(signals.received) from error
-            message = failures.input_error(error)
+            message = input_error(error)
             if message is not None:
                 raise InputError(message) from error
             raise
@@ -322,3 +323,24 @@ def _tell(words: str) -> None:
 
 def _detached(beam_options: PipelineOptions) -> bool:
     return bool(beam_options.view_as(StandardOptions).no_wait_until_finish)
+
+
+_REFUSAL = re.compile(r"headcount\.mechanisms\.errors\.(?:InputError|ParameterError): (.+)")
+_STEP = re.compile(r" \[while running '[^']*'\]")
+
+
+def input_error(exception: BaseException) -> str | None:
+    """The message of the InputError or ParameterError that made a pipeline fail, or None if none did."""
+    seen: BaseException | None = exception
+    while seen is not None:
+        if isinstance(seen, HeadcountError):
+            return _one_line(str(seen))
+        found = _REFUSAL.search(str(seen))
+        if found:
+            return _one_line(found.group(1))
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def _one_line(message: str) -> str:
+    return _STEP.split(message.splitlines()[0], maxsplit=1)[0].strip()

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines.studies.data import Data, of_shard
 from headcount.pipelines.studies.methods import Method, Promised
 from headcount.pipelines.studies.populations.laws import Believed
-from headcount.pipelines.studies.populations.similar import similar_budget
 from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
@@ -155,3 +155,20 @@ def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
     spread = math.sqrt(float(weights @ (logs - weights @ logs) ** 2) * len(logs) / (len(logs) - 1))
     wide = math.exp(_WIDE * spread)
     return Expected(mean, min(mean / wide, float(numbers.min())), max(mean * wide, float(numbers.max())))
+
+
+_LARGEST_DELTA = 0.01
+
+
+def similar_budget(epsilon: float, delta: float, smaller: float) -> tuple[float, float]:
+    """The epsilon and delta for a population that is so many times smaller."""
+    if smaller <= 1:
+        return epsilon, delta
+    if delta == 0:
+        return smaller * epsilon, 0.0
+    sigma = gaussian_sigma(epsilon, delta) / smaller
+    low, high = math.log(delta), math.log(_LARGEST_DELTA)
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_sigma(smaller * epsilon, math.exp(middle)) > sigma else (low, middle)
+    return smaller * epsilon, math.exp(low)

@@ -11,15 +11,17 @@ from typing import Any, Literal
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.typehints.row_type import RowTypeConstraint
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import NoisySums
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
+from headcount.mechanisms.aggregate.ranges import ChosenEnds
 from headcount.mechanisms.aggregate.release import Aggregated, AggregateMechanism, aggregate, released
 from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.totals import cells, group_keys, total_rows
-from headcount.mechanisms.batches.domain import arrow_type
+from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
@@ -29,11 +31,10 @@ from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
+from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.mechanisms.keys.value_ranges import AutoRange
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
-from headcount.transforms.aggregate.ranges import plan_in_range
-from headcount.transforms.aggregate.rows import ToMetricRows
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed
 from headcount.transforms.core.ahead import Ahead
 from headcount.transforms.core.barrier import barrier, beside, sorted_by_item
@@ -47,6 +48,7 @@ from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.estimates import NoisyStage, one_value
 from headcount.transforms.keyed.domain import given_items
+from headcount.transforms.keyed.rows import field_types, field_values, is_named_by_columns
 from headcount.transforms.partitions import NamedItems
 
 
@@ -277,3 +279,52 @@ def _grouped(sums: pa.RecordBatch, plan: AggregatePlan, metrics: Metrics) -> Gro
 
 def _every_cell(grouped: Grouped, metrics: Metrics) -> tuple[int, pa.RecordBatch]:
     return 0, pa.RecordBatch.from_pydict({"item": cells(grouped, metrics)})
+
+
+class ToMetricRows(beam.PTransform):
+    """(file, record batch with the key columns) -> rows with the key columns and the numbers of all metrics."""
+
+    def __init__(self, keys: Keys, numbers: Sequence[str]) -> None:
+        super().__init__()
+        named, fields = [ITEM], [(ITEM, keys.item_type)]
+        if is_named_by_columns(keys):
+            named, fields = list(keys.names), field_types(keys, numbers)
+        self._columns = [*named, *numbers]
+        self._fields = [*fields, *((name, float) for name in numbers)]
+
+    def expand(self, batches: beam.PCollection) -> beam.PCollection:
+        names = [name for name, _ in self._fields]
+        row = RowTypeConstraint.from_fields(self._fields)
+        return batches | "Split" >> beam.FlatMap(_rows, self._columns, names).with_output_types(row)
+
+
+def _rows(file: tuple[int, pa.RecordBatch], columns: list[str], names: list[str]) -> Iterator[Any]:
+    _, batch = file
+    for values in zip(*(field_values(batch.column(column)) for column in columns), strict=True):
+        yield beam.Row(**dict(zip(names, values, strict=True)))
+
+
+def plan_in_range(
+    plan: beam.PCollection,
+    rows: beam.PCollection,
+    named: beam.pvalue.AsList | Domain,
+    stages: AggregateStages,
+    release: Release,
+    shards: int,
+) -> beam.PCollection:
+    """The one plan, with the ranges that are chosen from packed shards of the rows on named keys."""
+    assert stages.ranges_choice is not None
+    noise = plan | "RangesTable" >> beam.Map(_ranges_table, stages, named).with_output_types(bytes)
+    choose = Choose(stages.ranges_choice, release, shards, ChosenEnds, noise, unpack=unpack_values)
+    chosen = (rows | "ChooseRanges" >> choose).chosen
+    before = beam.pvalue.AsSingleton(beside(plan, "BoundsBeside"))
+    return chosen | "PlanInRange" >> beam.Map(_in_range, before, stages).with_output_types(AggregatePlan)
+
+
+def _ranges_table(plan: AggregatePlan, stages: AggregateStages, named: NamedBatches | Domain) -> bytes:
+    keys = len(named) if isinstance(named, Domain) else sum(batch.num_rows for _, batch in named)
+    return encode_table(stages.ranges_table(plan, keys))
+
+
+def _in_range(ranges: ChosenEnds, plan: AggregatePlan, stages: AggregateStages) -> AggregatePlan:
+    return stages.plan(plan.names, plan.kept, ranges)

@@ -14,8 +14,7 @@ import pytest
 import headcount
 from headcount.pipelines.commands.studies import compare
 from headcount.pipelines.parser import parse
-from headcount.pipelines.studies.comparison import NOT_PRIVATE, shown
-from headcount.pipelines.studies.curves import lines
+from headcount.pipelines.studies.comparison import NOT_PRIVATE, lines, shown
 from headcount.pipelines.studies.scores import MEANINGS
 from tests.pipelines.refusals import refused
 

@@ -7,7 +7,7 @@ import apache_beam as beam
 import pytest
 
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.pipelines.jobs import failures
+from headcount.pipelines.jobs.run import input_error
 from headcount.pipelines.sources.columns import columns_of
 from headcount.pipelines.sources.events import ReadEvents, expand_inputs
 
@@ -26,7 +26,7 @@ def test_a_failed_pipeline(tmp_path, caplog, mode):
     with caplog.at_level(logging.DEBUG), pytest.raises(Exception) as caught:
         with beam.Pipeline(options=options) as pipeline:
             _ = pipeline | "Events" >> ReadEvents(inputs, columns_of("user", "item"))
-    assert failures.input_error(caught.value) == f"{tmp_path}/2.csv, row 2: 3 fields, but the header has 2"
+    assert input_error(caught.value) == f"{tmp_path}/2.csv, row 2: 3 fields, but the header has 2"
     assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert CANARY not in caplog.text
 
@@ -39,17 +39,17 @@ def test_failures_of_other_runners():
         "During handling of the above exception, another exception occurred:\n\n"
         "RuntimeError: headcount.mechanisms.errors.InputError: a.csv, row 3: 3 fields [while running 'x']\n"
     )
-    assert failures.input_error(RuntimeError(text)) == "a.csv, row 3: 3 fields"
-    assert failures.input_error(ParameterError("bound must be positive, got 0")) == "bound must be positive, got 0"
+    assert input_error(RuntimeError(text)) == "a.csv, row 3: 3 fields"
+    assert input_error(ParameterError("bound must be positive, got 0")) == "bound must be positive, got 0"
     try:
         try:
             raise InputError("a.csv: empty [while running 'Read']")
         except InputError as error:
             raise RuntimeError("pipeline failed") from error
     except RuntimeError as error:
-        assert failures.input_error(error) == "a.csv: empty"
+        assert input_error(error) == "a.csv: empty"
 
 
 def test_failures_that_are_not_ours():
     for text in ("boom", f"pyarrow.lib.ArrowInvalid: {CANARY}", f"other.InputError: {CANARY}"):
-        assert failures.input_error(RuntimeError(text)) is None
+        assert input_error(RuntimeError(text)) is None

@@ -17,10 +17,10 @@ from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.pipelines.studies import from_release as earlier
+from headcount.pipelines.studies.forecast import similar_budget
 from headcount.pipelines.studies.populations import assumed, user_law
 from headcount.pipelines.studies.populations.item_law import NoisyCounts, fit_items
 from headcount.pipelines.studies.populations.laws import Population, UserLaw
-from headcount.pipelines.studies.populations.similar import similar_budget
 from tests.fixed_key import write_fixed_key
 
 
