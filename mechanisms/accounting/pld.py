@@ -1,9 +1,9 @@
-"""Laws of privacy losses on a lattice: what dominates the parts of a release, as numbers.
+"""Privacy loss distributions (PLDs) on a lattice: what dominates the parts of a release, as numbers.
 
-By `parts`, every part is dominated by a pair with a divergence h(s), a convex function of e^s. On a lattice of losses it is
+By `losses`, every part is dominated by a pair with a divergence h(s), a convex function of e^s. On a lattice of losses it is
 replaced by the function that is linear in e^s between h at the lattice's points (and constant beyond the last, where h is next
 to nothing). That lies above h, and is the divergence of a pair whose losses are points of the lattice: their masses under the
-first law are e^s times the bends of the function, and what is left beyond the last is a loss of infinity.
+first distribution are e^s times the bends of the function, and what is left beyond the last is a loss of infinity.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _FINE, _MOST_POINTS = 0.05, 2**13
 _TAIL = 38.0
 _ZCDP_POINTS = 1000
 _CUT = 1e-40  # the mass of a tail of what is merged, which is added to delta
-_FEW = 16  # times that a law is merged; more are a power of its transform
+_FEW = 16  # times that a pld is merged; more are a power of its transform
 
 Divergence = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Law:
-    """A law of losses: `mass[i]` at (first + i) * step, and `infinite` beyond all."""
+class PLD:
+    """A privacy loss distribution: `mass[i]` at (first + i) * step, and `infinite` beyond all."""
 
     first: int
     mass: np.ndarray
@@ -41,8 +41,8 @@ class Law:
     step: float
 
     @classmethod
-    def of(cls, one: np.ndarray, other: np.ndarray, step: float) -> Law:
-        """The law whose divergences are `one` at 0, step, 2 step, ..., and in the other direction `other`.
+    def of(cls, one: np.ndarray, other: np.ndarray, step: float) -> PLD:
+        """The pld whose divergences are `one` at 0, step, 2 step, ..., and in the other direction `other`.
 
         A loss of -s has e^-s times the mass that a loss of s has in the other direction, which keeps the digits of both tails.
         """
@@ -66,13 +66,13 @@ class Law:
         with np.errstate(divide="ignore"):
             return np.log(self.mass)
 
-    def with_law(self, other: Law) -> Law:
-        """The law of the sum of both losses."""
+    def plus(self, other: PLD) -> PLD:
+        """The pld of the sum of both losses."""
         whole = shown(self.infinite, other.infinite)
-        return Law(self.first + other.first, np.convolve(self.mass, other.mass), whole, self.step)
+        return PLD(self.first + other.first, np.convolve(self.mass, other.mass), whole, self.step)
 
-    def within(self, cut: float) -> Law:
-        """The law without its ends of at most this mass each: losses above are infinite, and those below the least that is
+    def within(self, cut: float) -> PLD:
+        """The pld without its ends of at most this mass each: losses above are infinite, and those below the least that is
         kept. A sum of losses, of which one is raised, has no smaller delta."""
         low = int(np.searchsorted(np.cumsum(self.mass), cut, side="right"))
         high = len(self.mass) - int(np.searchsorted(np.cumsum(self.mass[::-1]), cut, side="right"))
@@ -81,7 +81,7 @@ class Law:
         mass = self.mass[low:high].copy()
         mass[0] += self.mass[:low].sum()
         above = float(self.mass[high:].sum())
-        return Law(self.first + low, mass, min(1.0, self.infinite + above), self.step)
+        return PLD(self.first + low, mass, min(1.0, self.infinite + above), self.step)
 
     def divergences(self) -> np.ndarray:
         """The divergences at 0, step, 2 step, ... up to the last point."""
@@ -107,33 +107,33 @@ def _bends(values: np.ndarray, step: float) -> np.ndarray:
     return falls / -math.expm1(-step) - after / math.expm1(step)
 
 
-def laws_of(losses: Losses, step: float, turned: bool) -> list[tuple[Law, int]]:
-    """The laws of all parts but for what is hidden, with the times of each; `turned` is the other direction."""
-    found = [(law, times) for part, times in losses.parts for law in _laws_of_part(part, step, turned)]
+def plds_of(losses: Losses, step: float, turned: bool) -> list[tuple[PLD, int]]:
+    """The plds of all parts but for what is hidden, with the times of each; `turned` is the other direction."""
+    found = [(pld, times) for part, times in losses.parts for pld in _plds_of_part(part, step, turned)]
     if losses.mu > 0:
-        found.append((_gaussian_law(losses.mu, step), 1))
+        found.append((_gaussian_pld(losses.mu, step), 1))
     if losses.rho > 0:
-        found.append((_zcdp_law(losses.rho, losses.order, step), 1))
+        found.append((_zcdp_pld(losses.rho, losses.order, step), 1))
     return found
 
 
-def merged(laws: Sequence[tuple[Law, int]]) -> list[tuple[Law, int]]:
-    """Laws with the same sum, but few: those that are there a few times are one.
+def merged(plds: Sequence[tuple[PLD, int]]) -> list[tuple[PLD, int]]:
+    """PLDs with the same sum, but few: those that are there a few times are one.
 
     Masses are multiplied and added as they are, without a transform, so that each keeps its digits, in the tails too. They are
     off by a part of 1e-10 at most, which `sums` has room for.
     """
-    few = [law for law, times in laws if times <= _FEW for law in [law.within(_CUT)] * times]
-    heap = [(len(law.mass), k, law) for k, law in enumerate(few)]
+    few = [pld for pld, times in plds if times <= _FEW for pld in [pld.within(_CUT)] * times]
+    heap = [(len(pld.mass), k, pld) for k, pld in enumerate(few)]
     heapq.heapify(heap)
     while len(heap) > 1:  # the shortest first, as that is the least work
         (_, _, one), (_, k, other) = heapq.heappop(heap), heapq.heappop(heap)
-        both = one.with_law(other).within(_CUT)
+        both = one.plus(other).within(_CUT)
         heapq.heappush(heap, (len(both.mass), k, both))
-    return [*((law, 1) for _, _, law in heap), *((law, times) for law, times in laws if times > _FEW)]
+    return [*((pld, 1) for _, _, pld in heap), *((pld, times) for pld, times in plds if times > _FEW)]
 
 
-def _laws_of_part(part: Part, step: float, turned: bool) -> Iterator[Law]:
+def _plds_of_part(part: Part, step: float, turned: bool) -> Iterator[PLD]:
     if isinstance(part, Draw):
         yield _symmetric(functools.partial(_choice, part.range), part.range, step)
     elif isinstance(part, Laplace):
@@ -142,28 +142,28 @@ def _laws_of_part(part: Part, step: float, turned: bool) -> Iterator[Law]:
         points = np.arange(math.ceil(part.losses[-1] / step * (1 - 1e-12)) + 1) * step
         one, other = (_between(part.losses, values, points) for values in (part.added, part.removed))
         if turned or part.both:
-            yield Law.of(other, one, step)
+            yield PLD.of(other, one, step)
         if not turned or part.both:
-            yield Law.of(one, other, step)
+            yield PLD.of(one, other, step)
     else:
         yield _worst(part.ways, step, turned)
 
 
-def _worst(ways: Sequence[Losses], step: float, turned: bool) -> Law:
-    """The law of whichever way is the worst, at every loss."""
+def _worst(ways: Sequence[Losses], step: float, turned: bool) -> PLD:
+    """The pld of whichever way is the worst, at every loss."""
     sides = (turned, not turned) if any(map(has_sides, ways)) else (turned,)
     curves = [_largest([_whole(way, step, side).divergences() for way in ways]) for side in sides]
-    return Law.of(curves[0], curves[-1], step)
+    return PLD.of(curves[0], curves[-1], step)
 
 
-def _whole(losses: Losses, step: float, turned: bool) -> Law:
-    """The law of one way, with what is not hidden."""
-    law = Law(0, np.ones(1), losses.hiding, step)
-    for each, times in laws_of(losses, step, turned):
+def _whole(losses: Losses, step: float, turned: bool) -> PLD:
+    """The pld of one way, with what is not hidden."""
+    pld = PLD(0, np.ones(1), losses.hiding, step)
+    for each, times in plds_of(losses, step, turned):
         for _ in range(times):
-            law = law.with_law(each)
+            pld = pld.plus(each)
     # The masses of the finite losses are those of what is hidden: 1 - infinite of them in all.
-    return dataclasses.replace(law, mass=law.mass * (1 - losses.hiding))
+    return dataclasses.replace(pld, mass=pld.mass * (1 - losses.hiding))
 
 
 def _largest(curves: Sequence[np.ndarray]) -> np.ndarray:
@@ -171,10 +171,10 @@ def _largest(curves: Sequence[np.ndarray]) -> np.ndarray:
     return np.max([np.append(curve, np.full(size - len(curve), curve[-1])) for curve in curves], axis=0)
 
 
-def _symmetric(divergence: Divergence, last: float, step: float) -> Law:
-    """The law of a part that is the same in both directions, with losses up to `last`."""
+def _symmetric(divergence: Divergence, last: float, step: float) -> PLD:
+    """The pld of a part that is the same in both directions, with losses up to `last`."""
     values = divergence(np.arange(math.ceil(last / step * (1 - 1e-12)) + 1) * step)
-    return Law.of(values, values, step)
+    return PLD.of(values, values, step)
 
 
 def _choice(c: float, s: np.ndarray) -> np.ndarray:
@@ -201,17 +201,17 @@ def _between(losses: Sequence[float], values: Sequence[float], s: np.ndarray) ->
 
 
 @functools.lru_cache(maxsize=8)  # whoever asks what is left asks for the same mu and rho again and again
-def _gaussian_law(mu: float, step: float) -> Law:
-    """The law of Gaussian noise at a distance of mu standard deviations."""
+def _gaussian_pld(mu: float, step: float) -> PLD:
+    """The pld of Gaussian noise at a distance of mu standard deviations."""
     return _symmetric(lambda s: gaussian_delta(s, mu, 1.0) * (1 + 1e-9), mu**2 / 2 + _TAIL * mu, step)
 
 
 @functools.lru_cache(maxsize=8)
-def _zcdp_law(rho: float, order: float, step: float) -> Law:
-    """The law of all that is rho-zCDP up to an order: divergences below those of the conversion, and convex."""
+def _zcdp_pld(rho: float, order: float, step: float) -> PLD:
+    """The pld of all that is rho-zCDP up to an order: divergences below those of the conversion, and convex."""
     last, x, y = _zcdp_hull(rho, order)
     hull = np.interp(np.exp(np.arange(math.ceil(last / step * (1 - 1e-12)) + 1) * step), x, y)
-    return Law.of(hull, hull, step)
+    return PLD.of(hull, hull, step)
 
 
 @functools.lru_cache(maxsize=1024)  # it is the same on every lattice, and a release has it several times

@@ -1,10 +1,10 @@
-"""The epsilon and delta of many losses together: laws of privacy losses on a lattice, composed by Fourier transforms.
+"""The epsilon and delta of many losses together: privacy loss distributions on a lattice, composed by Fourier transforms.
 
 Guarantee: `losses_delta` is an upper bound of delta at epsilon for all parts together, in any order, where each
 may depend on what the ones before have released, if what each costs was fixed before.
 
-Proof. Every part is dominated by a pair whose losses lie on a lattice (`laws`), and products of such pairs dominate every
-adaptive composition (`parts`). Losses of the product are sums, so that the law of all is a convolution, and delta at epsilon
+Proof. Every part is dominated by a pair whose losses lie on a lattice (`pld`), and products of such pairs dominate every
+adaptive composition (`losses`). Losses of the product are sums, so that the pld of all is a convolution, and delta at epsilon
 the mean of (1 - e^(epsilon - L))^+.
 
 Numbers. Masses are multiplied by e^(tilt * loss) before the transform, and divided by it afterwards. With the tilt of the
@@ -34,13 +34,13 @@ from headcount.mechanisms.accounting.budget import zcdp_delta, zcdp_epsilon
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.pld import (
-    Law,
+    PLD,
     has_gaussian,
     has_sides,
     lattice_step,
-    laws_of,
     least_step,
     merged,
+    plds_of,
     shown,
 )
 
@@ -49,7 +49,7 @@ _ROUNDING = 4e-16
 
 NOTHING = Losses()
 
-# The logarithm of what is left out of a law, in parts of its largest mass: all of it is far below _ROUNDING.
+# The logarithm of what is left out of a pld, in parts of its largest mass: all of it is far below _ROUNDING.
 _TINY = -150.0
 
 # No part of the proof: steps of the lattice for which there is nothing to be gained.
@@ -79,7 +79,7 @@ class Together:
         sided = tuple(part for part in losses.parts if has_sides(Losses(parts=(part,))))
         self._sided = Losses(parts=sided)
         self._alike = Losses(parts=tuple(part for part in losses.parts if part not in sided))
-        self._known: dict[tuple[float, bool | None], list[tuple[Law, int]]] = {}
+        self._known: dict[tuple[float, bool | None], list[tuple[PLD, int]]] = {}
 
     def delta(self, epsilon: float, more: Losses = NOTHING) -> float:
         """An upper bound of the delta that all keep together with `epsilon`."""
@@ -117,9 +117,9 @@ class Together:
         if not _LEAST_STEP < step < _LARGEST_STEP:
             return []
         sides = (False, True) if has_sides(whole) else (False,)
-        # With mu and rho of all: these add up to less than the laws of each would.
+        # With mu and rho of all: these add up to less than the plds of each would.
         rest = dataclasses.replace(whole, parts=more.parts)
-        sums = [_Sum.of([*self._laws(step, side), *laws_of(rest, step, side)], epsilon, delta) for side in sides]
+        sums = [_Sum.of([*self._plds(step, side), *plds_of(rest, step, side)], epsilon, delta) for side in sides]
         return [lambda epsilon: max(each.delta(epsilon) for each in sums) / share]
 
     @functools.cached_property
@@ -127,12 +127,12 @@ class Together:
         """The step of the lattice of what is known; 0 if that is nothing."""
         return lattice_step(self.losses) if self.losses.mu or self.losses.rho or self.losses.parts else 0.0
 
-    def _laws(self, step: float, turned: bool) -> list[tuple[Law, int]]:
+    def _plds(self, step: float, turned: bool) -> list[tuple[PLD, int]]:
         """The parts that are known on a lattice: those that are the same in both directions once, and then the others."""
         if (step, None) not in self._known:
-            self._known[step, None] = merged(laws_of(self._alike, step, turned))
+            self._known[step, None] = merged(plds_of(self._alike, step, turned))
         if (step, turned) not in self._known:
-            self._known[step, turned] = merged([*self._known[step, None], *laws_of(self._sided, step, turned)])
+            self._known[step, turned] = merged([*self._known[step, None], *plds_of(self._sided, step, turned)])
         return self._known[step, turned]
 
 
@@ -158,7 +158,7 @@ def _least(bound: Callable[[float], float], delta: float) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Sum:
-    """The law of a sum of many losses, tilted: `mass[i]` e^(log_mass - tilt * loss) at the loss (first + i) * step.
+    """The pld of a sum of many losses, tilted: `mass[i]` e^(log_mass - tilt * loss) at the loss (first + i) * step.
 
     `error` is what an entry of `mass` may be off by, `below` the tilted mass before the first and `above` that beyond the last.
     """
@@ -174,9 +174,9 @@ class _Sum:
     infinite: float
 
     @classmethod
-    def of(cls, laws: Sequence[tuple[Law, int]], epsilon: float | None, delta: float | None) -> _Sum:
-        """The law of all losses together, tilted for delta at this epsilon, or for the epsilon of this delta."""
-        step, tilted = laws[0][0].step, _Tilted(laws)
+    def of(cls, plds: Sequence[tuple[PLD, int]], epsilon: float | None, delta: float | None) -> _Sum:
+        """The pld of all losses together, tilted for delta at this epsilon, or for the epsilon of this delta."""
+        step, tilted = plds[0][0].step, _Tilted(plds)
         tilt = tilted.tilt_for(epsilon, delta)
         whole = tilted.at(tilt)
         low, high = (sum(each[end] * times for each, times in tilted.ends) for end in (0, 1))
@@ -191,13 +191,13 @@ class _Sum:
             width *= 1.5
         points = 1 << max(1, (last - first).bit_length())
         spectrum = np.ones(points // 2 + 1, complex)
-        for law, weight, times in whole.each:
-            place = np.arange(law.first, law.first + len(law.mass)) % points
+        for pld, weight, times in whole.each:
+            place = np.arange(pld.first, pld.first + len(pld.mass)) % points
             mass = np.bincount(place, weight, points)
             spectrum *= np.fft.rfft(mass) if times == 1 else np.fft.rfft(mass) ** times
         mass = np.roll(np.fft.irfft(spectrum, points), -(first % points))
-        error = _ROUNDING * math.log2(points) * (1 + sum(times for _, times in laws))
-        hidden = -math.expm1(sum(times * math.log1p(-min(law.infinite, 1 - 2**-53)) for law, times in laws))
+        error = _ROUNDING * math.log2(points) * (1 + sum(times for _, times in plds))
+        hidden = -math.expm1(sum(times * math.log1p(-min(pld.infinite, 1 - 2**-53)) for pld, times in plds))
         return cls(first, mass, step, tilt, whole.log_mass, error, below, above, hidden * (1 + 1e-12))
 
     def delta(self, epsilon: float) -> float:
@@ -217,36 +217,36 @@ class _Sum:
 
 @dataclasses.dataclass(frozen=True)
 class _At:
-    """Laws under one tilt: the logarithm of the mass of all, its mean and variance, and each with its tilted masses."""
+    """PLDs under one tilt: the logarithm of the mass of all, its mean and variance, and each with its tilted masses."""
 
     log_mass: float
     mean: float
     variance: float
-    each: list[tuple[Law, np.ndarray, int]]
+    each: list[tuple[PLD, np.ndarray, int]]
 
 
 class _Tilted:
-    """Laws of losses, which can be tilted."""
+    """Privacy loss distributions, which can be tilted."""
 
-    def __init__(self, laws: Sequence[tuple[Law, int]]) -> None:
-        self.laws = [(law, times) for law, times in laws if law.mass.any()]
-        self.ends = [((law.first, law.first + len(law.mass) - 1), times) for law, times in self.laws]
+    def __init__(self, plds: Sequence[tuple[PLD, int]]) -> None:
+        self.plds = [(pld, times) for pld, times in plds if pld.mass.any()]
+        self.ends = [((pld.first, pld.first + len(pld.mass) - 1), times) for pld, times in self.plds]
 
     def at(self, tilt: float) -> _At:
-        """All laws with masses multiplied by e^(tilt * loss)."""
+        """All plds with masses multiplied by e^(tilt * loss)."""
         log_mass, mean, variance, each = 0.0, 0.0, 0.0, []
-        for law, times in self.laws:
-            logs = law.logs + tilt * law.losses
+        for pld, times in self.plds:
+            logs = pld.logs + tilt * pld.losses
             most = float(logs.max())
             logs -= most
             # What is below is no part of the sums, nor of what they are rounded to; and tiny floats are slow.
             weight = np.where(logs > _TINY, np.exp(np.maximum(logs, _TINY)), 0.0)
             own = most + math.log(weight.sum())
             weight /= weight.sum()
-            center = float(np.dot(weight, law.losses))
+            center = float(np.dot(weight, pld.losses))
             log_mass, mean = log_mass + times * own, mean + times * center
-            variance += times * float(np.dot(weight, (law.losses - center) ** 2))
-            each.append((law, weight, times))
+            variance += times * float(np.dot(weight, (pld.losses - center) ** 2))
+            each.append((pld, weight, times))
         return _At(log_mass, mean, variance, each)
 
     def tilt_for(self, epsilon: float | None, delta: float | None) -> float:
@@ -254,7 +254,7 @@ class _Tilted:
 
         It bounds delta, as c(t) = t^t / (1 + t)^(1 + t) is the largest that (1 - e^-x) e^(-t x) gets.
         """
-        most = 500 / self.laws[0][0].step / max(1, max(abs(end) for ends, _ in self.ends for end in ends))
+        most = 500 / self.plds[0][0].step / max(1, max(abs(end) for ends, _ in self.ends for end in ends))
 
         def too_high(tilt: float) -> bool:
             here, slope = self.at(tilt), math.log1p(1 / tilt)
@@ -274,6 +274,6 @@ class _Tilted:
 
     def tail(self, here: _At, tilt: float, loss: float) -> float:
         """A bound of the tilted mass beyond a loss, on the side of the mean on which it lies: by Chernoff."""
-        move = (loss - here.mean) / max(here.variance, self.laws[0][0].step ** 2)  # any is valid
+        move = (loss - here.mean) / max(here.variance, self.plds[0][0].step ** 2)  # any is valid
         there = self.at(tilt + move)
         return math.exp(min(0.0, there.log_mass - here.log_mass - move * loss))

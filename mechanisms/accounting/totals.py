@@ -3,7 +3,7 @@
 Three bounds are known, and the least of them is taken:
 
 * basic composition: at the sum of the deltas, the sum of the epsilons;
-* privacy loss distributions of what every release says of its losses (`losses`, `laws`): the sharpest, where there are many;
+* privacy loss distributions of what every release says of its losses (`losses`, `pld`): the sharpest, where there are many;
 * zero-concentrated differential privacy: the sum of what every release keeps of that, converted once.
 
 What may depend on what. A release may be any function of what the earlier ones have released: which items are asked for, which

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from headcount.mechanisms.accounting import pld as laws
-from headcount.mechanisms.accounting import pld_sums as sums
+from headcount.mechanisms.accounting import pld, pld_sums
 from headcount.mechanisms.accounting.budget import zcdp_delta
 from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses
 from headcount.mechanisms.accounting.pld_sums import losses_delta
@@ -31,21 +30,21 @@ def of_all_kinds(number: int) -> list[Losses]:
 @pytest.mark.parametrize("number", [1, 4, 30])
 def test_laws_that_are_merged_are_the_same_laws(number):
     losses = Losses.together([*of_all_kinds(number), *[Losses.of(Draw(0.03))] * 40])
-    step = laws.lattice_step(losses)
+    step = pld.lattice_step(losses)
     for turned in (False, True):
-        every = laws.laws_of(losses, step, turned)
+        every = pld.plds_of(losses, step, turned)
         for epsilon in (0.5, 1.0, 3.0):
-            one, other = (sums._Sum.of(each, epsilon, None).delta(epsilon) for each in (every, laws.merged(every)))
+            one, other = (pld_sums._Sum.of(each, epsilon, None).delta(epsilon) for each in (every, pld.merged(every)))
             assert other == pytest.approx(one, rel=1e-9)
 
 
 def test_ends_that_are_cut_off_only_raise_delta():
     """By no more than they hold: here they are large, to be seen."""
-    law = laws.laws_of(Losses(mu=0.5), 0.01, False)[0][0]
+    law = pld.plds_of(Losses(mu=0.5), 0.01, False)[0][0]
     cut = law.within(1e-3)
     assert len(cut.mass) < len(law.mass) and cut.mass.sum() + cut.infinite == pytest.approx(law.mass.sum(), abs=1e-12)
     for epsilon in (0.0, 0.5, 1.0, 2.0):
-        whole, less = (sums._Sum.of([(each, 3)], epsilon, None).delta(epsilon) for each in (law, cut))
+        whole, less = (pld_sums._Sum.of([(each, 3)], epsilon, None).delta(epsilon) for each in (law, cut))
         assert whole * (1 - 1e-9) <= less <= whole + 3 * 2e-3
 
 
@@ -53,7 +52,7 @@ def test_ends_that_are_cut_off_only_raise_delta():
 def test_what_is_known_with_more_is_all_of_it_together(known):
     """On a lattice that is no coarser, and so at least as sharp."""
     given = of_all_kinds(known)
-    kept = sums.Together(Losses.together(given))
+    kept = pld_sums.Together(Losses.together(given))
     for more in (
         Losses.of(Laplace(1.5)),
         Losses.together([of_all_kinds(3)[1]] * 50),
@@ -72,4 +71,4 @@ def test_what_is_known_with_more_is_all_of_it_together(known):
 def test_divergences_of_zcdp_are_those_of_its_conversion(rho, order):
     epsilons = np.linspace(0.0, 30.0, 200)
     expected = [zcdp_delta(rho, epsilon, order) for epsilon in epsilons.tolist()]
-    assert laws._zcdp_deltas(rho, epsilons, order) == pytest.approx(expected, rel=1e-10)
+    assert pld._zcdp_deltas(rho, epsilons, order) == pytest.approx(expected, rel=1e-10)

@@ -25,8 +25,7 @@ from headcount.mechanisms import (
 )
 from headcount.mechanisms import total as total_of
 from headcount.mechanisms.accounting import losses as parts
-from headcount.mechanisms.accounting import pld as laws
-from headcount.mechanisms.accounting import pld_sums as sums
+from headcount.mechanisms.accounting import pld, pld_sums
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.losses import Curve, Draw, Laplace, Losses, OneOf
@@ -178,9 +177,9 @@ def test_releases_of_many_sizes_are_never_below_the_exact_sum():
 def test_a_tilt_that_is_far_off_costs_tightness_alone():
     """A tilt for another delta leaves most of the mass outside of the window: it must be counted all the same."""
     losses = Losses(parts=((Laplace(1.0), 10),))
-    found = laws.laws_of(losses, laws.lattice_step(losses), False)
+    found = pld.plds_of(losses, pld.lattice_step(losses), False)
     for delta in (0.5, 1e-3, 1e-9, 1e-30, 1e-200):
-        tilted = sums._Sum.of(found, None, delta)
+        tilted = pld_sums._Sum.of(found, None, delta)
         for epsilon in (0.0, 1.0, 5.0, 9.0, 9.9):
             exact = pure_delta(1.0, 10, epsilon)
             assert tilted.delta(epsilon) >= exact * (1 - 1e-9)
@@ -296,9 +295,9 @@ def test_dropped_hiding_is_seen(monkeypatch):
 
     hidden = 1 - (1 - TOTAL_SHARE * 1e-8) ** YEAR
     assert least() >= hidden * (1 - 1e-6)
-    monkeypatch.setattr(laws, "shown", lambda hiding, delta: delta)
-    monkeypatch.setattr(sums, "shown", lambda hiding, delta: delta)
-    assert sums.losses_delta(Losses.together(each.losses for each in releases), 1000.0) < hidden / 2
+    monkeypatch.setattr(pld, "shown", lambda hiding, delta: delta)
+    monkeypatch.setattr(pld_sums, "shown", lambda hiding, delta: delta)
+    assert pld_sums.losses_delta(Losses.together(each.losses for each in releases), 1000.0) < hidden / 2
 
 
 def test_mu_that_shrinks_is_seen(monkeypatch):
@@ -333,7 +332,7 @@ def test_a_curve_rounded_to_the_wrong_side_is_seen(monkeypatch):
     def lower(points, values, s):
         return np.array(values)[np.minimum(np.searchsorted(points, s, side="left"), len(points) - 1)]
 
-    monkeypatch.setattr(laws, "_between", lower)  # the next point's value, in place of the chord
+    monkeypatch.setattr(pld, "_between", lower)  # the next point's value, in place of the chord
     assert losses_epsilon(losses, 1e-3) < exact
 
 
@@ -341,7 +340,7 @@ def test_the_largest_way_is_not_their_mean(monkeypatch):
     ways = Losses(parts=((OneOf((Losses.of(Laplace(1.0)), Losses(mu=0.1))), 20),))
     exact = pure_epsilon(1.0, 20, 1e-3)
     assert losses_epsilon(ways, 1e-3) >= exact * (1 - 1e-9)
-    monkeypatch.setattr(laws, "_largest", lambda curves: curves[-1])
+    monkeypatch.setattr(pld, "_largest", lambda curves: curves[-1])
     monkeypatch.setattr(OneOf, "rho", lambda self: None)
     assert losses_epsilon(ways, 1e-3) < exact
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from headcount.mechanisms import Budget, private_histogram, sampled_histogram, select_partitions
-from headcount.mechanisms.accounting import pld as laws
+from headcount.mechanisms.accounting import pld
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.pld_sums import losses_delta
@@ -61,7 +61,7 @@ def test_laplace_vectors_are_dominated_by_one_entry(moves, epsilon):
     p, q = (product(*(discrete_laplace(scale, move * side, 6) for move in moves)) for side in (0, 1))
     for s in np.linspace(-1.2 * epsilon, 1.2 * epsilon, 41):
         size = abs(s)
-        bound = float(laws._laplace(part, np.array([size]))[0])
+        bound = float(pld._laplace(part, np.array([size]))[0])
         if s < 0:  # the other direction, which is the same here
             bound = 1 - math.exp(s) + math.exp(s) * bound
         assert divergence(p, q, s) <= bound + 1e-12
@@ -73,10 +73,10 @@ def test_laplace_vectors_are_dominated_by_one_entry(moves, epsilon):
 def test_steps_that_divide_others_and_steps_that_do_not():
     s = np.linspace(0, 1.2, 500)
     for fewer, more in ((1, 7), (2, 8), (5, 1000)):
-        assert (laws._laplace(Laplace(1.0, fewer), s) >= laws._laplace(Laplace(1.0, more), s) - 1e-15).all()
-    wide = laws._laplace(Laplace.in_more_steps(1.0, 8), s)
-    assert all((wide >= laws._laplace(Laplace(1.0, k), s)).all() for k in range(8, 60))
-    assert not (laws._laplace(Laplace(1.0, 8), s) >= laws._laplace(Laplace(1.0, 9), s)).all()  # hence the wider one
+        assert (pld._laplace(Laplace(1.0, fewer), s) >= pld._laplace(Laplace(1.0, more), s) - 1e-15).all()
+    wide = pld._laplace(Laplace.in_more_steps(1.0, 8), s)
+    assert all((wide >= pld._laplace(Laplace(1.0, k), s)).all() for k in range(8, 60))
+    assert not (pld._laplace(Laplace(1.0, 8), s) >= pld._laplace(Laplace(1.0, 9), s)).all()  # hence the wider one
 
 
 def discrete_gaussian_sum(sigma: float, times: int) -> tuple[np.ndarray, np.ndarray]:
