@@ -33,7 +33,7 @@ from _shared import OUT, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.histogram import estimates
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import histogram

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from _shared import DATA, OUT, event_log, headcount, private_job, run, write_csv
 
-from headcount.mechanisms.keys.door import asked
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.pipelines.sources.events import column_types, expand_inputs, read_batches, split_file
 
@@ -42,10 +42,10 @@ def read(path: Path, item: list[str]) -> float:
     start = time.monotonic()
     inputs, columns = expand_inputs([str(path)]), columns_of("user", item)
     types = column_types(inputs, columns)
-    door = asked("user", item).of_schema(types.schema)
+    row_schema = asked("user", item).of_schema(types.schema)
     for task in (task for file in inputs.files for task in split_file(file, inputs.format, columns)):
         for batch in read_batches(task, columns, types):
-            door.batch(batch, place_of(batch))
+            row_schema.batch(batch, place_of(batch))
     return time.monotonic() - start
 
 

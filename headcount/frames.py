@@ -14,12 +14,12 @@ import pyarrow as pa
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.batches.frames import FRAMES, collected, frame_reader, frame_schema, is_frame, table_of
+from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.given_domain import GivenDomain
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.nested import column_at, found_type, is_list
+from headcount.mechanisms.columns.row_schema import asked, user_keys
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.door import asked, user_keys
-from headcount.mechanisms.keys.given_domain import GivenDomain
-from headcount.mechanisms.keys.keys import Keys
-from headcount.mechanisms.keys.nested import column_at, found_type, is_list
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.flags import options
@@ -39,18 +39,20 @@ class Events(NamedTuple):
 
 def counted(data: Any, args: argparse.Namespace) -> Events:
     """Users, items and counts."""
-    door = asked(**options.rows(args))
-    reader = _reader(data, door.columns)
-    for column in door.items:
+    row_schema = asked(**options.rows(args))
+    reader = _reader(data, row_schema.columns)
+    for column in row_schema.items:
         found = found_type(reader.schema, column.source)
-        plain = found.value_type if found is not None and column.source == door.explode and is_list(found) else found
+        plain = (
+            found.value_type if found is not None and column.source == row_schema.explode and is_list(found) else found
+        )
         # The result has the column in its own type: were that a text until a row tells more, the first row would be seen.
         if plain is not None and pa.types.is_null(plain) and not column.unit and not column.edges:
             raise InputError(
                 f"column {column.source!r} holds no value that tells its type: give a frame whose schema says it"
             )
-    door = door.of_schema(reader.schema)
-    return Events((door.batch(batch, place) for batch, place in _placed(reader)), door.shown)
+    row_schema = row_schema.of_schema(reader.schema)
+    return Events((row_schema.batch(batch, place) for batch, place in _placed(reader)), row_schema.shown)
 
 
 def named_domain(given: Any, keys: Keys | None, max_item_bytes: int) -> Domain:

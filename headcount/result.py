@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headcount.keywords import in_keywords, spelled
 from headcount.mechanisms.checks import check_whole, wrong
+from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import cut
 from headcount.mechanisms.errors import HeadcountError
-from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.flags.groups import FORMATS, MOST_FILES
 from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.calibration.noise_plan import NoisePlan as NoisePlan
     from headcount.mechanisms.choice.protocol import ChosenBound as ChosenBound
     from headcount.mechanisms.choice.run import choose_bound as choose_bound
+    from headcount.mechanisms.columns.value_ranges import value_columns as value_columns
     from headcount.mechanisms.count_release.plume import plume as plume
     from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
     from headcount.mechanisms.count_release.top_names import top_items as top_items
@@ -48,7 +49,6 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
     from headcount.mechanisms.histogram.total import total as total
-    from headcount.mechanisms.keys.value_ranges import value_columns as value_columns
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
     from headcount.mechanisms.partitions.select import select_partitions as select_partitions

@@ -48,8 +48,8 @@ def make_release(args: argparse.Namespace, runner: str | None, spell: Callable[[
 
 def for_rows(release: Release, args: argparse.Namespace) -> Release:
     """The release with the key for rows that are read as the flags of `groups.add_input` say."""
-    from headcount.mechanisms.keys.door import asked
-    from headcount.mechanisms.keys.reading import reading
+    from headcount.mechanisms.columns.reading import reading
+    from headcount.mechanisms.columns.row_schema import asked
 
     if getattr(args, "item", None) is not None:
         return release.of_rows(asked(**options.rows(args)).reading)

@@ -18,8 +18,8 @@ from headcount import transforms
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
+from headcount.mechanisms.columns.domain_files import DomainFile
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.domain_files import DomainFile
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import releases, yaml_parts
 from headcount.pipelines.flags import groups, numbers, options

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.domain import Domain, arrow_type
-from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import encode_table

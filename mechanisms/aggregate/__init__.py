@@ -23,8 +23,8 @@ has every node of a tree its noise, also where it is never drawn: which nodes ar
 none is negative, and `clip_norm` bounds their norm. The groups are a function of noisy sums. (f) Metrics and intervals are
 post-processing.
 
-Values are whole numbers from the door on, in units of a 2^20th of half the range. What lies beyond the range counts as its
-end.
+Values are whole numbers as soon as they are read, in units of a 2^20th of half the range. What lies beyond counts as
+the end of it.
 
 No paper: these are the metrics that PipelineDP, Privacy on Beam, Tumult and OpenDP give, on the stages of the histogram. What
 differs from them: no epsilon is split by metric, bounds are chosen, and totals are calibrated. Private: import

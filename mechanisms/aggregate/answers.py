@@ -31,7 +31,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.calibration.intervals import DEVIATIONS, outward
-from headcount.mechanisms.keys.value_ranges import ValueRange
+from headcount.mechanisms.columns.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
 _BOTH = statistics.NormalDist().inv_cdf(1 - 0.025 / 2)

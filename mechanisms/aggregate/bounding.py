@@ -20,7 +20,7 @@ from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.bounding.clipping import sample_units, sampled_items
 from headcount.mechanisms.bounding.steps import promise_of
-from headcount.mechanisms.keys.value_ranges import VALUE_BITS
+from headcount.mechanisms.columns.value_ranges import VALUE_BITS
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key

@@ -1,7 +1,7 @@
 """How many keys of a user count, and how many rows on each: chosen privately, with the norm of the totals.
 
-This is the choice of `bound_choice.kept` with another bound: a user of d named keys keeps m of them, so min(1, m / d) of its
-rows, capped at c on each, in place of what a norm leaves.
+This is the choice of `bound_choice.clip_choice` with another bound: a user of d named keys keeps m of them, so min(1, m / d) of
+its rows, capped at c on each, in place of what a norm leaves.
 
     (m, c)     loss = keys * cost - worth / 4, where worth is what the users' rows that are left are worth
     B          loss = users with more than B rows
@@ -11,7 +11,7 @@ The noise of every metric is a cost, and what is left out is one for totals alon
 key's rows, times the metrics for each total among them, where means and variances count fivefold. None of this is part of
 any proof.
 
-Guarantee: that of `bound_choice.kept`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
+Guarantee: that of `clip_choice`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
 and lies between 0 and `most`, so one user more lowers each loss by at most most / 4, and raises none.
 """
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.kept import MOST_KEPT, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import MOST_KEPT, KeptBound, KeptCandidate, KeptChoice
 from headcount.mechanisms.choice.exponential import select
 from headcount.mechanisms.randomness.lanes import Lanes
 

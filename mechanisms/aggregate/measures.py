@@ -62,9 +62,9 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 from headcount.mechanisms.calibration.bound import Bound
+from headcount.mechanisms.columns.value_ranges import VALUE_BITS
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import VALUE_BITS
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: What stands beside the sum of a range, for free: one of these, and never both.

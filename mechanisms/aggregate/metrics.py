@@ -9,8 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headcount.mechanisms.checks import check_one_of, check_share
+from headcount.mechanisms.columns.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import AutoRange, ValueRange, parse_range_or_auto
 
 COUNTS = ("users", "events")
 OF_VALUES = ("sum", "mean", "variance", "quantile")

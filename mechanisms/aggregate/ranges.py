@@ -41,7 +41,7 @@ from headcount.mechanisms.batches.shards import MOST_COUNT
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import default_tau, em_exponents, select
-from headcount.mechanisms.keys.value_ranges import AutoRange, ChosenRange, ValueRange
+from headcount.mechanisms.columns.value_ranges import AutoRange, ChosenRange, ValueRange
 from headcount.mechanisms.randomness.lanes import Lanes
 
 #: What U can be; no part of any proof.

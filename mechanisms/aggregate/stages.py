@@ -21,12 +21,12 @@ from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_pl
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
-from headcount.mechanisms.bound_choice.kept import MOST_OF_TOTALS, NORMS, KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import MOST_OF_TOTALS, NORMS, KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
+from headcount.mechanisms.columns.value_ranges import ChosenRange
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
-from headcount.mechanisms.keys.value_ranges import ChosenRange
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 

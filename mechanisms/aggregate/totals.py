@@ -22,7 +22,7 @@ import pyarrow as pa
 from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups

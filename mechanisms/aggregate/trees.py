@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import sum_by_code
-from headcount.mechanisms.keys.value_ranges import VALUE_BITS
+from headcount.mechanisms.columns.value_ranges import VALUE_BITS
 from headcount.mechanisms.randomness.lane_ids import user_lane_ids
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_gaussian

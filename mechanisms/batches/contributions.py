@@ -1,4 +1,4 @@
-"""The one door in: columns of users, items and counts, checked and widened into contribution batches.
+"""The one way in: columns of users, items and counts, checked and widened into contribution batches.
 
 Ids are strings or int64 (dictionaries, large strings and smaller integers are widened), counts are int64. What is
 wrong is refused with the file, column and row number, where known, and never with a value. A count above MOST_COUNT (10^9)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.batches.kept import found
+from headcount.mechanisms.batches.chunk_store import found
 from headcount.mechanisms.batches.names import string_buffers
 
 _KINDS = tuple((kind, np.iinfo(kind).min, np.iinfo(kind).max) for kind in (np.uint8, np.uint16, np.int32, np.int64))

@@ -4,7 +4,7 @@ A contribution batch may have columns of int64 numbers beside user, item and cou
 the way that every batch goes, through the same shuffle: only where rows are added up does it matter, as rows with other numbers
 are other rows. So a `ValueShard` is a `Shard` of (user, item) pairs, which naming, choices and samples of items work with as
 they are, and beside it the rows of each pair. Packed, it is a packed `Shard` with more columns: `unpack_shard` reads the pairs
-alone. (A batch type of its own would have needed another shuffle, another door and another way to hold back hot users.)
+alone. (A batch type of its own would have needed another shuffle, another way in and another way to hold back hot users.)
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bound_choice.kept import (
+from headcount.mechanisms.bound_choice.clip_choice import (
     BOUNDS,
     CAPS,
     NORMS,

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.checks import is_real
+from headcount.mechanisms.columns.decimals import decimal_floats
+from headcount.mechanisms.columns.value_ranges import is_text, text_numbers, valid_text
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.decimals import decimal_floats
-from headcount.mechanisms.keys.value_ranges import is_text, text_numbers, valid_text
 from headcount.mechanisms.sampled.leaves import Leaves
 
 Number = int | float

@@ -24,7 +24,7 @@ from headcount.pipelines.sources.domain import domain_of, planned_domain
 
 if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain
-    from headcount.mechanisms.keys.domain_files import DomainFile
+    from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.pipelines.jobs.run import Source
     from headcount.transforms.debiased_count import DebiasedCount, Total
 

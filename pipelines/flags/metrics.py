@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headcount.mechanisms.aggregate.metrics import Metrics
-    from headcount.mechanisms.keys.value_ranges import ValueRange
+    from headcount.mechanisms.columns.value_ranges import ValueRange
 
 
 def metrics(args: argparse.Namespace) -> Metrics | None:

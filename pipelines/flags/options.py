@@ -58,7 +58,7 @@ def columns(args: argparse.Namespace) -> Columns:
 
 
 def rows(args: argparse.Namespace) -> dict[str, Any]:
-    """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of the door of a call."""
+    """What the flags of `add_input` say of rows, as the parameters of `Contributions` and of `columns.row_schema`."""
     names = "user item count drop_null max_item_bytes explode time_zone protect time"
     return {name: getattr(args, name) for name in names.split()} | {"values": values(args)}
 
@@ -100,7 +100,7 @@ def how_to_run(args: argparse.Namespace, release: Release, shards: int) -> dict[
 
 def item_type(args: argparse.Namespace) -> type:
     """What items are inside, by the flags alone: before anything is read."""
-    from headcount.mechanisms.keys.columns import parse_columns
+    from headcount.mechanisms.columns.key_column import parse_columns
 
     asked = parse_columns(args.item) if getattr(args, "item", None) else ()
     return int if len(asked) == 1 and (asked[0].unit or asked[0].edges) else str
@@ -108,7 +108,7 @@ def item_type(args: argparse.Namespace) -> type:
 
 def values_as_items(args: argparse.Namespace) -> argparse.Namespace:
     """The arguments of a command of values for what knows items only, which the values stand in for."""
-    from headcount.mechanisms.keys.columns import KeyColumn
+    from headcount.mechanisms.columns.key_column import KeyColumn
 
     item = None if args.value is None else [KeyColumn(args.value).spec]
     as_items = {"item": item, "explode": None, "max_item_bytes": 4096}

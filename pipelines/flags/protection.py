@@ -11,7 +11,7 @@ from headcount.pipelines.flags.numbers import whole_number
 
 if TYPE_CHECKING:
     from headcount.mechanisms.accounting.guarantee import Guarantee
-    from headcount.mechanisms.keys.columns import KeyColumn
+    from headcount.mechanisms.columns.key_column import KeyColumn
 
 _USUAL = {"day": 30, "week": 52, "month": 12}  # windows that words speak of where none are given
 
@@ -70,6 +70,6 @@ def protection(args: argparse.Namespace) -> Protection:
 
 def window(args: argparse.Namespace) -> KeyColumn | None:
     """The column of times by which users are protected, if they are by windows."""
-    from headcount.mechanisms.keys.door import window_column  # which needs Arrow, as flags do not
+    from headcount.mechanisms.columns.row_schema import window_column  # which needs Arrow, as flags do not
 
     return window_column(getattr(args, "protect", USER), getattr(args, "time", None))

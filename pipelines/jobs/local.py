@@ -15,7 +15,7 @@ from apache_beam.runners.portability.fn_api_runner.execution import GroupingBuff
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN, DataInputOperation
 
-from headcount.mechanisms.batches.kept import forget, keeping
+from headcount.mechanisms.batches.chunk_store import forget, keeping
 from headcount.pipelines import progress
 
 

@@ -8,9 +8,9 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.row_schema import user_keys
 from headcount.mechanisms.counting.users import all_as_one
-from headcount.mechanisms.keys.door import user_keys
-from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.sampled.axis import Axis
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.flags import options

@@ -18,8 +18,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
+from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.errors import HeadcountError, InputError, ParameterError
-from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines import progress, releases
 from headcount.pipelines.flags import account as account_flags

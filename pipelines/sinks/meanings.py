@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from headcount.mechanisms.keys.columns import UNITS
-from headcount.mechanisms.keys.fields import Field
-from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.columns.fields import Field
+from headcount.mechanisms.columns.key_column import UNITS
+from headcount.mechanisms.columns.keys import Keys
 
 _NOISE = "not what bounding or an assumption did to it"
 _ANY = {

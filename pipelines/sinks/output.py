@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyarrow as pa
 
+from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines.sinks.finished import finished, summary
 from headcount.pipelines.sinks.formats import encode
 from headcount.pipelines.sinks.meanings import key_meanings

@@ -9,8 +9,8 @@ import fastavro
 import pyarrow as pa
 from fastavro.schema import expand_schema
 
+from headcount.mechanisms.columns.nested import found_type, is_list
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.nested import found_type, is_list
 from headcount.pipelines.sources.columns import (
     Columns,
     ColumnTypes,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from headcount.mechanisms.columns.nested import column_at
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.nested import column_at
 from headcount.pipelines.sources.columns import (
     ROWS_PER_BATCH,
     Columns,

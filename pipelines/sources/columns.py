@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.columns import nested
+from headcount.mechanisms.columns.fields import field_of
+from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
+from headcount.mechanisms.columns.keys import Keys, resolve
+from headcount.mechanisms.columns.times import UTC, check_zone, is_time
+from headcount.mechanisms.columns.value_ranges import is_number_type
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys import nested
-from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
-from headcount.mechanisms.keys.fields import field_of
-from headcount.mechanisms.keys.keys import Keys, resolve
-from headcount.mechanisms.keys.times import UTC, check_zone, is_time
-from headcount.mechanisms.keys.value_ranges import is_number_type
 from headcount.mechanisms.sampled.axis import Axis, is_value_type, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.pipelines.sources.hive import folder_columns, folder_value

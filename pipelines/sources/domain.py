@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 
 from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.key_column import parse_columns
+from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.columns import parse_columns
-from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.pipelines.storage import stores
 
 

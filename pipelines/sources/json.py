@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from headcount.mechanisms.batches.contributions import IDS
+from headcount.mechanisms.columns.key_column import INT
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.columns import INT
 from headcount.pipelines.sources.columns import (
     LEAST_INT64,
     MOST_INT64,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headcount.mechanisms.keys.nested import column_at
+from headcount.mechanisms.columns.nested import column_at
 from headcount.pipelines.sources.columns import (
     ROWS_PER_BATCH,
     Columns,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.door import asked
-from headcount.mechanisms.keys.keys import Keys
 from headcount.pipelines import progress
 from headcount.pipelines.flags import options
 from headcount.pipelines.jobs.run import pipeline_options
@@ -25,12 +25,12 @@ def read_contributions(args: argparse.Namespace, patterns: Sequence[str]) -> tup
         raise ParameterError(f"{inputs.files[0].path} is a table, and this command reads files: export it first")
     columns = options.columns(args)
     types = events.column_types(inputs, columns)
-    door = asked(**options.rows(args)).of_schema(types.schema)
+    row_schema = asked(**options.rows(args)).of_schema(types.schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for task in inputs.tasks():
             for batch in events.read_batches(task, columns, types):
                 progress.advance(batch.num_rows)
-                yield door.batch(batch, place_of(batch))
+                yield row_schema.batch(batch, place_of(batch))
 
-    return batches(), door.shown
+    return batches(), row_schema.shown

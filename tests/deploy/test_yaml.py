@@ -19,8 +19,8 @@ from apache_beam.transforms.external import ExternalTransform
 from apache_beam.yaml import main as beam_yaml
 
 from headcount import transforms
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.reading import reading
 from headcount.pipelines import yaml_models, yaml_provider
 from headcount.transforms import Budget
 from tests.deploy.yaml_pipelines import FOLDER, PROMISE, Inside, jinja_variables, pipeline_yaml

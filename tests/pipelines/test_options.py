@@ -6,9 +6,9 @@ import pickle
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 
+from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.keys import Keys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.keys import Keys
 from headcount.mechanisms.randomness.keys import KeyEnvironment, KeyFile, write_key_file
 from headcount.pipelines import parser, releases
 from headcount.pipelines.commands import distribution, histogram, plume, quantiles

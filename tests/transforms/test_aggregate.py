@@ -12,8 +12,8 @@ import pytest
 
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.value_ranges import value_columns
 from headcount.transforms import Aggregate, Budget, Contributions, Zcdp
 
 BUDGET = Budget(5, 1e-4)

@@ -112,7 +112,7 @@ OF_SHAPE = (
 )
 
 TABLE = [
-    Line(Contributions, "_door", {},
+    Line(Contributions, "_row_schema", {},
          {"user": "who", "item": "what", "count": "times", "drop_null": True, "max_item_bytes": 9,
           "explode": "item", "time_zone": "Europe/Berlin", "values": ["price:0:100"],
           "schema": pa.schema({"user": pa.int64(), "item": pa.date32()})},

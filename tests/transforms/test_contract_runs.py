@@ -22,8 +22,8 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.steps import bound_shard
 from headcount.mechanisms.checks import check_share
 from headcount.mechanisms.choice.run import choose_bound
+from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.counting.noisy import bounded_batches, noisy_counts
-from headcount.mechanisms.keys.value_ranges import value_columns
 from headcount.mechanisms.shape.estimators import EntropyQuestion
 from headcount.transforms import (
     Aggregate,

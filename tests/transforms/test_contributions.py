@@ -8,8 +8,8 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.door import asked
 from headcount.transforms import Contributions
 from headcount.transforms.core.contributions import _ToBatches, as_contributions
 

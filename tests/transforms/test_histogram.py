@@ -78,11 +78,11 @@ def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, mak
         "frames": ([pd.DataFrame({"who": users, "what": items})], by_name),
         "counts": ([(u, i, 1) for u, i in rows], None),
     }
-    for name, (elements, door) in kinds.items():
+    for name, (elements, row_schema) in kinds.items():
 
         def build(pipeline: beam.Pipeline) -> beam.PCollection:
             given = pipeline | beam.Create(elements)  # noqa: B023
-            return (given if door is None else given | door) | "Histogram" >> transform()  # noqa: B023
+            return (given if row_schema is None else given | row_schema) | "Histogram" >> transform()  # noqa: B023
 
         assert sorted(map(tuple, collect(build))) == expected, name
 

@@ -19,8 +19,8 @@ from apache_beam.internal import pickler
 from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.door import asked
 from headcount.transforms import (
     Budget,
     ChooseBound,
@@ -97,8 +97,8 @@ def test_every_transform_that_shows_items_gives_the_key_columns_however_cut(
     size, shards, files, collect, make_release, soon_planned
 ):
     rows, release = table(), make_release()
-    door = asked("who", ITEM).of_schema(rows.schema)
-    batches = [door.batch(rows.to_batches()[0], Place())]
+    row_schema = asked("who", ITEM).of_schema(rows.schema)
+    batches = [row_schema.batch(rows.to_batches()[0], Place())]
     given = {"release": release, "shards": shards}
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
@@ -114,7 +114,9 @@ def test_every_transform_that_shows_items_gives_the_key_columns_however_cut(
     for k, (name, make) in enumerate(TABLE.items()):
         label = name if TABLE[name] is not None else ""
         mechanism = make(**given)._of(contributed_type(rows)).mechanism
-        expected = door.keys.restore(mechanism.run(batches, release.of_rows(door.reading), label)).to_pylist()
+        expected = row_schema.keys.restore(
+            mechanism.run(batches, release.of_rows(row_schema.reading), label)
+        ).to_pylist()
         assert expected, name
         assert sorted(map(tuple, (row for j, many, row in found if j == k and not many))) == sorted(
             tuple(row.values()) for row in expected
@@ -320,11 +322,11 @@ def test_element_types_and_rows_pickle_and_are_coded():
         assert copy == one and type(copy) is row
     coder = beam.coders.registry.get_coder(row)
     assert coder.decode(coder.encode(one)) == one
-    door = asked("u", ["user.id", "_id", "class", "big", "at:hour"]).of_schema(
+    row_schema = asked("u", ["user.id", "_id", "class", "big", "at:hour"]).of_schema(
         pa.schema({"u": pa.string(), "user": pa.struct({"id": pa.string()}), "_id": pa.string(), "class": pa.string(),
                    "big": pa.uint64(), "at": pa.timestamp("ms")})
     )  # fmt: skip
-    odd = keyed_row(NoisyCount, door.keys)
+    odd = keyed_row(NoisyCount, row_schema.keys)
     assert odd._fields[:5] == ("user_id", "id", "key_class", "big", "at_hour")
     coder = beam.coders.registry.get_coder(odd)
     values = odd("a", "b", "c", 2**64 - 1, Timestamp(3600), 1.0, 1.0, 1.0, 1.0)

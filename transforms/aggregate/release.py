@@ -25,14 +25,14 @@ from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.choice.run import encode_table
+from headcount.mechanisms.columns.keys import ITEM, Keys
+from headcount.mechanisms.columns.value_ranges import AutoRange
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
 from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
-from headcount.mechanisms.keys.keys import ITEM, Keys
-from headcount.mechanisms.keys.value_ranges import AutoRange
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed

@@ -12,8 +12,8 @@ import pyarrow as pa
 from headcount.mechanisms import checks
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.batches.domain import Domain
+from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.keys import ITEM, Keys
 from headcount.mechanisms.mechanism import Promise
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.contributions import ContributionBatch, check_whole, contributed, reading_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import pyarrow as pa
 
-from headcount.mechanisms.batches.kept import Keeper
+from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.shards import gather, pack_shard, unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound

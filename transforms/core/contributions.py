@@ -1,4 +1,4 @@
-"""`Contributions`: the one door in. Rows of many kinds become checked batches of (user, item, count)."""
+"""`Contributions`: the one way in. Rows of many kinds become checked batches of (user, item, count)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
 from headcount.mechanisms.batches.python_values import column_of
 from headcount.mechanisms.batches.shards import CONTRIBUTIONS
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.row_schema import RowSchema, asked
+from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.door import Door, asked
-from headcount.mechanisms.keys.keys import Keys
-from headcount.mechanisms.keys.value_ranges import ValueRange
 from headcount.transforms.core.coders import RecordBatchCoder
 from headcount.transforms.keyed.created import keep_here
-from headcount.transforms.keyed.elements import ROWS, door_for, key_parts, no_field
+from headcount.transforms.keyed.elements import ROWS, key_parts, no_field, schema_for
 
 _ROWS = 1 << 16  # rows that are put together into one batch
 
@@ -137,7 +137,7 @@ class Contributions(beam.PTransform):
         schema: pa.Schema | None = None,
     ) -> None:
         super().__init__()
-        self._door = asked(
+        self._row_schema = asked(
             user,
             item,
             count,
@@ -151,33 +151,33 @@ class Contributions(beam.PTransform):
         )
         self._known = schema is not None
         if schema is not None:
-            self._door = self._door.of_schema(schema, "schema: ")
+            self._row_schema = self._row_schema.of_schema(schema, "schema: ")
 
     @property
     def reading(self) -> str:
         """How rows are read."""
-        return self._door.reading
+        return self._row_schema.reading
 
     def contributed(self, rows: beam.PCollection) -> type[ContributionBatch]:
         """The element type of what is made of a collection: it tells the key columns."""
-        door = self._door_for(rows)
-        return batches_of(door.shown, door.keys is not None, door.values)
+        row_schema = self._schema_for(rows)
+        return batches_of(row_schema.shown, row_schema.keys is not None, row_schema.values)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
         keep_here(rows)
-        door = self._door_for(rows)
-        return rows | "ToBatches" >> beam.ParDo(_ToBatches(door)).with_output_types(self.contributed(rows))
+        row_schema = self._schema_for(rows)
+        return rows | "ToBatches" >> beam.ParDo(_ToBatches(row_schema)).with_output_types(self.contributed(rows))
 
-    def _door_for(self, rows: beam.PCollection) -> Door:
-        return self._door if self._known else door_for(self._door, rows)
+    def _schema_for(self, rows: beam.PCollection) -> RowSchema:
+        return self._row_schema if self._known else schema_for(self._row_schema, rows)
 
 
 class _ToBatches(beam.DoFn):
     """Passes batches on at once and gathers single rows, up to a batch full or the end of the bundle."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, row_schema: RowSchema) -> None:
+        self._row_schema = row_schema
 
     def start_bundle(self) -> None:
         self._kind: str | None = None
@@ -188,7 +188,7 @@ class _ToBatches(beam.DoFn):
         self._keys: list[tuple[Any, ...]] = []
         self._counts: list[Any] = []
         self._times: list[Any] = []
-        self._carried: dict[str, list[Any]] = {of.column: [] for of in self._door.values}
+        self._carried: dict[str, list[Any]] = {of.column: [] for of in self._row_schema.values}
 
     def process(self, element: Any) -> Iterable[pa.RecordBatch]:
         kind = _kind(element)
@@ -209,7 +209,7 @@ class _ToBatches(beam.DoFn):
             yield WindowedValue(self._flush(), GlobalWindow().max_timestamp(), [GlobalWindow()])
 
     def _append(self, row: Any, kind: str) -> None:
-        door = self._door
+        row_schema = self._row_schema
         count: list[Any] = []
         carried: dict[str, Any] = {}
         try:
@@ -218,14 +218,14 @@ class _ToBatches(beam.DoFn):
                 if len(count) > 1:
                     raise ValueError
                 keys = self._parts(key)
-                for name in door.beside:
+                for name in row_schema.beside:
                     raise no_field(name)
             else:
                 carried = {name: _at(row, name) for name in self._carried}
-                self._times += [] if door.time is None else [_at(row, door.time)]
-                user, keys = _at(row, door.user), tuple([_at(row, source) for source in door.sources])
-                if door.count is not None:
-                    count = [row.get(door.count) if kind == "dict" else _at(row, door.count)]
+                self._times += [] if row_schema.time is None else [_at(row, row_schema.time)]
+                user, keys = _at(row, row_schema.user), tuple([_at(row, source) for source in row_schema.sources])
+                if row_schema.count is not None:
+                    count = [row.get(row_schema.count) if kind == "dict" else _at(row, row_schema.count)]
         except (KeyError, AttributeError, ValueError):
             raise InputError(self._wanted()) from None
         self._users.append(user)
@@ -239,13 +239,13 @@ class _ToBatches(beam.DoFn):
     def _wanted(self) -> str:
         """What is wrong with a row that lacks a field."""
         return (
-            f"a row lacks one of the fields {', '.join(map(repr, self._door.columns))}; name yours in "
+            f"a row lacks one of the fields {', '.join(map(repr, self._row_schema.columns))}; name yours in "
             "Contributions(user=..., item=..., count=...), or give (user, item) or (user, item, count) tuples"
         )
 
     def _parts(self, key: Any) -> tuple[Any, ...]:
         """The key columns of a tuple's key."""
-        sources = self._door.sources
+        sources = self._row_schema.sources
         if len(sources) == 1:
             if isinstance(key, tuple):
                 raise key_parts(len(key))
@@ -255,16 +255,16 @@ class _ToBatches(beam.DoFn):
         return key
 
     def _flush(self) -> pa.RecordBatch:
-        door, place = self._door, self._place({})
-        held = {door.user: self._users, **self._carried}
-        held |= {source: [key[k] for key in self._keys] for k, source in enumerate(door.sources)}
-        if door.time is not None:
-            held[door.time] = self._times
+        row_schema, place = self._row_schema, self._place({})
+        held = {row_schema.user: self._users, **self._carried}
+        held |= {source: [key[k] for key in self._keys] for k, source in enumerate(row_schema.sources)}
+        if row_schema.time is not None:
+            held[row_schema.time] = self._times
         if self._counts:
-            door = dataclasses.replace(door, count=door.count or place.count)
+            row_schema = dataclasses.replace(row_schema, count=row_schema.count or place.count)
             held[place.count] = self._counts
         self._start()
-        return self._batch({name: column_of(values, name, place) for name, values in held.items()}, place, door)
+        return self._batch({name: column_of(values, name, place) for name, values in held.items()}, place, row_schema)
 
     def _from_frame(self, frame: Any) -> Iterator[pa.RecordBatch]:
         if isinstance(frame, pa.RecordBatch | pa.Table):
@@ -275,25 +275,25 @@ class _ToBatches(beam.DoFn):
         else:
             metadata = {}
         place = self._place(metadata)
-        for batch in [frame] if isinstance(frame, pa.RecordBatch) else frame_reader(frame, self._door.columns):
-            yield self._batch(self._door.columns_of(batch, place), place, self._door)
+        for batch in [frame] if isinstance(frame, pa.RecordBatch) else frame_reader(frame, self._row_schema.columns):
+            yield self._batch(self._row_schema.columns_of(batch, place), place, self._row_schema)
             if place.first_row is not None:
                 place = dataclasses.replace(place, first_row=place.first_row + batch.num_rows)
 
     def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         yield from checked.to_batches() if isinstance(checked, pa.Table) else [checked]
 
-    def _batch(self, columns: Mapping[str, pa.Array], place: Place, door: Door) -> pa.RecordBatch:
-        return door.contributions(columns, place)
+    def _batch(self, columns: Mapping[str, pa.Array], place: Place, row_schema: RowSchema) -> pa.RecordBatch:
+        return row_schema.contributions(columns, place)
 
     def _place(self, metadata: Mapping[bytes, bytes]) -> Place:
         first = metadata.get(b"headcount.first_row")
         return Place(
             file=metadata.get(b"headcount.file", b"").decode(),
             first_row=None if first is None else int(first),
-            user=self._door.user,
-            item=self._door.sources[0],
-            count=self._door.count or "count",
+            user=self._row_schema.user,
+            item=self._row_schema.sources[0],
+            count=self._row_schema.count or "count",
         )
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.domain import Domain, arrow_type, in_shard
-from headcount.mechanisms.batches.kept import Keeper
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import from_ipc, to_ipc
 from headcount.mechanisms.calibration.noise_plan import NoisePlan

@@ -9,8 +9,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import Place
-from headcount.mechanisms.keys.columns import KeyColumn
-from headcount.mechanisms.keys.door import Door
+from headcount.mechanisms.columns.key_column import KeyColumn
+from headcount.mechanisms.columns.row_schema import RowSchema
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.transforms.core.contributions import ContributionBatch, _ToBatches, check_whole, is_contributions
@@ -29,14 +29,14 @@ class Values(beam.PTransform):
     ) -> None:
         super().__init__()
         self._axis, self._leaves = axis, leaves
-        self._door = Door(user, (KeyColumn(value),), count, drop_null)
+        self._row_schema = RowSchema(user, (KeyColumn(value),), count, drop_null)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection[ContributionBatch]:
         check_whole(rows)
-        door = self._door
+        row_schema = self._row_schema
         if is_contributions(rows):  # whose columns have other names by now
-            door = dataclasses.replace(door, user="user", items=(KeyColumn("item"),), count=None)
-        return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(door, self._axis, self._leaves)).with_output_types(
+            row_schema = dataclasses.replace(row_schema, user="user", items=(KeyColumn("item"),), count=None)
+        return rows | "ToLeaves" >> beam.ParDo(_ToLeaves(row_schema, self._axis, self._leaves)).with_output_types(
             ContributionBatch
         )
 
@@ -44,23 +44,23 @@ class Values(beam.PTransform):
 class _ToLeaves(_ToBatches):
     """Does what `Contributions` does, with each value's leaf as the item."""
 
-    def __init__(self, door: Door, axis: Axis, leaves: Leaves) -> None:
-        super().__init__(door)
+    def __init__(self, row_schema: RowSchema, axis: Axis, leaves: Leaves) -> None:
+        super().__init__(row_schema)
         self._axis, self._leaves = axis, leaves
 
     def _wanted(self) -> str:
         return (
-            f"a row lacks one of the fields {', '.join(map(repr, self._door.columns))}; "
+            f"a row lacks one of the fields {', '.join(map(repr, self._row_schema.columns))}; "
             "name them by user=, value= and count=, or give (user, value) or (user, value, count) tuples"
         )
 
     def _again(self, checked: pa.RecordBatch | pa.Table) -> Iterator[pa.RecordBatch]:
         # Checked already, but its items are values. Its counts are where they belong, unless all are 1.
         columns = {name: checked.column(name) for name in checked.schema.names}
-        door = dataclasses.replace(self._door, count="count" if "count" in columns else None)
-        yield self._batch(columns, self._place({}), door)
+        row_schema = dataclasses.replace(self._row_schema, count="count" if "count" in columns else None)
+        yield self._batch(columns, self._place({}), row_schema)
 
-    def _batch(self, columns: Mapping[str, pa.Array], place: Place, door: Door) -> pa.RecordBatch:
-        (value,) = door.sources
-        leaf = leaf_column(columns[value], self._axis, self._leaves, value, door.drop_null, place)
-        return super()._batch({**columns, value: leaf}, place, door)
+    def _batch(self, columns: Mapping[str, pa.Array], place: Place, row_schema: RowSchema) -> pa.RecordBatch:
+        (value,) = row_schema.sources
+        leaf = leaf_column(columns[value], self._axis, self._leaves, value, row_schema.drop_null, place)
+        return super()._batch({**columns, value: leaf}, place, row_schema)

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.keys.given_domain import GivenDomain
-from headcount.mechanisms.keys.keys import Keys
+from headcount.mechanisms.columns.given_domain import GivenDomain
+from headcount.mechanisms.columns.keys import Keys
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,8 +22,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from headcount.mechanisms.batches.python_values import DECIMAL, TIME
+from headcount.mechanisms.columns.row_schema import RowSchema
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.door import Door
 from headcount.transforms.keyed.created import created_schema
 
 ROWS = "dicts, beam.Rows, named tuples, dataclasses, or (user, item) or (user, item, count) tuples"
@@ -49,23 +49,23 @@ def no_field(name: str) -> InputError:
     return InputError(f"tuples of user and item have no {name!r}: give dicts, beam.Rows or frames with that field")
 
 
-def door_for(door: Door, rows: beam.PCollection) -> Door:
-    """The door with the types that the elements of a collection tell, or an InputError if they cannot be rows for it."""
+def schema_for(row_schema: RowSchema, rows: beam.PCollection) -> RowSchema:
+    """The same with the types that the elements of a collection tell, or an InputError if they cannot be rows for it."""
     hint, where = rows.element_type, "the rows: "
     fields = _fields(hint)
     if fields is not None:
-        return door.of_schema(pa.schema([(name, arrow_type(found)) for name, found in fields]), where)
+        return row_schema.of_schema(pa.schema([(name, arrow_type(found)) for name, found in fields]), where)
     if isinstance(hint, typehints.TupleConstraint):
-        for name in door.beside:
+        for name in row_schema.beside:
             raise no_field(name)
-        return door.of_types(_of_tuple(hint.tuple_types, door), where)
+        return row_schema.of_types(_of_tuple(hint.tuple_types, row_schema), where)
     if isinstance(hint, typehints.DictConstraint):  # one type for all values, or none
         found = arrow_type(hint.value_type)
-        return door.of_types(dict.fromkeys(door.columns, found) if hint.key_type is str else {}, where)
+        return row_schema.of_types(dict.fromkeys(row_schema.columns, found) if hint.key_type is str else {}, where)
     if isinstance(hint, type) and hint in _PLAIN:
         raise InputError(f"elements of type {hint.__name__} are no rows; give Arrow batches, frames, {ROWS}")
     schema = created_schema(rows)
-    return door.of_types({}) if schema is None else door.of_schema(schema, where)
+    return row_schema.of_types({}) if schema is None else row_schema.of_schema(schema, where)
 
 
 def arrow_type(hint: Any) -> pa.DataType:
@@ -109,27 +109,27 @@ def _fields(hint: Any) -> list[tuple[str, Any]] | None:
     return [(name, known.get(name, Any)) for name in names]
 
 
-def _of_tuple(parts: tuple[Any, ...], door: Door) -> dict[str, pa.DataType]:
+def _of_tuple(parts: tuple[Any, ...], row_schema: RowSchema) -> dict[str, pa.DataType]:
     """The types of (user, key) or (user, key, count), where the key of several columns is a tuple of them."""
     if len(parts) not in (2, 3):
         raise InputError(f"rows are tuples of {len(parts)}; give (user, item) or (user, item, count)")
     user, key, *count = parts
-    found = {door.user: arrow_type(user)}
+    found = {row_schema.user: arrow_type(user)}
     for each in map(arrow_type, count):
         if not (pa.types.is_integer(each) or pa.types.is_null(each)):
             raise InputError(f"the count in (user, item, count) is {each}; counts are whole numbers")
     inner = key.tuple_types if isinstance(key, typehints.TupleConstraint) else None
-    if len(door.sources) == 1:
+    if len(row_schema.sources) == 1:
         if inner is not None:
             raise key_parts(len(inner))
-        return found | {door.sources[0]: arrow_type(key)}
+        return found | {row_schema.sources[0]: arrow_type(key)}
     if inner is None:
         if arrow_type(key) != _UNKNOWN:
-            raise key_parts(1, door.sources)
+            raise key_parts(1, row_schema.sources)
         return found
-    if len(inner) != len(door.sources):
-        raise key_parts(len(inner), door.sources)
-    return found | {name: arrow_type(each) for name, each in zip(door.sources, inner, strict=True)}
+    if len(inner) != len(row_schema.sources):
+        raise key_parts(len(inner), row_schema.sources)
+    return found | {name: arrow_type(each) for name, each in zip(row_schema.sources, inner, strict=True)}
 
 
 def key_parts(found: int, sources: tuple[str, ...] = ()) -> InputError:

@@ -14,8 +14,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.timestamp import Timestamp
 
+from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.keys import ITEM, Keys
 
 Fields = tuple[tuple[str, Any], ...]  # names and Python types
 

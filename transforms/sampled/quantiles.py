@@ -14,8 +14,8 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import to_ipc
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.counting.evidence import Origin
-from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.sampled.axis import Axis, Value
 from headcount.mechanisms.sampled.histogram import CHOICES, SampleKey

@@ -117,7 +117,7 @@ def _add_name(part: argparse.ArgumentParser, optional: bool = False) -> None:
 
 def create(args: argparse.Namespace) -> None:
     """Add a data set."""
-    from headcount.mechanisms.keys.times import check_zone
+    from headcount.mechanisms.columns.times import check_zone
     from headcount.pipelines.ledger.records import Users, make_dataset
 
     users = Users(args.user, args.time, check_zone(args.time_zone) if args.time is not None else None)

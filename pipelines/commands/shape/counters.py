@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.nested import exploded
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.nested import exploded
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models, wired
 from headcount.pipelines.flags import groups, numbers, options

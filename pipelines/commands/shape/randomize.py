@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headcount.mechanisms.batches.shards import unite
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.command import Tool
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.flags import groups, options
@@ -62,9 +62,9 @@ def items(args: argparse.Namespace) -> pa.Array:
     inputs = events.expand_inputs(args.input, args.input_format, args.delimiter)
     columns = columns_of(args.user, args.item, None, args.explode, args.time_zone)
     types = events.column_types(inputs, columns)
-    door = asked(args.user, args.item, explode=args.explode, time_zone=args.time_zone).of_schema(types.schema)
+    row_schema = asked(args.user, args.item, explode=args.explode, time_zone=args.time_zone).of_schema(types.schema)
     found = (batch for task in inputs.tasks() for batch in events.read_batches(task, columns, types))
-    rows = [door.batch(batch, place_of(batch)) for batch in found]
+    rows = [row_schema.batch(batch, place_of(batch)) for batch in found]
     if not rows:
         raise InputError("no user is in the files: there is nobody to report")
     (_, codes), (names, place) = (unite([batch.column(name) for batch in rows]) for name in ("user", "item"))

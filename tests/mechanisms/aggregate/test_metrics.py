@@ -11,8 +11,8 @@ import pytest
 
 from headcount.mechanisms.aggregate.measures import shares
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
+from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import ValueRange
 
 
 def test_a_metric_is_written_as_column_and_range():

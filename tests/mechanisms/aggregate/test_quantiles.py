@@ -17,8 +17,8 @@ from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.quantiles import KeyQuantiles, _inner, _Nodes, _outer, key_quantiles
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, Trees, leaf_of
+from headcount.mechanisms.columns.value_ranges import ValueRange
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import ValueRange
 from tests.mechanisms.aggregate.test_release import KEYS, batches_of, column, log
 
 Law = Callable[[np.random.Generator, int], np.ndarray]

@@ -1,4 +1,4 @@
-"""Ranges that are chosen: what comes through the door, which range it is, and what depends on it.
+"""Ranges that are chosen: what is read, which range it is, and what depends on it.
 
 Keys are fixed. Where a test is statistical, it states what a fresh key would do.
 """
@@ -20,8 +20,8 @@ from headcount.mechanisms.aggregate.release import Aggregated, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import one_value_shard
 from headcount.mechanisms.choice.exponential import probabilities
+from headcount.mechanisms.columns.value_ranges import VALUE_BITS, AutoRange, ChosenRange, ValueRange, value_columns
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import VALUE_BITS, AutoRange, ChosenRange, ValueRange, value_columns
 
 KEYS = [f"k{n}" for n in range(4)]
 BUDGET = Budget(2, 1e-6)

@@ -16,8 +16,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.value_ranges import value_columns
 
 ALL = [Metric("users"), Metric("events"), *(parse_metric(kind, "price:0:100") for kind in ("sum", "mean", "variance"))]
 KEYS = [f"k{n}" for n in range(6)]

@@ -12,7 +12,7 @@ from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.totals import _times, totals_norm
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.bound_choice.kept import PARTS, KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import PARTS, KeptBound
 
 
 @pytest.mark.parametrize(

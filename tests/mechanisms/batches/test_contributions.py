@@ -1,4 +1,4 @@
-"""The door in: what it widens, drops and refuses, and that no message holds a value."""
+"""Columns into batches: what is widened, drops and refuses, and that no message holds a value."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import tempfile
 import pyarrow as pa
 import pytest
 
-from headcount.mechanisms.batches import kept
-from headcount.mechanisms.batches.kept import Keeper, forget, found, keeping
+from headcount.mechanisms.batches import chunk_store as kept
+from headcount.mechanisms.batches.chunk_store import Keeper, forget, found, keeping
 from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.errors import InputError
 

@@ -21,8 +21,8 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
-from headcount.mechanisms.bound_choice import kept as kept_module
-from headcount.mechanisms.bound_choice.kept import (
+from headcount.mechanisms.bound_choice import clip_choice as kept_module
+from headcount.mechanisms.bound_choice.clip_choice import (
     BOUNDS,
     CAPS,
     MOST_KEPT,

@@ -16,7 +16,7 @@ from headcount.mechanisms.accounting.composition import Parts, composed_delta
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
-from headcount.mechanisms.bound_choice.kept import KeptBound, totals_share
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound, totals_share
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as accounts

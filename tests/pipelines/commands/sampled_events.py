@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.keys.reading import reading
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.transforms import Budget

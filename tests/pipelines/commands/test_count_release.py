@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_names import top_items
-from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget, Zcdp
 from tests.fixed_key import write_fixed_key

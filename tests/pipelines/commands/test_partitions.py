@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.keys.reading import reading
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.partitions.select import select_partitions
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget

@@ -12,7 +12,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.keys.reading import reading
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.mechanisms.shape.anonymized import noise_parameter
 from headcount.mechanisms.shape.auto import shape_histogram

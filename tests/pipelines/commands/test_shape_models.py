@@ -13,8 +13,8 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
 from headcount.mechanisms.shape.pan_private import pan_private_counts

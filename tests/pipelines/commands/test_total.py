@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
+from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.total import total
-from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget
 from tests.fixed_key import write_fixed_key

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headcount.mechanisms.batches import kept
+from headcount.mechanisms.batches import chunk_store as kept
 from tests.fixed_key import write_fixed_key
 
 REPEATED = ("--direct_runner_bundle_repeat=1",)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms import Budget, KeyFile, Release, contribution_batch, private_histogram
-from headcount.mechanisms.keys.reading import reading
+from headcount.mechanisms.columns.reading import reading
 from tests.fixed_key import write_fixed_key
 from tests.pipelines.refusals import CANARY, refused
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms.columns.key_column import parse_columns
+from headcount.mechanisms.columns.keys import resolve
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import normal_counts_batch
-from headcount.mechanisms.keys.columns import parse_columns
-from headcount.mechanisms.keys.keys import resolve
 from headcount.pipelines.reports.summary import told
 from headcount.pipelines.sinks.finished import SHOWN, changed_words, finished, sealed, summary
 from headcount.pipelines.sinks.meanings import key_meanings, meanings

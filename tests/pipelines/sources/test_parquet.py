@@ -87,7 +87,7 @@ def test_counts_beyond_int64(tmp_path):
 
 
 def test_parquet_text_that_is_not_utf8(tmp_path):
-    """Found where batches become contributions, which is the door of every source."""
+    """Found where batches become contributions, through which every source goes."""
     offsets = pa.py_buffer(b"".join(i.to_bytes(4, "little") for i in (0, 1, 2)))
     bad = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff")])
     path = put(tmp_path, "e.parquet", parquet({"user": TWO, "item": bad}))

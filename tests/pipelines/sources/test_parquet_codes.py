@@ -8,7 +8,7 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import Place, contribution_batch
 from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.keys.door import asked
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.pipelines.sources import parquet as source_parquet
 from tests.pipelines.sources.event_files import batches, parquet, put
 
@@ -33,11 +33,13 @@ def _log(seed, rows=400):
 
 
 def _sums(read, keys, shards):
-    """All (user, item) sums after the door and the shuffle."""
-    door = asked("user", keys, drop_null=True).of_schema(pa.schema([(name, pa.string()) for name in ("user", *keys)]))
+    """All (user, item) sums after reading and the shuffle."""
+    row_schema = asked("user", keys, drop_null=True).of_schema(
+        pa.schema([(name, pa.string()) for name in ("user", *keys)])
+    )
     groups: dict[int, list[bytes]] = {}
     for batch in read:
-        for shard, chunk in split_by_user(door.batch(batch, Place()), shards):
+        for shard, chunk in split_by_user(row_schema.batch(batch, Place()), shards):
             groups.setdefault(shard, []).append(chunk)
     sums: Counter = Counter()
     for shard in map(gather, groups.values()):

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headcount.mechanisms.columns.key_column import parse_column
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys.columns import parse_column
-from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.sources import json as source_json
 from headcount.pipelines.sources import parquet as source_parquet
 from headcount.pipelines.sources.columns import place_of

@@ -13,8 +13,8 @@ import requests
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.door import asked
 from headcount.pipelines.main import main
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
@@ -140,10 +140,10 @@ def counted(specs, explode=None):
     """How often each key of the table occurs, with drop_null, as texts."""
     columns = columns_of("user", specs, None, explode)
     types = source_bigquery.types(EVENTS, columns)
-    door = asked("user", specs, drop_null=True, explode=explode).of_schema(types.schema)
+    row_schema = asked("user", specs, drop_null=True, explode=explode).of_schema(types.schema)
     parts = [batch for part in read(columns, types)[1] for batch in part]
-    names = pa.concat_arrays([door.batch(batch, place_of(batch)).column("item") for batch in parts])
-    keys = zip(*(column.to_pylist() for column in door.shown.decode(names)), strict=True)
+    names = pa.concat_arrays([row_schema.batch(batch, place_of(batch)).column("item") for batch in parts])
+    keys = zip(*(column.to_pylist() for column in row_schema.shown.decode(names)), strict=True)
     return collections.Counter(keys)
 
 

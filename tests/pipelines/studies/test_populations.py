@@ -11,7 +11,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard, one_shard
-from headcount.mechanisms.bound_choice.kept import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.partitions.select import ChosenStrategy

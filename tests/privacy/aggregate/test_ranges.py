@@ -26,10 +26,10 @@ from headcount.mechanisms.aggregate.ranges import ENDS, RangeChoice
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import one_value_shard
+from headcount.mechanisms.columns.value_ranges import AutoRange, value_columns
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.histogram.stages import Stages
-from headcount.mechanisms.keys.value_ranges import AutoRange, value_columns
 from tests.privacy.aggregate.test_stages import AggregateCourse
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, compared, crowd, fits
 from tests.privacy.independence import Words

@@ -40,7 +40,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.batches.value_rows import ValueShard, one_value_shard
 from headcount.mechanisms.bounding.steps import step_subkeys
-from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
+from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
 
 MU = 0.3
 KEYS = ("a", "b", "c", "d")

@@ -33,8 +33,8 @@ from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import ValueShard
 from headcount.mechanisms.calibration.noise import make_plan
+from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.keys.value_ranges import value_columns
 from tests.privacy.histogram.courses import BUDGET, DOMAIN, TARGETS, Course, Spent, Stage, User, compared, crowd, fits
 from tests.privacy.independence import Words
 

@@ -21,7 +21,7 @@ from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS, NoisyTrees, Trees
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.keys.value_ranges import ValueRange, value_columns
+from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
 from tests.privacy.independence import Words
 
 ASKED = ["events", "quantile:0.5,0.9,0.99:price:0:100", "quantile:0.5:weight:0:1"]

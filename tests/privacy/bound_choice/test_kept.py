@@ -25,8 +25,8 @@ from headcount.mechanisms.aggregate.metrics import Metric
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.bound_choice import kept as module
-from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.bound_choice import clip_choice as module
+from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.randomness.lanes import Lanes

@@ -25,6 +25,7 @@ from headcount.mechanisms.aggregate.metrics import parse_metric
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.choice import run as choice_run
+from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.count_release import frames, rounds
 from headcount.mechanisms.count_release.plume import plume
 from headcount.mechanisms.count_release.release import count_release
@@ -33,7 +34,6 @@ from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.total import total
-from headcount.mechanisms.keys.value_ranges import value_columns
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.randomness.lane_ids import decision_lane_ids
 from headcount.mechanisms.sampled import quantiles

@@ -22,7 +22,7 @@ from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
-from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
 from headcount.mechanisms.calibration.noise import law_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice import run as choice_run

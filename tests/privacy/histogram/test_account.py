@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
-from headcount.mechanisms.bound_choice.kept import KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
 from headcount.mechanisms.histogram import account as module
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism

@@ -1,4 +1,4 @@
-"""The door: columns of a table, of any types that keys may have, become contribution batches of (user, item, count).
+"""The schema of rows: columns of a table, of any types that keys may have, become contribution batches of (user, item, count).
 
 Types are settled before the first row, from a schema. What is not known by then is a string, or where the key is one column
 that is taken as it is, a string or an integer as it comes.
@@ -13,26 +13,26 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.windows import USER, window_of
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES, Place, contribution_batch
-from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.columns import KeyColumn, parse_columns
-from headcount.mechanisms.keys.fields import CONVERT, Field, field_of
-from headcount.mechanisms.keys.keys import Keys
-from headcount.mechanisms.keys.nested import column_at, element_type, exploded, found_type, is_list
-from headcount.mechanisms.keys.reading import reading
-from headcount.mechanisms.keys.times import UTC, check_zone
-from headcount.mechanisms.keys.value_ranges import (
+from headcount.mechanisms.columns.fields import CONVERT, Field, field_of
+from headcount.mechanisms.columns.key_column import KeyColumn, parse_columns
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.nested import column_at, element_type, exploded, found_type, is_list
+from headcount.mechanisms.columns.reading import reading
+from headcount.mechanisms.columns.times import UTC, check_zone
+from headcount.mechanisms.columns.value_ranges import (
     ValueRange,
     is_number_type,
     is_text,
     parse_range_or_auto,
     value_columns,
 )
+from headcount.mechanisms.errors import InputError, ParameterError
 
 _STRING = pa.string()
 
 
 @dataclasses.dataclass(frozen=True)
-class Door:
+class RowSchema:
     """Which columns hold users, keys and counts, what is made of them, and, once they are known, of what types they are.
 
     With a `window`, the unit of time of a column, who is protected is a user in one window. Its name is that of both, and it is
@@ -115,8 +115,8 @@ class Door:
         """The key columns of the output; those whose types are not known are taken for strings."""
         return self.keys or Keys(tuple(Field(column, _STRING, self.time_zone) for column in self.items))
 
-    def of_schema(self, schema: pa.Schema, where: str = "") -> Door:
-        """The door for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
+    def of_schema(self, schema: pa.Schema, where: str = "") -> RowSchema:
+        """The same for columns of these types, or an InputError, which begins with `where`; a null type is one not known."""
         found = {path: _found(schema, path) for path in self.columns}
         for path, type_ in found.items():
             if type_ is None:
@@ -124,7 +124,7 @@ class Door:
                 raise InputError(f"{where}no column {path!r}; the columns are {known}")
         return self.of_types({path: type_ for path, type_ in found.items() if type_ is not None}, where)
 
-    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> Door:
+    def of_types(self, found: Mapping[str, pa.DataType], where: str = "") -> RowSchema:
         """The same for types by the path of a column, some of which may be missing."""
         types = {path: type_ for path, type_ in found.items() if not pa.types.is_null(type_)}
         if self.count in types and not pa.types.is_integer(types[self.count]):
@@ -204,12 +204,12 @@ def asked(
     protect: str = USER,
     time: str | None = None,
     values: Iterable[str | ValueRange] = (),
-) -> Door:
-    """The door that these words ask for, with no types known yet."""
+) -> RowSchema:
+    """The schema of rows that these words ask for, with no types known yet."""
     window = window_column(protect, time)
     ranges = tuple(parse_range_or_auto("values", of) if isinstance(of, str) else of for of in values)
     zone = check_zone(time_zone)
-    return Door(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
+    return RowSchema(user, parse_columns(item), count, drop_null, max_item_bytes, explode, zone, window, ranges)
 
 
 def window_column(protect: str, time: str | None) -> KeyColumn | None:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
-from headcount.mechanisms.keys.times import UTC
+from headcount.mechanisms.columns.times import UTC
 
 _PLAIN = {
     "user": "user",

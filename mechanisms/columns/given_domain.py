@@ -11,10 +11,10 @@ from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.domain import Domain, UnnamedDomain, arrow_type
 from headcount.mechanisms.batches.frames import frame_reader, is_frame
 from headcount.mechanisms.batches.python_values import column_of
+from headcount.mechanisms.columns.domain import Given, KeyList, of_list
+from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.domain import Given, KeyList, of_list
-from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.keys import ITEM, Keys
 
 _GIVEN = Given()
 

@@ -1,4 +1,4 @@
-"""Columns of numbers that rows carry, and the public ranges that these are cut to: whole numbers from the door on."""
+"""Columns of numbers that rows carry, and the public ranges that these are cut to: whole numbers as soon as they are read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.shards import MISSING
 from headcount.mechanisms.checks import check_number
+from headcount.mechanisms.columns.decimals import decimal_floats
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.keys.decimals import decimal_floats
 
 #: A value is a whole number of half ranges / 2**VALUE_BITS, counted from the middle of its range.
 VALUE_BITS = 20

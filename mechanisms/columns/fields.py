@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.columns import times
+from headcount.mechanisms.columns.decimals import decimal_bins, decimal_names
+from headcount.mechanisms.columns.key_column import INT, UNITS, KeyColumn
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys import times
-from headcount.mechanisms.keys.columns import INT, UNITS, KeyColumn
-from headcount.mechanisms.keys.decimals import decimal_bins, decimal_names
 
 CONVERT = "convert it first, for instance to text"
 

@@ -1,5 +1,5 @@
 """Noise depends on how rows are read: under one id, no two ways to read them give equal rows, by which one could tell that no
-row makes a difference. And all doors read them alike."""
+row makes a difference. And all ways in read them alike."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.frames import table_of
+from headcount.mechanisms.columns import decimals, fields
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys import decimals, fields
-from headcount.mechanisms.keys.door import asked
 
 D = decimal.Decimal
 NOON = datetime.datetime(2026, 3, 1, 12)

@@ -16,12 +16,12 @@ from headcount.mechanisms.batches import domain as batches_domain
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import Domain, StoredDomain, in_shard, only_domain, public_domain
 from headcount.mechanisms.batches.names import hash64, shard_of
+from headcount.mechanisms.columns import domain_files
+from headcount.mechanisms.columns.domain_files import DomainFile
+from headcount.mechanisms.columns.given_domain import GivenDomain
+from headcount.mechanisms.columns.key_column import parse_columns
+from headcount.mechanisms.columns.keys import Keys, resolve
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys import domain_files
-from headcount.mechanisms.keys.columns import parse_columns
-from headcount.mechanisms.keys.domain_files import DomainFile
-from headcount.mechanisms.keys.given_domain import GivenDomain
-from headcount.mechanisms.keys.keys import Keys, resolve
 
 DAY = datetime.date(2026, 11, 2)  # a Monday
 HOUR = datetime.datetime(2026, 11, 2, 13, tzinfo=datetime.UTC)

@@ -27,10 +27,10 @@ from apache_beam.utils.timestamp import Timestamp
 from headcount.mechanisms.batches import python_values
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.frames import frame_reader, table_of
+from headcount.mechanisms.columns import fields
+from headcount.mechanisms.columns.row_schema import RowSchema, asked
+from headcount.mechanisms.columns.value_ranges import AutoRange, ValueRange
 from headcount.mechanisms.errors import InputError
-from headcount.mechanisms.keys import fields
-from headcount.mechanisms.keys.door import Door, asked
-from headcount.mechanisms.keys.value_ranges import AutoRange, ValueRange
 from headcount.mechanisms.sampled.axis import Axis, leaf_column
 from headcount.mechanisms.sampled.leaves import Leaves
 from headcount.transforms.core.contributions import _ToBatches
@@ -110,12 +110,12 @@ MADE = ["x", "x:0,0.1,0.3,1.5", "x:0,9007199254740996", "x:int", "x:hour", "x:da
 SPECS = [*MADE, "exploded", "window"]
 
 Rows = list[tuple[str, Any]]
-WayIn = Callable[[Rows, Door], tuple[Any, Iterable[pa.RecordBatch]]]
+WayIn = Callable[[Rows, RowSchema], tuple[Any, Iterable[pa.RecordBatch]]]
 
 
-def _of_table(table: pa.RecordBatchReader, door: Door) -> tuple[Any, Iterable[pa.RecordBatch]]:
-    door = door.of_schema(table.schema)
-    return door.shown.schema, [door.batch(batch, Place()) for batch in table]
+def _of_table(table: pa.RecordBatchReader, row_schema: RowSchema) -> tuple[Any, Iterable[pa.RecordBatch]]:
+    row_schema = row_schema.of_schema(table.schema)
+    return row_schema.shown.schema, [row_schema.batch(batch, Place()) for batch in table]
 
 
 def _columns(rows: Rows) -> dict[str, list[Any]]:
@@ -130,13 +130,13 @@ def _frame(rows: Rows) -> pd.DataFrame:
     return pd.DataFrame(held | {"x": pd.Series(objects, dtype=object)})
 
 
-def _beam(elements: list[Any], door: Door) -> tuple[Any, Iterable[pa.RecordBatch]]:
+def _beam(elements: list[Any], row_schema: RowSchema) -> tuple[Any, Iterable[pa.RecordBatch]]:
     """Rows or frames of which no type is known, in one bundle."""
-    door = door.of_types({})
-    dofn = _ToBatches(door)
+    row_schema = row_schema.of_types({})
+    dofn = _ToBatches(row_schema)
     dofn.start_bundle()
     batches = [batch for element in elements for batch in dofn.process(element)]
-    return door.shown.schema, batches + [windowed.value for windowed in dofn.finish_bundle()]
+    return row_schema.shown.schema, batches + [windowed.value for windowed in dofn.finish_bundle()]
 
 
 def _dicts(rows: Rows) -> list[dict[str, Any]]:
@@ -144,19 +144,21 @@ def _dicts(rows: Rows) -> list[dict[str, Any]]:
 
 
 WAYS_IN: dict[str, WayIn] = {
-    "a dict of lists": lambda rows, door: _of_table(table_of(_columns(rows), door.columns).to_reader(), door),
-    "pandas": lambda rows, door: _of_table(frame_reader(_frame(rows), door.columns), door),
-    "Beam: dicts": lambda rows, door: _beam(_dicts(rows), door),
-    "Beam: rows": lambda rows, door: _beam([beam.Row(**row) for row in _dicts(rows)], door),
-    "Beam: one pandas frame": lambda rows, door: _beam([_frame(rows)], door),
-    "Beam: pandas frames": lambda rows, door: _beam(
-        [_frame(list(group)) for _, group in itertools.groupby(rows, lambda row: row[0] == "odd")], door
+    "a dict of lists": lambda rows, row_schema: _of_table(
+        table_of(_columns(rows), row_schema.columns).to_reader(), row_schema
+    ),
+    "pandas": lambda rows, row_schema: _of_table(frame_reader(_frame(rows), row_schema.columns), row_schema),
+    "Beam: dicts": lambda rows, row_schema: _beam(_dicts(rows), row_schema),
+    "Beam: rows": lambda rows, row_schema: _beam([beam.Row(**row) for row in _dicts(rows)], row_schema),
+    "Beam: one pandas frame": lambda rows, row_schema: _beam([_frame(rows)], row_schema),
+    "Beam: pandas frames": lambda rows, row_schema: _beam(
+        [_frame(list(group)) for _, group in itertools.groupby(rows, lambda row: row[0] == "odd")], row_schema
     ),
 }
 
 
 @functools.cache
-def _door(spec: str) -> Door:
+def _row_schema(spec: str) -> RowSchema:
     if spec == "window":
         return asked("user", "item", drop_null=True, time_zone="Asia/Tokyo", protect="user-day", time="x")
     explode = "x" if spec == "exploded" else None
@@ -166,7 +168,7 @@ def _door(spec: str) -> Door:
 def published(rows: Rows, way: str, spec: str) -> Any:
     """All that is published of the others: the schema, and the names of units and items, by rows; None if it is refused."""
     try:
-        schema, batches = WAYS_IN[way](rows, _door(spec))
+        schema, batches = WAYS_IN[way](rows, _row_schema(spec))
     except InputError as error:
         assert "\n" not in str(error)
         return None
@@ -280,7 +282,9 @@ def test_one_more_value_changes_no_leaf_and_no_number_of_the_others(kind):
 
 def test_the_audit_sees_values_that_are_guessed_from_rows(monkeypatch):
     monkeypatch.setattr(python_values, "_of_python", guessed)
-    monkeypatch.setattr("headcount.mechanisms.keys.value_ranges.decimal_floats", lambda array: array.cast(pa.float64()))
+    monkeypatch.setattr(
+        "headcount.mechanisms.columns.value_ranges.decimal_floats", lambda array: array.cast(pa.float64())
+    )
     for kind, odd in (("Decimal", D("0.123456")), ("date", NOON), ("datetime", NOON.date())):
         with pytest.raises(AssertionError, match="changes the others|is refused in one order alone"):
             audit_values(kind, [odd])

@@ -15,10 +15,10 @@ import pytest
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.bounding import clipping
+from headcount.mechanisms.columns import row_schema
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys import door as doors
-from headcount.mechanisms.keys.door import asked
-from headcount.mechanisms.keys.keys import Keys
 
 BOUND, DAYS, ITEMS = 3, 5, 12
 SUBKEY = bytes(range(32))
@@ -41,8 +41,8 @@ def visits(users: int = 40, seed: int = 0, alike: bool = False) -> pa.Table:
 def bounded(table: pa.Table, protect: str = "user-day") -> dict[str, dict[str, int]]:
     """What bounding leaves of each unit, by items."""
     time = None if protect == "user" else "at"
-    door = asked("who", "page", protect=protect, time=time).of_schema(table.schema)
-    shard = one_shard([door.batch(batch, Place()) for batch in table.to_batches()])
+    row_schema = asked("who", "page", protect=protect, time=time).of_schema(table.schema)
+    shard = one_shard([row_schema.batch(batch, Place()) for batch in table.to_batches()])
     kept = clipping.rand_clip(shard, BOUND, SUBKEY)
     users, items = kept.users.to_pylist(), kept.items.to_pylist()
     return {
@@ -84,9 +84,9 @@ def test_the_windows_of_a_user_count_each():
 
 def test_bounding_per_user_alone_is_caught(monkeypatch):
     """The mutation that forgets the window: one window's rows then decide what of the others is left."""
-    honest = doors.user_keys
+    honest = row_schema.user_keys
     monkeypatch.setattr(
-        doors, "user_keys", lambda user, window, types, zone, where: honest(user, None, types, zone, where)
+        row_schema, "user_keys", lambda user, window, types, zone, where: honest(user, None, types, zone, where)
     )
     whole, rest = bounded(visits()), bounded(without(visits(), 7, 3))
     assert len(whole) == 40
@@ -120,8 +120,8 @@ def test_windows_come_from_the_column_alone():
     texts = table.set_column(2, "at", pa.array([at.isoformat() + "Z" for at in table["at"].to_pylist()]))
     assert bounded(texts) == bounded(table)
     # In another zone another day begins, for users as for keys.
-    door = asked("who", "page", protect="user-day", time="at", time_zone="Asia/Tokyo").of_schema(table.schema)
-    assert isinstance(door.users, Keys) and door.users.fields[1].zone == "Asia/Tokyo"
+    row_schema = asked("who", "page", protect="user-day", time="at", time_zone="Asia/Tokyo").of_schema(table.schema)
+    assert isinstance(row_schema.users, Keys) and row_schema.users.fields[1].zone == "Asia/Tokyo"
 
 
 def test_what_does_not_go_together_is_refused():

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.domain import Domain, sorted_distinct
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.columns.fields import Field, as_int64, as_texts, is_string, is_uuid
+from headcount.mechanisms.columns.key_column import INT
+from headcount.mechanisms.columns.keys import Keys
+from headcount.mechanisms.columns.times import UTC, floored, is_time, seconds_of
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.columns import INT
-from headcount.mechanisms.keys.fields import Field, as_int64, as_texts, is_string, is_uuid
-from headcount.mechanisms.keys.keys import Keys
-from headcount.mechanisms.keys.times import UTC, floored, is_time, seconds_of
 
 MOST_KEYS = 10_000_000
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import Place
+from headcount.mechanisms.columns import nested
+from headcount.mechanisms.columns.key_column import KeyColumn, parse_column, parse_columns
+from headcount.mechanisms.columns.keys import Keys, resolve
+from headcount.mechanisms.columns.row_schema import asked
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys import nested
-from headcount.mechanisms.keys.columns import KeyColumn, parse_column, parse_columns
-from headcount.mechanisms.keys.door import asked
-from headcount.mechanisms.keys.keys import Keys, resolve
 
 DAY = datetime.date(2026, 11, 1)
 MOMENT = datetime.datetime(2026, 11, 1, 13, 45, 7, 123456)
@@ -110,7 +110,7 @@ def test_every_pair_of_odd_texts_has_a_name_of_its_own():
 
 
 def test_without_escapes_keys_would_collide(monkeypatch):
-    monkeypatch.setattr("headcount.mechanisms.keys.keys._escaped", lambda values: values)
+    monkeypatch.setattr("headcount.mechanisms.columns.keys._escaped", lambda values: values)
     names = keys_of(TYPES | {"a": pa.array([""])}, ["a", "string"]).encode(
         {"a": pa.array(["x\x1fy", "x"]), "string": pa.array(["z", "y\x1fz"])}
     )
@@ -320,21 +320,21 @@ def test_times_that_nothing_can_show_are_refused_by_their_row_and_never_shown():
             for unit in units if pa.types.is_date(kind) else (*units, ":hour"):
                 for zone in ("UTC", "Asia/Tokyo"):
                     with pytest.raises(InputError) as refused:
-                        door = asked("u", f"at{unit}", time_zone=zone).of_schema(
+                        row_schema = asked("u", f"at{unit}", time_zone=zone).of_schema(
                             pa.schema([("u", pa.string()), ("at", kind)])
                         )
-                        door.batch(pa.record_batch({"u": ["a", "b", "c"], "at": held}), Place("f", 1))
+                        row_schema.batch(pa.record_batch({"u": ["a", "b", "c"], "at": held}), Place("f", 1))
                     assert str(refused.value) == "f: column 'at', row 3: holds a time outside of the years 1 to 9999"
     clock = pa.array([0, 86_399_999_999, 86_400_000_000]).view(pa.time64("us"))
-    door = asked("u", "at").of_schema(pa.schema([("u", pa.string()), ("at", clock.type)]))
+    row_schema = asked("u", "at").of_schema(pa.schema([("u", pa.string()), ("at", clock.type)]))
     with pytest.raises(InputError, match="row 3: holds a time of day beyond 24 hours"):
-        door.batch(pa.record_batch({"u": ["a", "b", "c"], "at": clock}), Place("f", 1))
+        row_schema.batch(pa.record_batch({"u": ["a", "b", "c"], "at": clock}), Place("f", 1))
 
 
 def test_the_first_and_the_last_day_are_known_and_a_zone_goes_no_further():
     days = pa.record_batch({"u": ["a", "b"], "at": ["0001-01-01", "9999-12-31"]})
-    door = asked("u", "at:day", time_zone="Asia/Tokyo").of_schema(days.schema)
-    assert door.batch(days, Place("f", 1)).num_rows == 2
+    row_schema = asked("u", "at:day", time_zone="Asia/Tokyo").of_schema(days.schema)
+    assert row_schema.batch(days, Place("f", 1)).num_rows == 2
     late = pa.record_batch({"u": ["a"], "at": ["9999-12-31T23:00:00Z"]})
     with pytest.raises(InputError, match="outside of the years 1 to 9999"):
         asked("u", "at:hour", time_zone="Asia/Tokyo").of_schema(late.schema).batch(late, Place("f", 1))

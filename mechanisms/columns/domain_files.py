@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from headcount.mechanisms.batches.contributions import MAX_ITEM_BYTES
 from headcount.mechanisms.batches.domain import Domain, StoredDomain, UnnamedDomain
 from headcount.mechanisms.batches.names import Names
+from headcount.mechanisms.columns.domain import Given, KeyList, in_order, names_of, names_of_product
+from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.errors import InputError, ParameterError
-from headcount.mechanisms.keys.domain import Given, KeyList, in_order, names_of, names_of_product
-from headcount.mechanisms.keys.keys import ITEM, Keys
 
 TRAVELS_BYTES = 1 << 20  # names of so many bytes are part of the job; more are read by the workers
 

@@ -2,7 +2,7 @@
 
 One column is its value inside: a text, or an int64. Several are joined to one text by U+001F, which is escaped where a text
 holds it. The number of columns and their types are public and the same for all rows, so two keys that differ have names that
-differ. Everything between the door and the released rows sees names alone.
+differ. Everything between reading and the released rows sees names alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headcount.mechanisms.batches.contributions import Place
 from headcount.mechanisms.batches.names import Names, string_buffers
-from headcount.mechanisms.keys.columns import KeyColumn, check_distinct
-from headcount.mechanisms.keys.fields import Field, field_of
-from headcount.mechanisms.keys.times import UTC
+from headcount.mechanisms.columns.fields import Field, field_of
+from headcount.mechanisms.columns.key_column import KeyColumn, check_distinct
+from headcount.mechanisms.columns.times import UTC
 
 ITEM = "item"  # what the key is called where no column names it
 
