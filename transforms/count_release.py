@@ -19,7 +19,7 @@ from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
-from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
+from headcount.mechanisms.count_release.papers.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked
 from headcount.mechanisms.count_release.top_names import NamedTopMechanism, top_items

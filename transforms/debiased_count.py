@@ -23,8 +23,8 @@ from headcount.mechanisms.counting.users import (
     one_row_per_user,
 )
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
-from headcount.mechanisms.histogram.debiased import CountPlan, debiased_count
 from headcount.mechanisms.histogram.fixed import HistogramMechanism
+from headcount.mechanisms.histogram.papers.debiased import CountPlan, debiased_count
 from headcount.mechanisms.histogram.total import OF, TotalPlan, TotalRow, total, total_row, total_rows
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded

@@ -35,7 +35,7 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.count_release.frames import make_frame, sum_users
-from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
+from headcount.mechanisms.count_release.papers.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file

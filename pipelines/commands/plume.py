@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.count_release.plume import PlumeRelease, plume
+from headcount.mechanisms.count_release.papers.plume import PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand

@@ -12,7 +12,7 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.calibration import expected_error
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
-from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
+from headcount.mechanisms.histogram.papers.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
 from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand

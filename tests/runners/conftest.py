@@ -10,7 +10,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.shape.buckets import cells_of
-from headcount.mechanisms.shape.shuffled import shuffled
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.transforms.shape.pan_private import PanPrivateCounts
 from headcount.transforms.shape.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key

@@ -10,7 +10,7 @@ import pytest
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.transforms import Budget, Contributions, Estimate, IntEstimate, RandClip
 from headcount.transforms.debiased_count import DebiasedCount
 

@@ -18,8 +18,8 @@ import pytest
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.shape.buckets import buckets_of, release_salt
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, shape_properties
-from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.mechanisms.shape.tallies import Tally
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 from headcount.transforms import Budget, Entropy, PropertiesOfShape, SupportCoverage, SupportSize

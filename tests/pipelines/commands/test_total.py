@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.keys.reading import reading
 from headcount.mechanisms.randomness.keys import KeyFile, Release
