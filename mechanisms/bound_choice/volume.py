@@ -26,7 +26,7 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, make_candidates, score_items
+from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, above, make_candidates, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums, total_sums
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
 from headcount.mechanisms.choice.protocol import ChosenBound
@@ -118,10 +118,3 @@ class VolumeChoice:
             "bounds": f"{self.bounds[0]} to {self.bounds[-1]}",
             "candidates": len(self.bounds),
         }
-
-
-def above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
-    """The sum of (H - t)^+ over items, in units of 2**-30, for H = whole + fraction * 2**-30 and the threshold t."""
-    over = whole >= candidate.threshold
-    counts = int((whole[over] - candidate.threshold).sum())
-    return (counts << FRACTION_BITS) + int(fraction[over].sum())

@@ -30,9 +30,8 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import Candidate, score_items
+from headcount.mechanisms.bound_choice.candidates import Candidate, above, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums
-from headcount.mechanisms.bound_choice.volume import above
 from headcount.mechanisms.choice.exponential import gem_exponents, select
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.randomness.lanes import Lanes
