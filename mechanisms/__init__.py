@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.aggregate.metrics import parse_metric as parse_metric
     from headcount.mechanisms.aggregate.release import aggregate as private_aggregate  # noqa: F401
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
-    from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
-    from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
+    from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain as choose_public_domain
+    from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain as choose_unknown_domain
     from headcount.mechanisms.calibration.bound import Bound as Bound
     from headcount.mechanisms.calibration.noise import calibrate_public_domain as calibrate_public_domain
     from headcount.mechanisms.calibration.noise import calibrate_unknown_domain as calibrate_unknown_domain
@@ -90,7 +90,7 @@ _ROOMS = {
     "calibration.noise": "calibrate_public_domain calibrate_unknown_domain",
     "calibration.noise_plan": "NoisePlan",
     "batches.contributions": "contribution_batch",
-    "bound_choice.methods": "choose_public_domain choose_unknown_domain",
+    "bound_choice.by_name.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",
     "choice.run": "choose_bound",
     "count_release.papers.plume": "plume",

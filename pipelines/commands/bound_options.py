@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any, NamedTuple
 
+from headcount.mechanisms.bound_choice.by_name.methods import METHODS
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES
-from headcount.mechanisms.bound_choice.methods import METHODS
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import numbers, options

@@ -24,7 +24,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import concat
 from headcount.mechanisms.batches.shards import MOST_COUNT, gather, split_by_user
-from headcount.mechanisms.bound_choice.methods import METHODS, choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bound_choice.by_name.methods import METHODS, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,
     LimitItemsStep,
