@@ -15,7 +15,7 @@ from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
-    from headcount.transforms.count_release import Plume
+    from headcount.transforms.papers.plume import Plume
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> PlumeRelease:
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plume:
     """The same as a transform."""
-    from headcount.transforms.count_release import Plume
+    from headcount.transforms.papers.plume import Plume
 
     how = options.quality(args) | options.how_to_run(args, release, shards)
     transform = Plume(**_parameters(args, item_type), **how)

@@ -24,8 +24,8 @@ from headcount.mechanisms.shape.tallies import Tally
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 from headcount.transforms import Budget, Entropy, PropertiesOfShape, SupportCoverage, SupportSize
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
-from headcount.transforms.shape.pan_private import PanPrivateCounts, _AddToState
-from headcount.transforms.shape.shuffled import ShuffledReports, _SumMessages
+from headcount.transforms.papers.pan_private import PanPrivateCounts, _AddToState
+from headcount.transforms.papers.shuffled import ShuffledReports, _SumMessages
 
 LOUD = Budget(3, 1e-2)
 ITEMS = [f"i{k % 40}" for k in range(400)]
