@@ -27,7 +27,8 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         choices=("auto", *METHODS),
         default="auto",
         help="how it is chosen, if not for estimates (default: %(default)s, which is joint, or with --domain the one that its "
-        "size favours)",
+        "size favours; dp-gd, output-perturbation and m-quantile, and em and gem without --domain, are methods of the paper "
+        "that auto never takes)",
     )
     group.add_argument(
         "--max-per-item",
