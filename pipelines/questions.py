@@ -25,10 +25,10 @@ QUESTIONS = (
         "aggregate --item country --sum price:0:100 --mean price:0:100",
         "aggregate.md",
     ),
-    Question("How many users and events in all?", "total", "histogram.md#how-many-users-and-events"),
+    Question("How many users and events in all?", "total", "total.md"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
-    Question("Which ten pages have the most users?", "top --item page --k 10", "count-release.md#the-top-alone"),
+    Question("Which ten pages have the most users?", "top --item page --k 10", "top.md"),
     Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
     Question(
         "How long is the median session?",
