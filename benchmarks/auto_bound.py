@@ -31,9 +31,9 @@ from _shared import OUT, write_csv
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain
 from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES, JointChoice
-from headcount.mechanisms.bound_choice.methods import choose_unknown_domain
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.choice.run import default_share, split_budget
 from headcount.mechanisms.histogram.auto import auto_unbounded_histogram

@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 
 from headcount.pipelines.command import COMMANDS, load
 from headcount.pipelines.parser import Parser, make_parser
-from headcount.pipelines.questions import GROUPS
+from headcount.pipelines.questions import GROUPS, PAPER_GROUPS
 
 TOP = Path(__file__).resolve().parents[1]
 OUTSIDE = {  # files beside docs/ that are pages of the site
@@ -75,7 +75,7 @@ def site_page(target: Path) -> str | None:
 def commands_page() -> str:
     """Every command with its flags, as its parser has them."""
     parts = ["# Every command and flag", "", "Made from the parsers: what `headcount COMMAND --help-all` prints."]
-    for heading, names in GROUPS.items():
+    for heading, names in (GROUPS | PAPER_GROUPS).items():
         parts += ["", f"## {heading.capitalize()}"]
         for name in names.split():
             command = load(name)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.aggregate.metrics import parse_metric as parse_metric
     from headcount.mechanisms.aggregate.release import aggregate as private_aggregate  # noqa: F401
     from headcount.mechanisms.batches.contributions import contribution_batch as contribution_batch
-    from headcount.mechanisms.bound_choice.methods import choose_public_domain as choose_public_domain
-    from headcount.mechanisms.bound_choice.methods import choose_unknown_domain as choose_unknown_domain
+    from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain as choose_public_domain
+    from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain as choose_unknown_domain
     from headcount.mechanisms.calibration.bound import Bound as Bound
     from headcount.mechanisms.calibration.noise import calibrate_public_domain as calibrate_public_domain
     from headcount.mechanisms.calibration.noise import calibrate_unknown_domain as calibrate_unknown_domain
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.choice.protocol import ChosenBound as ChosenBound
     from headcount.mechanisms.choice.run import choose_bound as choose_bound
     from headcount.mechanisms.columns.value_ranges import value_columns as value_columns
-    from headcount.mechanisms.count_release.plume import plume as plume
+    from headcount.mechanisms.count_release.papers.plume import plume as plume
     from headcount.mechanisms.count_release.release import count_release as private_count_release  # noqa: F401
     from headcount.mechanisms.count_release.top_names import top_items as top_items
     from headcount.mechanisms.counting.quality import Quality as Quality
@@ -46,8 +46,8 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.errors import HeadcountError as HeadcountError
     from headcount.mechanisms.errors import InputError as InputError
     from headcount.mechanisms.errors import ParameterError as ParameterError
-    from headcount.mechanisms.histogram.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.factory import histogram as private_histogram  # noqa: F401
+    from headcount.mechanisms.histogram.papers.debiased import debiased_count as debiased_count
     from headcount.mechanisms.histogram.total import total as total
     from headcount.mechanisms.mechanism import Mechanism as Mechanism
     from headcount.mechanisms.partitions.auto import auto_partitions as auto_partitions
@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.randomness.system import SystemLanes as SystemLanes
     from headcount.mechanisms.sampled.auto import heavy_hitters as heavy_hitters
     from headcount.mechanisms.sampled.auto import sampled_histogram as sampled_histogram
-    from headcount.mechanisms.sampled.cohorts import draw_cohort as draw_cohort
+    from headcount.mechanisms.sampled.papers.cohorts import draw_cohort as draw_cohort
     from headcount.mechanisms.sampled.quantiles import quantile_hierarchy as quantile_hierarchy
     from headcount.mechanisms.sampled.quantiles import quantile_search as quantile_search
     from headcount.mechanisms.shape.auto import shape_histogram as shape_histogram
@@ -72,10 +72,10 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/mechanisms/test_fac
     from headcount.mechanisms.shape.estimators import DistinctQuestion as DistinctQuestion
     from headcount.mechanisms.shape.estimators import EntropyQuestion as EntropyQuestion
     from headcount.mechanisms.shape.estimators import SupportQuestion as SupportQuestion
-    from headcount.mechanisms.shape.pan_private import pan_private_counts as pan_private_counts
+    from headcount.mechanisms.shape.papers.pan_private import pan_private_counts as pan_private_counts
+    from headcount.mechanisms.shape.papers.shuffled import shuffled as shuffled
     from headcount.mechanisms.shape.properties import central_property as central_property
     from headcount.mechanisms.shape.properties import shape_properties as shape_properties
-    from headcount.mechanisms.shape.shuffled import shuffled as shuffled
 
 # Where the public names live.
 _ROOMS = {
@@ -90,17 +90,17 @@ _ROOMS = {
     "calibration.noise": "calibrate_public_domain calibrate_unknown_domain",
     "calibration.noise_plan": "NoisePlan",
     "batches.contributions": "contribution_batch",
-    "bound_choice.methods": "choose_public_domain choose_unknown_domain",
+    "bound_choice.by_name.methods": "choose_public_domain choose_unknown_domain",
     "choice.protocol": "ChosenBound",
     "choice.run": "choose_bound",
-    "count_release.plume": "plume",
+    "count_release.papers.plume": "plume",
     "count_release.release": "private_count_release",
     "count_release.top_names": "top_items",
     "counting.quality": "Quality",
     "distribution.learn": "learn_distribution",
     "errors": "HeadcountError InputError ParameterError",
     "histogram.factory": "private_histogram",
-    "histogram.debiased": "debiased_count",
+    "histogram.papers.debiased": "debiased_count",
     "histogram.total": "total",
     "keys.value_ranges": "value_columns",
     "mechanism": "Mechanism",
@@ -110,14 +110,14 @@ _ROOMS = {
     "randomness.noise": "discrete_gaussian discrete_laplace",
     "randomness.system": "SystemLanes",
     "sampled.auto": "heavy_hitters sampled_histogram",
-    "sampled.cohorts": "draw_cohort",
+    "sampled.papers.cohorts": "draw_cohort",
     "sampled.quantiles": "quantile_hierarchy quantile_search",
     "shape.auto": "shape_histogram",
     "shape.distinct": "distinct_items",
     "shape.estimators": "CoverageQuestion DistinctQuestion EntropyQuestion SupportQuestion",
-    "shape.pan_private": "pan_private_counts",
+    "shape.papers.pan_private": "pan_private_counts",
     "shape.properties": "central_property shape_properties",
-    "shape.shuffled": "shuffled",
+    "shape.papers.shuffled": "shuffled",
 }
 
 # Names that are another one at home: here, that would be the family's own package.

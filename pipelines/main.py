@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
@@ -97,7 +97,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        print(_help())
+        print(_help_papers() if argv[1:] == ["papers"] else _help())
         return 0
     if argv[0] in ("-V", "--version"):
         from importlib import metadata
@@ -129,15 +129,11 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _help() -> str:
+    """The first page: questions, and the commands that people use daily."""
     from headcount.pipelines.questions import GROUPS, QUESTIONS
 
-    wide, width = max(len(question.asked) for question in QUESTIONS), max(map(len, COMMANDS))
+    wide = max(len(question.asked) for question in QUESTIONS)
     asked = [f"  {question.asked:<{wide}}  headcount {question.command}" for question in QUESTIONS]
-    groups = [
-        line
-        for heading, names in GROUPS.items()
-        for line in ("", f"{heading}:", *(f"  {name:<{width}}  {COMMANDS[name].help}" for name in names.split()))
-    ]
     return "\n".join(
         [
             "usage: headcount COMMAND ...",
@@ -147,15 +143,44 @@ def _help() -> str:
             "",
             "what do you want to know?",
             *asked,
-            *groups,
+            *_listed(GROUPS),
             "",
             "headcount COMMAND --help shows the flags of a command, --help-all also the rare ones,",
-            "headcount -V the version.",
+            "headcount --help papers the other methods of the papers, headcount -V the version.",
             "",
             "example:",
             f"  {FIRST_EXAMPLE}",
         ]
     )
+
+
+def _help_papers() -> str:
+    """The second page: methods of the papers that no default takes."""
+    from headcount.pipelines.questions import PAPER_FLAGS, PAPER_GROUPS
+
+    wide = max(map(len, PAPER_FLAGS))
+    return "\n".join(
+        [
+            "Methods of the papers that no default takes. They keep the same promise; headcount compare runs those",
+            "for counts and names beside the defaults, on data that is public.",
+            *_listed(PAPER_GROUPS),
+            "",
+            "by a flag of another command:",
+            *(f"  {flag:<{wide}}  {meaning}" for flag, meaning in PAPER_FLAGS.items()),
+            "",
+            "headcount COMMAND --help shows the flags of a command, --help-all also the rare ones.",
+        ]
+    )
+
+
+def _listed(groups: Mapping[str, str]) -> list[str]:
+    """Commands with what they do, by group."""
+    width = max(map(len, COMMANDS))
+    return [
+        line
+        for heading, names in groups.items()
+        for line in ("", f"{heading}:", *(f"  {name:<{width}}  {COMMANDS[name].help}" for name in names.split()))
+    ]
 
 
 def _say(message: str) -> None:

@@ -1,4 +1,5 @@
-"""The questions that people come with, each with its one command; and the commands, grouped by what they are for.
+"""The questions that people come with, each with its one command; and the commands, grouped by what they are for: on one page
+what people use daily, on another the other methods of the papers.
 
 `headcount --help`, README.md and the first page of the site show the same questions: tests hold them together.
 """
@@ -24,10 +25,10 @@ QUESTIONS = (
         "aggregate --item country --sum price:0:100 --mean price:0:100",
         "aggregate.md",
     ),
-    Question("How many users and events in all?", "total", "histogram.md#how-many-users-and-events"),
+    Question("How many users and events in all?", "total", "total.md"),
     Question("How many distinct searches?", "shape --item query --property distinct-items", "shape.md"),
     Question("Which searches may be shown?", "partitions --item query", "partitions.md"),
-    Question("Which ten pages have the most users?", "top --item page --k 10", "count-release.md#the-top-alone"),
+    Question("Which ten pages have the most users?", "top --item page --k 10", "top.md"),
     Question("Which pages do 5 % of all users have?", "heavy-hitters --item page --phi 0.05", "sampled.md"),
     Question(
         "How long is the median session?",
@@ -53,8 +54,21 @@ GROUPS = {
     "counts, sums and means of each item": "histogram aggregate total",
     "names alone": "partitions top heavy-hitters",
     "one column as a whole": "quantiles distribution shape",
-    "other methods for counts of users": "count-release plume sampled",
     "before a release": "forecast compare choose-bound key",
     "after a release": "show verify statement ledger",
-    "to try, and for other models of trust": "demo generate explain-yaml randomize counters completion",
+    "to try, and for pipelines of your own": "demo generate explain-yaml completion",
+}
+
+# The second page, `headcount --help papers`: what no default takes, and a reader of the papers looks for.
+PAPER_GROUPS = {
+    "other methods for counts of users": "count-release plume sampled",
+    "other models of trust, for shape --model shuffle and pan-private": "randomize counters",
+}
+PAPER_FLAGS = {
+    "choose-bound --bound-method NAME": "The paper's choices of a bound: dp-gd, output-perturbation, m-quantile; em and gem "
+    "without --domain.",
+    "histogram --method one-stage": "Noisy counts of what a bound leaves, with the same --bound-method NAME.",
+    "total --method debiased": "Totals of given items, with the bias of the cap taken out.",
+    "partitions --strategy NAME": "Other selections of items: every strategy but auto and law.",
+    "distribution --hypothesis phs": "Private hypothesis selection as the paper has it, in place of ks.",
 }

@@ -31,7 +31,7 @@ from headcount.pipelines.yaml_provider import (
     _refuse_unknown,
     _those,
 )
-from headcount.transforms.shape.shuffled import MESSAGE
+from headcount.transforms.papers.shuffled import MESSAGE
 
 _BUDGET = ("epsilon", "delta")
 _PROPERTIES = ("entropy", "distinct-items", "support-coverage", "support-size")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headcount.pipelines.questions import PAPER_FLAGS, PAPER_GROUPS
+
 TOP = Path(__file__).resolve().parents[1]
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md"), *TOP.glob("benchmarks/*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -71,3 +73,18 @@ def test_the_table_of_mechanisms_is_the_public_face():
 def test_every_family_has_a_page():
     assert len(FAMILIES) == 7
     assert all((TOP / "docs" / f"{family.replace('_', '-')}.md").exists() for family in FAMILIES)
+
+
+@pytest.mark.parametrize("family", ["histogram", "partitions", "count-release"])
+def test_a_guide_fits_on_a_screen_or_two_and_leads_to_the_rest(family):
+    """What a person types, reads and changes; how it works and how close it comes are pages of their own."""
+    guide = (TOP / "docs" / f"{family}.md").read_text()
+    assert len(guide.splitlines()) <= 80
+    assert all(f"({family}-{part}.md" in guide for part in ("how", "close"))
+
+
+def test_every_method_of_the_papers_is_on_the_page_of_them():
+    page = (TOP / "docs" / "paper-methods.md").read_text()
+    commands = [f"headcount {name}" for names in PAPER_GROUPS.values() for name in names.split()]
+    assert all(f"`{command}" in page for command in commands)
+    assert all(flag.removesuffix(" NAME").split(" ", 1)[1] in page for flag in PAPER_FLAGS)

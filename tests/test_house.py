@@ -41,6 +41,7 @@ ROOMS_OF_PIPELINES = (
     "commands",
 )
 PACKAGES = ("mechanisms", "transforms", "pipelines", "headcount")  # each may import those before it
+FACES = ("mechanisms.__init__", "transforms.__init__")  # which name all that is public
 MOST_MODULES, MOST_LINES = 15, 400
 
 MODULES = {
@@ -121,8 +122,32 @@ def test_an_upward_arrow_is_seen():
     assert not allowed("mechanisms.shape.auto", "transforms.core.noise")
     assert not allowed("pipelines.ledger.account", "pipelines.jobs.run")
     assert allowed("pipelines.jobs.run", "pipelines.ledger.account")
-    assert allowed("mechanisms.histogram.auto", "mechanisms.bound_choice.methods")
+    assert allowed("mechanisms.histogram.auto", "mechanisms.bound_choice.by_name.methods")
     assert set(imports("from headcount.transforms.core import noise", "x")) == {"transforms.core.noise"}
+
+
+def of_papers(module: str) -> bool:
+    """Whether a module lies in a room for methods of the papers that no default takes."""
+    return "papers" in module.split(".")
+
+
+def meets_papers(module: str, found: set[str]) -> bool:
+    """Whether a module of a family, or its transform, imports methods that its default does not take."""
+    stands_above = module in FACES or of_papers(module) or "by_name" in module.split(".")
+    return not stands_above and any(map(of_papers, found))
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] in PACKAGES[:2]])
+def test_defaults_meet_no_other_method_of_the_papers(module):
+    """Who reads a family from its default to the ground meets nothing of its `papers/`; commands and faces name them."""
+    assert not meets_papers(module, imported()[module])
+
+
+def test_a_default_that_meets_papers_is_seen():
+    found = {"mechanisms.bound_choice.papers.baselines"}
+    assert meets_papers("mechanisms.bound_choice.l2_tail", found) and meets_papers("transforms.histogram", found)
+    assert not meets_papers("mechanisms.bound_choice.by_name.methods", found)
+    assert sum(map(of_papers, MODULES)) > 5
 
 
 def package(module: str) -> str:

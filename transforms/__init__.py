@@ -56,27 +56,27 @@ if TYPE_CHECKING:  # the same names for type checkers; tests/transforms/test_fac
     from headcount.transforms.core.rows import SampledIntCount as SampledIntCount
     from headcount.transforms.core.rows import ShapeProperty as ShapeProperty
     from headcount.transforms.core.rows import TotalCount as TotalCount
-    from headcount.transforms.count_release import Plume as Plume
     from headcount.transforms.count_release import PrivateCountRelease as PrivateCountRelease
     from headcount.transforms.count_release import TopItems as TopItems
-    from headcount.transforms.debiased_count import DebiasedCount as DebiasedCount
-    from headcount.transforms.debiased_count import Total as Total
     from headcount.transforms.distribution import LearnDistribution as LearnDistribution
     from headcount.transforms.histogram import Histogram as Histogram
     from headcount.transforms.histogram import NoisyCounts as NoisyCounts
+    from headcount.transforms.papers.debiased_count import DebiasedCount as DebiasedCount
+    from headcount.transforms.papers.pan_private import PanPrivateCounts as PanPrivateCounts
+    from headcount.transforms.papers.plume import Plume as Plume
+    from headcount.transforms.papers.shuffled import ShuffledReports as ShuffledReports
     from headcount.transforms.partitions import SelectPartitions as SelectPartitions
     from headcount.transforms.sampled.quantiles import Quantile as Quantile
     from headcount.transforms.sampled.quantiles import Quantiles as Quantiles
     from headcount.transforms.sampled.release import HeavyHitters as HeavyHitters
     from headcount.transforms.sampled.release import SampledHistogram as SampledHistogram
     from headcount.transforms.shape.answers import PropertiesOfShape as PropertiesOfShape
-    from headcount.transforms.shape.pan_private import PanPrivateCounts as PanPrivateCounts
     from headcount.transforms.shape.properties import DistinctItems as DistinctItems
     from headcount.transforms.shape.properties import Entropy as Entropy
     from headcount.transforms.shape.properties import SupportCoverage as SupportCoverage
     from headcount.transforms.shape.properties import SupportSize as SupportSize
     from headcount.transforms.shape.release import AnonymizedHistogram as AnonymizedHistogram
-    from headcount.transforms.shape.shuffled import ShuffledReports as ShuffledReports
+    from headcount.transforms.total import Total as Total
 
 # Where the public names live.
 _ROOMS = {
@@ -95,18 +95,20 @@ _ROOMS = {
     "NamedIntItem NamedItem NoisyCount NoisyIntCount QuantileTime QuantileValue RangeCount "
     "RangeTimeCount RankedIntItem RankedItem SampledCount SampledIntCount ShapeProperty "
     "TotalCount",
-    "count_release": "Plume PrivateCountRelease TopItems",
-    "debiased_count": "DebiasedCount Total",
+    "count_release": "PrivateCountRelease TopItems",
     "distribution": "LearnDistribution",
     "histogram": "Histogram NoisyCounts",
-    "shape.pan_private": "PanPrivateCounts",
+    "papers.debiased_count": "DebiasedCount",
+    "papers.pan_private": "PanPrivateCounts",
+    "papers.plume": "Plume",
+    "papers.shuffled": "ShuffledReports",
     "partitions": "SelectPartitions",
     "sampled.quantiles": "Quantile Quantiles",
     "sampled.release": "HeavyHitters SampledHistogram",
     "shape.release": "AnonymizedHistogram",
     "shape.answers": "PropertiesOfShape",
     "shape.properties": "DistinctItems Entropy SupportCoverage SupportSize",
-    "shape.shuffled": "ShuffledReports",
+    "total": "Total",
 }
 
 __all__, __getattr__, __dir__ = lazy_face(__name__, _ROOMS)

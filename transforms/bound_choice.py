@@ -17,7 +17,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.bound_choice.alone import ChoiceAlone, choice_alone, chosen_row
+from headcount.mechanisms.bound_choice.by_name.alone import ChoiceAlone, choice_alone, chosen_row
 from headcount.mechanisms.choice.protocol import ChosenBound, DecidedBound
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform

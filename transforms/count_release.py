@@ -1,4 +1,4 @@
-"""Counts without a bound on a user's items as transforms: `PrivateCountRelease`, `TopItems`, and their baseline `Plume`.
+"""Counts without a bound on a user's items as transforms: `PrivateCountRelease` and `TopItems`.
 
 Only the top of each item shard leaves it, and one worker sees the top of all.
 """
@@ -6,7 +6,7 @@ Only the top of each item shard leaves it, and one worker sees the top of all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -17,9 +17,7 @@ from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.packing import concat, from_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
-from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
-from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked
 from headcount.mechanisms.count_release.top_names import NamedTopMechanism, top_items
@@ -27,7 +25,6 @@ from headcount.mechanisms.counting.evidence import Evidence, Origin
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import by_file, empty_counts
 from headcount.mechanisms.partitions.auto import DecidedSelection
-from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.bounding import Bounded
@@ -36,12 +33,12 @@ from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
 from headcount.transforms.core.coders import typed
 from headcount.transforms.core.contributions import ContributionBatch, as_contributions
-from headcount.transforms.core.noise import NamedBatches, Noise, names_in, sum_by_item
+from headcount.transforms.core.noise import NamedBatches, names_in, sum_by_item
 from headcount.transforms.core.result import CountsAndDecision
 from headcount.transforms.core.rows import KeepGood, RankedIntItem, RankedItem, count_row
 from headcount.transforms.core.user_shards import UserShards, item_shards
 from headcount.transforms.keyed.domain import given_items
-from headcount.transforms.partitions import NamedItems, PackShards
+from headcount.transforms.partitions import NamedItems
 
 # Tops that are put together at a time: with very many item shards, one worker would else get all of theirs.
 _TOPS_TOGETHER = 32
@@ -235,7 +232,7 @@ class TopItems(_FromFrame):
         named = choice.shards | "NamedItems" >> NamedItems(
             decided, release, number, top.item_type, most_rounds=top.selection.most_rounds
         )
-        counted = _Counted(release, f"{label}/Counted", number)
+        counted = CountNamed(release, f"{label}/Counted", number)
         bounded = choice.shards | "Counted" >> beam.ParDo(counted, top, beam.pvalue.AsList(named)).with_output_types(
             ContributionBatch
         )
@@ -289,98 +286,11 @@ def _sorted_by_rank(file: int, chunks: Iterable[bytes]) -> tuple[int, pa.RecordB
     return file, concat([from_ipc(chunk) for chunk in chunks]).sort_by("rank")
 
 
-class Plume(PrivateTransform):
-    """How many users have each item, for items that are not known before: named first, then counted.
+class CountNamed(beam.DoFn):
+    """Packed shards -> each user's named items, or its sample of them. The key is fetched on the worker.
 
-    Guarantee: user-level delta-approximate rho-zCDP under `relation`; a `Budget` is converted, with half of its delta. Each
-    user has a part in naming with a uniform sample of its items, and counts for a uniform sample of the named ones. What
-    "auto" chooses, it chooses privately, within the budget.
-
-    The result is `NoisyCount` rows (`NoisyIntCount` with `item_type=int`), sorted by item in each output file. Rows or
-    `Contributions` go in. `with_decision()` gives the `PlumePlan` beside, where something is chosen.
-
-    Parameters:
-        budget: what all of it may cost, as a `Zcdp` or a `Budget`; it needs a delta.
-        max_items: the items of one user that count in naming (default: "auto"). More name items of users who have many, and
-            take more noise.
-        max_counted_items: the named items of one user that are counted (default: None, as many). "auto" chooses it.
-        alpha: the share of rho that naming takes (default: 0.5). More names more items, with worse counts.
-        selection: how items are named: "gaussian" (default), "weighted-gaussian" or "sips", which names the most.
-        max_relative_error, suppress_below, relation, release, item_type, shards, output_files: as for `Histogram`.
+    `decided` is a plan that has `steps`, and says with `counted` how many items of a user these keep.
     """
-
-    mechanism: PlumeRelease
-
-    def __init__(
-        self,
-        budget: Zcdp | Budget,
-        *,
-        max_items: int | Literal["auto"] = "auto",
-        max_counted_items: int | Literal["auto"] | None = None,
-        alpha: float = 0.5,
-        selection: str = "gaussian",
-        max_relative_error: float | None = None,
-        suppress_below: int | None = None,
-        relation: Relation | str = Relation.ADD_REMOVE,
-        release: Release | None = None,
-        item_type: type | None = None,
-        shards: int | None = None,
-        output_files: int | None = None,
-    ) -> None:
-        items = given_items(item_type)
-        made = plume(
-            budget,
-            max_items=max_items,
-            max_counted_items=max_counted_items,
-            alpha=alpha,
-            selection=selection,
-            relation=Relation.parse(relation),
-            item_type=items.made,
-        )
-        super().__init__(made, release=release, shards=shards, output_files=output_files, items=items)
-        self._quality = Quality(max_relative_error, suppress_below)
-
-    def _given(self) -> str | None:
-        return "the bounds are" if self.mechanism.choice is None else None
-
-    def _expand(self, rows: beam.PCollection) -> beam.PCollection | CountsAndDecision:
-        release, label = self._drawn(rows)
-        shards = as_contributions(rows) | "UserShards" >> UserShards(self._shards)
-        plan, counted = self.mechanism, _Counted(release, f"{label}/Counted", self._shards)
-        if plan.choice is None:
-            packed, decided = shards | "PackShards" >> PackShards(), plan.plan()
-            return self._counts(packed, decided.rounds, decided, decided.plan, counted, release)
-        choice = choose(shards, plan.choice, release, self._shards, f"{label}/ChooseBound")
-        decision = choice.chosen | "Plan" >> beam.Map(plan.plan).with_output_types(PlumePlan)
-        known = beam.pvalue.AsSingleton(decision)
-        return self._result(self._counts(choice.shards, decision, known, decision, counted, release), decision)
-
-    def _counts(
-        self,
-        packed: beam.PCollection,
-        rounds: tuple[Round, ...] | beam.PCollection[PlumePlan],
-        known: PlumePlan | beam.pvalue.AsSingleton,
-        noise: NoisePlan | beam.PCollection[PlumePlan],
-        counted: _Counted,
-        release: Release,
-    ) -> beam.PCollection:
-        """Noisy counts of packed shards of users; the plan is given, or will be decided."""
-        item_type, shards = self.mechanism.item_type, self._shards
-        named = packed | "NamedItems" >> NamedItems(
-            rounds, release, shards, item_type, most_rounds=self.mechanism.most_rounds
-        )  # (0, named items), beyond a barrier
-        all_named = beam.pvalue.AsList(named)
-        counts = (
-            packed
-            | "Counted" >> beam.ParDo(counted, known, all_named).with_output_types(ContributionBatch)
-            | "NoisyCounts"
-            >> Noise(noise, None, item_type, release, shards, self._output_files, all_named, quality=self._quality)
-        )
-        return self._shown(counts, count_row(item_type))
-
-
-class _Counted(beam.DoFn):
-    """Packed shards -> each user's named items, or its sample of them. The key is fetched on the worker."""
 
     def __init__(self, release: Release, label: str, number: int) -> None:
         self._release, self._label, self._number = release, label, number
@@ -388,9 +298,7 @@ class _Counted(beam.DoFn):
     def setup(self) -> None:
         self._key = self._release.key_source.fetch()
 
-    def process(
-        self, packed: tuple[int, bytes], decided: PlumePlan | NamedTopMechanism, named: NamedBatches
-    ) -> Iterator[pa.RecordBatch]:
+    def process(self, packed: tuple[int, bytes], decided: Any, named: NamedBatches) -> Iterator[pa.RecordBatch]:
         number, data = packed
         subkeys = step_subkeys(self._key, self._release.id, self._label, decided.steps)
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.

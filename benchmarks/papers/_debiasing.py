@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.fixed import bounded_histogram
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.randomness.keys import Release
 
 ITEM = "item"

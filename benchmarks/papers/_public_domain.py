@@ -12,8 +12,8 @@ from _quality import noise_error
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.by_name.methods import GAUSSIAN, choose_public_domain
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
-from headcount.mechanisms.bound_choice.methods import GAUSSIAN, choose_public_domain
 from headcount.mechanisms.bounding.clipping import squared_norms
 from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.calibration.bound import Bound

@@ -13,9 +13,9 @@ from _quality import bounded_sums, item_totals, plan_for, seed, table_of, worth
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
+from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
-from headcount.mechanisms.bound_choice.methods import choose_unknown_domain
-from headcount.mechanisms.bound_choice.volume import VolumeChoice
+from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.choice.exponential import probabilities
 
 GRID = tuple(range(10, 1501, 10))

@@ -26,6 +26,7 @@ import _path  # noqa: F401
 import matplotlib
 import numpy as np
 import pyarrow as pa
+from _laws import LAWS, drawn
 from _quality import as_shard, read_batch
 from _shared import OUT, write_csv
 
@@ -35,7 +36,7 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.count_release.frames import make_frame, sum_users
-from headcount.mechanisms.count_release.plume import PlumePlan, PlumeRelease, plume
+from headcount.mechanisms.count_release.papers.plume import PlumePlan, PlumeRelease, plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
@@ -156,6 +157,7 @@ def main() -> None:
     """Measures every set, and writes a table of all and a plot of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--law", action="append", default=[], choices=LAWS, help="made-up data of this shape, too")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.1, 0.5, 1.0])
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--methods", nargs="+", metavar="METHOD", help="by their names above (default: all)")
@@ -165,6 +167,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     sets = dict(entry.split("=", 1) for entry in args.data)
     batches = [(name, lambda path=path: read_batch(Path(path))) for name, path in sets.items()]
+    batches += [(law, lambda law=law: drawn(law)) for law in args.law]
     batches.append(("one item each", one_item_each))
     lines = []
     with tempfile.TemporaryDirectory() as folder:

@@ -25,9 +25,9 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.shape.anonymized import ESTIMATES
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion
 from headcount.mechanisms.shape.hashed import summed_shape
-from headcount.mechanisms.shape.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import shape_properties
-from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.mechanisms.shape.tallies import Tally, make_tally
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 

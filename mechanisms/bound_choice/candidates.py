@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
 from headcount.mechanisms.batches.run_sums import INT64_MAX
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.expected_sums import Ladder, merged_sums, split_sums
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
 from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
 
@@ -120,6 +120,13 @@ def score_items(
                 column = place[candidate.bound]
                 scores[number] += score(candidate, sums.whole[column, :items], sums.fraction[column, :items])
     return scores
+
+
+def above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
+    """The sum of (H - t)^+ over items, in units of 2**-30, for H = whole + fraction * 2**-30 and the threshold t."""
+    over = whole >= candidate.threshold
+    counts = int((whole[over] - candidate.threshold).sum())
+    return (counts << FRACTION_BITS) + int(fraction[over].sum())
 
 
 def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation: Relation) -> Candidate:

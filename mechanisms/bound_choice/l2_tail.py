@@ -11,7 +11,7 @@ one with 90,000 items costs 25 times the claimed epsilon at s = 9. Both methods 
 
 Guarantee: epsilon-differential privacy of the choice with delta 0, for either relation. All sums are integers; w is rounded
 down to a multiple of 2**-20, and squared norms are compared with squared grid points. The paper's other methods are in
-`baselines`.
+`papers.baselines`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ WEIGHT_BITS = 20
 class TailChoice(NormChoice):
     """The l2 bound of a histogram with Gaussian noise over `domain_size` public items, counts capped at `max_per_item` first.
 
-    `sparsity` is s; `users` is a public guess of how many there are, which only output perturbation uses (`baselines`).
+    `sparsity` is s; `users` is a public guess of how many there are, which only output perturbation uses (`papers`).
     """
 
     budget: Budget

@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
-from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed

@@ -27,9 +27,8 @@ from typing import Any
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bound_choice.candidates import Candidate, SumsChoice, score_items
+from headcount.mechanisms.bound_choice.candidates import Candidate, SumsChoice, above, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
-from headcount.mechanisms.bound_choice.volume import above
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.sampled.plan import Objective, calibrate_sample
 

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any, NamedTuple
 
+from headcount.mechanisms.bound_choice.by_name.methods import METHODS
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES
-from headcount.mechanisms.bound_choice.methods import METHODS
 from headcount.mechanisms.bounding.steps import MAX_BOUND, check_bound
 from headcount.mechanisms.errors import ParameterError
 from headcount.pipelines.flags import groups, numbers
@@ -29,7 +29,8 @@ def add_choice(group: argparse._ArgumentGroup) -> None:
         choices=("auto", *METHODS),
         default="auto",
         help="how it is chosen, if not for estimates (default: %(default)s, which is joint, or with --domain the one that its "
-        "size favours)",
+        "size favours; dp-gd, output-perturbation and m-quantile, and em and gem without --domain, are methods of the paper "
+        "that auto never takes)",
         rare=True,
     )
     group.add_argument(

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.bound_choice.alone import ChoiceAlone, choice_alone
+from headcount.mechanisms.bound_choice.by_name.alone import ChoiceAlone, choice_alone
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release

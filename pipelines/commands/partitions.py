@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategy",
         choices=("auto", *STRATEGIES),
         default="auto",
-        help="how items are selected; auto chooses strategy and items per user privately (default: %(default)s)",
+        help="how items are selected; auto takes law, and chooses its items per user and rounds privately; the others are "
+        "methods of the papers that auto never takes (default: %(default)s)",
     )
     group.add_argument(
         "--max-items",

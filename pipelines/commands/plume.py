@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from headcount.mechanisms.count_release.plume import PlumeRelease, plume
+from headcount.mechanisms.count_release.papers.plume import PlumeRelease, plume
 from headcount.mechanisms.partitions.rounds import ZCDP_STRATEGIES
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
@@ -16,7 +16,7 @@ from headcount.pipelines.reports import report
 from headcount.pipelines.reports.plan import Plan
 
 if TYPE_CHECKING:
-    from headcount.transforms.count_release import Plume
+    from headcount.transforms.papers.plume import Plume
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> PlumeRelease:
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Plume:
     """The same as a transform."""
-    from headcount.transforms.count_release import Plume
+    from headcount.transforms.papers.plume import Plume
 
     how = options.quality(args) | options.how_to_run(args, release, shards)
     transform = Plume(**_parameters(args, item_type), **how)

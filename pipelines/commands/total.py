@@ -12,7 +12,7 @@ from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.calibration import expected_error
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism
-from headcount.mechanisms.histogram.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
+from headcount.mechanisms.histogram.papers.debiased import MOST_USERS, CountPlan, capped_slope, debiased_count
 from headcount.mechanisms.histogram.total import OF, TotalPlan, total
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from headcount.mechanisms.batches.domain import Domain
     from headcount.mechanisms.columns.domain_files import DomainFile
     from headcount.pipelines.jobs.run import Source
-    from headcount.transforms.debiased_count import DebiasedCount, Total
+    from headcount.transforms.papers.debiased_count import DebiasedCount
+    from headcount.transforms.total import Total
 
 METHODS = ("bounded", "debiased")
 # Flags of one method, which are None if they are not given.
@@ -146,7 +147,8 @@ def make_mechanism(args: argparse.Namespace, item_type: type) -> TotalPlan | Cou
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> Total | DebiasedCount:
     """The same as a transform."""
-    from headcount.transforms.debiased_count import DebiasedCount, Total
+    from headcount.transforms.papers.debiased_count import DebiasedCount
+    from headcount.transforms.total import Total
 
     given = _parameters(args, item_type, domain_of(args)) | options.how_to_run(args, release, shards)
     if args.method != "bounded":

@@ -107,7 +107,7 @@ def columns_of(
     window: KeyColumn | None = None,
     carried: Iterable[str] = (),
 ) -> Columns:
-    """The columns that texts ask for, as in `mechanisms.keys.columns`."""
+    """The columns that texts ask for, as in `mechanisms.columns.key_column`."""
     keys, numbers = () if item is None else parse_columns(item), tuple(dict.fromkeys(carried))
     return Columns(user, keys, count, explode, zone, window=window, carried=numbers)
 

@@ -14,14 +14,14 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import aggregate
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.mechanism import Mechanism, Promise
 from headcount.mechanisms.partitions.auto import auto_partitions
@@ -30,9 +30,9 @@ from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
 from headcount.mechanisms.sampled.quantiles import quantile_hierarchy, quantile_search
 from headcount.mechanisms.shape.auto import shape_histogram
 from headcount.mechanisms.shape.estimators import EntropyQuestion
-from headcount.mechanisms.shape.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import ShapeProperties, central_property
-from headcount.mechanisms.shape.shuffled import shuffled
 
 BUDGET, PURE = Budget(1, 1e-6), Budget(1)
 

@@ -46,7 +46,7 @@ from headcount.mechanisms import (
 )
 from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bound_choice.alone import choice_alone
+from headcount.mechanisms.bound_choice.by_name.alone import choice_alone
 from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.mechanisms.shape.answered import AnsweredShape

@@ -11,7 +11,7 @@ import pytest
 from headcount.pipelines import main as module
 from headcount.pipelines.command import COMMANDS, load
 from headcount.pipelines.parser import make_parser
-from headcount.pipelines.questions import GROUPS, QUESTIONS
+from headcount.pipelines.questions import GROUPS, PAPER_FLAGS, PAPER_GROUPS, QUESTIONS
 from tests.pipelines.refusals import refused
 
 
@@ -39,8 +39,8 @@ def test_a_connection_of_the_job_that_breaks_is_a_failure(run, monkeypatch):
 def test_help_and_version(run):
     status, out, err = run("--help")
     assert (status, err) == (0, [])
-    assert all(name in out and listed.help in out for name, listed in COMMANDS.items())
-    assert load("histogram").example in out
+    assert all(COMMANDS[name].help in out for names in GROUPS.values() for name in names.split())
+    assert load("histogram").example in out and "headcount --help papers" in out
     assert run() == (status, out, err)
     for name in COMMANDS:
         status, out, err = run(name, "--help")
@@ -48,6 +48,19 @@ def test_help_and_version(run):
         assert load(name).name == name and COMMANDS[name].help in " ".join(out.split())
     status, out, err = run("--version")
     assert (status, err) == (0, []) and out.startswith("headcount ")
+
+
+def test_methods_of_the_papers_are_on_the_second_page(run):
+    _, first, _ = run("--help")
+    status, second, err = run("--help", "papers")
+    assert (status, err) == (0, [])
+    for name in " ".join(PAPER_GROUPS.values()).split():
+        assert COMMANDS[name].help in second and COMMANDS[name].help not in first
+    for line in PAPER_FLAGS:
+        name, flag, value = line.split()
+        parsed = make_parser(load(name))._option_string_actions[flag]
+        assert value == "NAME" or value in (parsed.choices or ())
+        assert line in second and line not in first
 
 
 @pytest.mark.parametrize(("word", "status"), [("--help", 0), ("histogrm", 2)])
@@ -118,7 +131,7 @@ def test_a_message_is_one_printable_line(capsys):
 
 
 def test_the_questions_name_commands_and_the_groups_name_each_of_them_once():
-    named = [name for names in GROUPS.values() for name in names.split()]
+    named = [name for names in (GROUPS | PAPER_GROUPS).values() for name in names.split()]
     assert sorted(named) == sorted(COMMANDS)
     assert {question.command.split()[0] for question in QUESTIONS} <= set(COMMANDS)
 

@@ -10,9 +10,9 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.shape.buckets import cells_of
-from headcount.mechanisms.shape.shuffled import shuffled
-from headcount.transforms.shape.pan_private import PanPrivateCounts
-from headcount.transforms.shape.shuffled import MESSAGE
+from headcount.mechanisms.shape.papers.shuffled import shuffled
+from headcount.transforms.papers.pan_private import PanPrivateCounts
+from headcount.transforms.papers.shuffled import MESSAGE
 from tests.fixed_key import write_fixed_key
 from tests.runners.harness import Gate, alone, headcount, output, running
 from tests.runners.jobs import JOBS, STORED, beside, column

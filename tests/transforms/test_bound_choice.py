@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.choice.protocol import ChosenBound
 from headcount.mechanisms.choice.run import choice_subkey, choose_bound
 from headcount.mechanisms.errors import ParameterError

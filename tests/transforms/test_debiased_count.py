@@ -10,9 +10,9 @@ import pytest
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.transforms import Budget, Contributions, Estimate, IntEstimate, RandClip
-from headcount.transforms.debiased_count import DebiasedCount
+from headcount.transforms.papers.debiased_count import DebiasedCount
 
 ITEMS = ["i1", "i2", "i7", "nobody"]
 SEVERAL = {"items": ITEMS, "max_per_item": 2, "max_items": 2}

@@ -9,10 +9,10 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Zcdp
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.errors import ParameterError
 from headcount.transforms import Contributions, Relation
-from headcount.transforms.count_release import Plume
+from headcount.transforms.papers.plume import Plume
 
 ZCDP = Zcdp(1, 1e-6)
 WAYS = {

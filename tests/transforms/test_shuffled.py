@@ -18,14 +18,14 @@ import pytest
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.shape.buckets import buckets_of, release_salt
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties, shape_properties
-from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.mechanisms.shape.tallies import Tally
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 from headcount.transforms import Budget, Entropy, PropertiesOfShape, SupportCoverage, SupportSize
 from headcount.transforms.core.rows import ItemsWithCount, ShapeProperty
-from headcount.transforms.shape.pan_private import PanPrivateCounts, _AddToState
-from headcount.transforms.shape.shuffled import ShuffledReports, _SumMessages
+from headcount.transforms.papers.pan_private import PanPrivateCounts, _AddToState
+from headcount.transforms.papers.shuffled import ShuffledReports, _SumMessages
 
 LOUD = Budget(3, 1e-2)
 ITEMS = [f"i{k % 40}" for k in range(400)]

@@ -9,8 +9,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.anonymized import ESTIMATES
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, Question
-from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, pan_private_counts
-from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
+from headcount.mechanisms.shape.papers.pan_private import PanPrivateMechanism, pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import Shuffled, shuffled
 from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.flags.flag import add
 

@@ -26,7 +26,7 @@ from headcount.pipelines.flags.flag import add
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of, place_of
 from headcount.transforms.core.bucket_sums import Hashing
-from headcount.transforms.shape.shuffled import MESSAGE
+from headcount.transforms.papers.shuffled import MESSAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,9 +23,9 @@ from headcount.mechanisms.shape.estimators import (
 )
 from headcount.mechanisms.shape.hashed import HashedHistogram
 from headcount.mechanisms.shape.isotonic import step_kernel
-from headcount.mechanisms.shape.pan_private import PanPrivateMechanism
+from headcount.mechanisms.shape.papers.pan_private import PanPrivateMechanism
+from headcount.mechanisms.shape.papers.shuffled import Shuffled
 from headcount.mechanisms.shape.properties import CentralProperty, central_property
-from headcount.mechanisms.shape.shuffled import Shuffled
 from headcount.pipelines.command import JobCommand, Rows
 from headcount.pipelines.commands.shape import models
 from headcount.pipelines.flags import groups, numbers, options

@@ -19,11 +19,11 @@ from headcount.pipelines.jobs.run import Source
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import columns_of
 from headcount.transforms.core.result import CountsAndDecision
+from headcount.transforms.papers.pan_private import PanPrivateCounts
+from headcount.transforms.papers.shuffled import MESSAGE, ShuffledReports
 from headcount.transforms.shape.answers import rows_and_answers
-from headcount.transforms.shape.pan_private import PanPrivateCounts
 from headcount.transforms.shape.properties import DistinctItems, Entropy, SupportCoverage, SupportSize
 from headcount.transforms.shape.release import AnonymizedHistogram
-from headcount.transforms.shape.shuffled import MESSAGE, ShuffledReports
 
 
 def make_transform(args: argparse.Namespace, release: Release, shards: int) -> beam.PTransform:

@@ -19,7 +19,7 @@ from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.released import counts_batch
 from headcount.mechanisms.counting.users import one_row_per_user
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.debiased import (
+from headcount.mechanisms.histogram.papers.debiased import (
     CountPlan,
     capped_mean,
     capped_slope,

@@ -15,8 +15,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
-from headcount.mechanisms.sampled import cohorts
-from headcount.mechanisms.sampled.cohorts import draw_cohort
+from headcount.mechanisms.sampled.papers import cohorts
+from headcount.mechanisms.sampled.papers.cohorts import draw_cohort
 from headcount.mechanisms.sampled.plan import calibrate_sample, least_threshold
 
 BUDGET = Budget(1, 1e-6)

@@ -21,9 +21,9 @@ from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQues
 from headcount.mechanisms.shape.hashed import hashed_histogram, rank_buckets, summed_shape, unhashed
 from headcount.mechanisms.shape.isotonic import nearest_shape, noise_width
 from headcount.mechanisms.shape.likelihood import likely_shape
-from headcount.mechanisms.shape.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import ShapeProperties, shape_properties
-from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.mechanisms.shape.tallies import Tally, make_tally, of_cells
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 

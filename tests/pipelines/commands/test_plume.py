@@ -11,7 +11,7 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from tests.fixed_key import write_fixed_key
 

@@ -17,9 +17,9 @@ from headcount.mechanisms.columns.reading import reading
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import KeyFile, Release, write_key_file
 from headcount.mechanisms.shape.estimators import CoverageQuestion, DistinctQuestion, EntropyQuestion, SupportQuestion
-from headcount.mechanisms.shape.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import shuffled
 from headcount.mechanisms.shape.properties import ShapeProperties, central_property
-from headcount.mechanisms.shape.shuffled import shuffled
 from headcount.pipelines.commands.shape import randomize
 
 QUESTIONS = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion())

@@ -12,7 +12,7 @@ import pytest
 
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.columns.reading import reading
-from headcount.mechanisms.histogram.debiased import debiased_count
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.randomness.keys import KeyFile, Release
 from headcount.transforms import Budget

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.bound_choice.alone import choice_alone
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.bound_choice.by_name.alone import choice_alone
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.histogram.total import total
 from headcount.mechanisms.partitions.auto import partitions

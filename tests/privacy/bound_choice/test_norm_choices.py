@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import gather, split_by_user
-from headcount.mechanisms.bound_choice import baselines
+from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
-from headcount.mechanisms.bound_choice.methods import choose_public_domain
+from headcount.mechanisms.bound_choice.papers import baselines
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.choice.norm_bins import GRID
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram

@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS
-from headcount.mechanisms.bound_choice.volume import VolumeChoice
+from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
 

@@ -24,7 +24,7 @@ from headcount.mechanisms.bound_choice.candidates import Candidate
 from headcount.mechanisms.bound_choice.expected_sums import Ladder
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.choice.protocol import Choice
-from headcount.mechanisms.count_release import plume
+from headcount.mechanisms.count_release.papers import plume
 from headcount.mechanisms.distribution import learn
 from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.errors import ParameterError

@@ -27,7 +27,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.columns.value_ranges import value_columns
 from headcount.mechanisms.count_release import frames, rounds
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_items import draws_of_top
 from headcount.mechanisms.distribution.learn import learn_distribution
@@ -61,7 +61,7 @@ MODULES = {
 
 # Others: a draw that all items share is in the key of their noise (`histogram/test_shared_noise`), and who is asked is drawn
 # without any data.
-OTHERS = {"headcount.mechanisms.counting.noisy", "headcount.mechanisms.sampled.cohorts"}
+OTHERS = {"headcount.mechanisms.counting.noisy", "headcount.mechanisms.sampled.papers.cohorts"}
 
 # (module whose lanes are looked at, mechanism)
 DECIDING: dict[str, tuple[str, Callable[[], Any]]] = {

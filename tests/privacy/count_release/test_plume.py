@@ -14,7 +14,7 @@ from headcount.mechanisms.accounting.budget import Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.choice.protocol import ChosenBound
-from headcount.mechanisms.count_release.plume import PlumePlan, plume
+from headcount.mechanisms.count_release.papers.plume import PlumePlan, plume
 from headcount.mechanisms.counting.noisy import noisy_counts
 from headcount.mechanisms.errors import ParameterError
 

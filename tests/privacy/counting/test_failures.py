@@ -24,7 +24,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.packing import concat
 from headcount.mechanisms.batches.shards import MOST_COUNT, gather, split_by_user
-from headcount.mechanisms.bound_choice.methods import METHODS, choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bound_choice.by_name.methods import METHODS, choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.bounding.steps import (
     ClipNormStep,
     LimitItemsStep,
@@ -34,7 +34,7 @@ from headcount.mechanisms.bounding.steps import (
     step_subkeys,
 )
 from headcount.mechanisms.choice.run import add_tables, choose_bound, encode_table
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_names import top_items
 from headcount.mechanisms.counting.evidence import check_bounded
@@ -42,9 +42,9 @@ from headcount.mechanisms.distribution.learn import learn_distribution
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.factory import estimates, histogram
 from headcount.mechanisms.histogram.fixed import bounded_histogram, unbounded_histogram
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.partitions.select import select_partitions
 from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram

@@ -27,7 +27,7 @@ from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
 from headcount.mechanisms.counting.sums import merge_sums
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram.debiased import EVERYBODY_STEPS, CountPlan, debiased_count, one_row_per_user
+from headcount.mechanisms.histogram.papers.debiased import EVERYBODY_STEPS, CountPlan, debiased_count, one_row_per_user
 
 ITEMS = [f"i{k}" for k in range(6)]
 OTHERS = {"v": {"i0": 5, "i1": 1}, "w": {"elsewhere": 9}, "x": {"i5": 2}}

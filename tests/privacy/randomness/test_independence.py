@@ -41,7 +41,8 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding import clipping, steps
 from headcount.mechanisms.choice import run as choice_run
-from headcount.mechanisms.count_release import frames, plume, rounds
+from headcount.mechanisms.count_release import frames, rounds
+from headcount.mechanisms.count_release.papers import plume
 from headcount.mechanisms.count_release.release import count_release
 from headcount.mechanisms.count_release.top_items import draws_of_top
 from headcount.mechanisms.count_release.top_names import named_top
@@ -49,8 +50,8 @@ from headcount.mechanisms.counting import sums as counting_sums
 from headcount.mechanisms.distribution import learn, tables
 from headcount.mechanisms.histogram import fixed as histograms
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram, auto_unbounded_histogram
-from headcount.mechanisms.histogram.debiased import debiased_count
 from headcount.mechanisms.histogram.factory import estimates
+from headcount.mechanisms.histogram.papers.debiased import debiased_count
 from headcount.mechanisms.partitions import select as partitions
 from headcount.mechanisms.partitions.auto import auto_partitions
 from headcount.mechanisms.randomness.lanes import Lanes

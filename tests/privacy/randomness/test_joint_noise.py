@@ -35,11 +35,12 @@ from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.sampled import histogram as sampled_histogram
 from headcount.mechanisms.sampled.histogram import sample_sums
 from headcount.mechanisms.sampled.plan import SamplePlan
-from headcount.mechanisms.shape import hashed, pan_private
+from headcount.mechanisms.shape import hashed
 from headcount.mechanisms.shape import tally_noise as splitting
 from headcount.mechanisms.shape.hashed import HashedHistogram, hashed_histogram
-from headcount.mechanisms.shape.pan_private import pan_private_counts
-from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
+from headcount.mechanisms.shape.papers import pan_private
+from headcount.mechanisms.shape.papers.pan_private import pan_private_counts
+from headcount.mechanisms.shape.papers.shuffled import Shuffled, shuffled
 from headcount.mechanisms.shape.tallies import Tally, make_tally
 from headcount.mechanisms.shape.tally_noise import noisy_positions, noisy_tally
 from tests.privacy.independence import ALARM, dependence, independent

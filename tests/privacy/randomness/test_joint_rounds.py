@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
-from headcount.mechanisms.bound_choice import baselines
+from headcount.mechanisms.bound_choice.papers import baselines
 from headcount.mechanisms.choice import run
 from headcount.mechanisms.count_release import frames
 from headcount.mechanisms.count_release import rounds as count_rounds

@@ -20,7 +20,7 @@ from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import Shard, gather, one_shard, split_by_user
 from headcount.mechanisms.bounding import clipping, steps
 from headcount.mechanisms.bounding.steps import LimitItemsStep, RandClipStep, Step
-from headcount.mechanisms.count_release.plume import plume
+from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.counting import noisy
 from headcount.mechanisms.counting import sums as counting_sums
 from headcount.mechanisms.partitions.rounds import rounds_of

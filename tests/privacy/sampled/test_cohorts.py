@@ -15,8 +15,8 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep
-from headcount.mechanisms.sampled import cohorts
-from headcount.mechanisms.sampled.cohorts import Cohort, draw_cohort
+from headcount.mechanisms.sampled.papers import cohorts
+from headcount.mechanisms.sampled.papers.cohorts import Cohort, draw_cohort
 from headcount.mechanisms.sampled.plan import least_threshold
 
 

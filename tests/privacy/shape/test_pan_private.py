@@ -21,9 +21,9 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_laplace
 from headcount.mechanisms.randomness.system import laplace
-from headcount.mechanisms.shape import pan_private
 from headcount.mechanisms.shape.isotonic import cumulative_runs
-from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
+from headcount.mechanisms.shape.papers import pan_private
+from headcount.mechanisms.shape.papers.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
 from headcount.mechanisms.shape.tallies import Tally, make_tally
 from tests.privacy.draws import Draws
 

@@ -18,7 +18,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import SystemLanes, geometric, laplace, poisson
-from headcount.mechanisms.shape.shuffled import Shuffled, flooded_delta, shuffled
+from headcount.mechanisms.shape.papers.shuffled import Shuffled, flooded_delta, shuffled
 
 ALARM = 1e-8
 BUDGET = Budget(1, 1e-2)

@@ -11,7 +11,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
-from headcount.mechanisms.bound_choice.methods import choose_public_domain, choose_unknown_domain
+from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain, choose_unknown_domain
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound, DecidedBound, choice_losses
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.randomness.keys import Release

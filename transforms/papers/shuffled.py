@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.shape.anonymized import Estimate
 from headcount.mechanisms.shape.hashed import BucketMode
-from headcount.mechanisms.shape.shuffled import Shuffled, shuffled
+from headcount.mechanisms.shape.papers.shuffled import Shuffled, shuffled
 from headcount.mechanisms.shape.tallies import add_tallies, check_cells, make_tally, pack_tally
 from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums
 from headcount.transforms.core.contributions import check_whole

@@ -26,7 +26,14 @@ import numpy as np
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, SumsChoice, make_candidates, score_items
+from headcount.mechanisms.bound_choice.candidates import (
+    BOUNDS,
+    Candidate,
+    SumsChoice,
+    above,
+    make_candidates,
+    score_items,
+)
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, total_sums
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.errors import ParameterError
@@ -95,10 +102,3 @@ class VolumeChoice(SumsChoice):
             "bounds": f"{self.bounds[0]} to {self.bounds[-1]}",
             "candidates": len(self.bounds),
         }
-
-
-def above(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
-    """The sum of (H - t)^+ over items, in units of 2**-30, for H = whole + fraction * 2**-30 and the threshold t."""
-    over = whole >= candidate.threshold
-    counts = int((whole[over] - candidate.threshold).sum())
-    return (counts << FRACTION_BITS) + int(fraction[over].sum())

@@ -33,7 +33,7 @@ from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.shape.anonymized import Estimate
 from headcount.mechanisms.shape.estimators import Question
 from headcount.mechanisms.shape.hashed import BucketMode
-from headcount.mechanisms.shape.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
+from headcount.mechanisms.shape.papers.pan_private import PanPrivateMechanism, PanPrivateState, pan_private_counts
 from headcount.mechanisms.shape.properties import ShapeAnswers, ShapeProperties
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.bucket_sums import Hashing, SumByBucket, check_salt, read_sums

@@ -13,9 +13,9 @@ from fractions import Fraction
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
-from headcount.mechanisms.bound_choice.baselines import BASELINES
 from headcount.mechanisms.bound_choice.joint import JointChoice
-from headcount.mechanisms.bound_choice.volume import VolumeChoice
+from headcount.mechanisms.bound_choice.papers.baselines import BASELINES
+from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.noise import NOISES, public_noise
 from headcount.mechanisms.checks import check_one_of
