@@ -25,15 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.kept import MOST_KEPT, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.kept import KeptBound, KeptCandidate, KeptChoice
 from headcount.mechanisms.choice.exponential import select
 from headcount.mechanisms.randomness.lanes import Lanes
-
-# No part of any proof: what is looked at.
-MAX_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-CAPS = (1, 3, 10, 100, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,7 @@ class KeysCandidate(KeptCandidate):
     @property
     def most(self) -> int:
         """What one user keeps at most in the table: all that the bounds leave, or a public multiple of their norm."""
-        return self.max_per_item * min(self.bound, MOST_KEPT * (math.isqrt(self.bound - 1) + 1))
+        return self.max_per_item * min(self.bound, tuning.MOST_WORTH * (math.isqrt(self.bound - 1) + 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +50,7 @@ class KeysChoice(KeptChoice):
     users_budget: Budget | None = None
 
     name = "keys"
-    misplaced = Fraction(1, 4)  # chosen for what is cut off, and not scaled
+    misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
 
     @property
     def budget(self) -> Budget:

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, Candidate, make_candidates, score_items
+from headcount.mechanisms.bound_choice.candidates import Candidate, make_candidates, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, split_sums, total_sums
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, select
 from headcount.mechanisms.choice.protocol import ChosenBound
@@ -43,7 +44,7 @@ class VolumeChoice:
     relation: Relation
     name: str = "gem"
     kappa: Fraction = Fraction(2)
-    bounds: tuple[int, ...] = BOUNDS
+    bounds: tuple[int, ...] = tuning.BOUNDS_OF_ONE_STAGE
 
     by_item = True
     bounded_range = True

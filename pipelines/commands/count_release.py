@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
+from headcount.mechanisms.count_release.release import CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.flags import numbers, options
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--start-epsilon",
         type=numbers.number,
-        default=FIRST_EPSILON,
+        default=tuning.FIRST_EPSILON,
         metavar="E",
         help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
     )
@@ -65,7 +66,7 @@ def add_k_bar(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--k-bar",
         type=numbers.whole_number(most=LARGEST_FRAME),
-        default=10_000,
+        default=tuning.ITEMS_LOOKED_AT,
         metavar="N",
         help="look at the N items with the most users (default: %(default)s)",
     )
