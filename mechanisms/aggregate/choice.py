@@ -3,16 +3,16 @@
 This is the choice of `bound_choice.kept` with another bound: a user of d named keys keeps m of them, so min(1, m / d) of its
 rows, capped at c on each, in place of what a norm leaves.
 
-    (m, c)     loss = keys * cost - worth / 4, where worth is what the users' rows that are left are worth
+    (m, c)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth
     B          loss = users with more than B rows
     b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
-key's rows, times the metrics for each total among them, where means and variances count fivefold. None of this is part of
-any proof.
+key's rows, times the metrics for each total among them, where means and variances count fivefold. Any price and any cost keep
+the guarantee.
 
 Guarantee: that of `bound_choice.kept`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
-and lies between 0 and `most`, so one user more lowers each loss by at most most / 4, and raises none.
+and lies between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
 """
 
 from __future__ import annotations
