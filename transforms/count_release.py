@@ -62,11 +62,9 @@ class _FromFrame(PrivateTransform):
         self, rows: beam.PCollection, bounded: beam.PCollection, empty: pa.RecordBatch
     ) -> tuple[beam.PCollection, beam.PCollection]:
         """(file, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
-        release, label = self._drawn(rows)
-        shards = item_shards(self._shards)
-        return bounded | "OneWorker" >> _OneWorker(
-            self.mechanism, release, label, shards, self._output_files or shards, empty
-        )
+        (release, label), shards = self._drawn(rows), item_shards(self._shards)
+        files = self._output_files or shards
+        return bounded | "OneWorker" >> _OneWorker(self.mechanism, release, label, shards, files, empty)
 
 
 class _OneWorker(beam.PTransform):
