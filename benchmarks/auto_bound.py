@@ -28,11 +28,11 @@ import pyarrow as pa
 from _quality import Worth, as_shard, bounded_sums, item_totals, plan_for, read_batch, seed, table_of, worth
 from _shared import OUT, write_csv
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain
-from headcount.mechanisms.bound_choice.candidates import BOUNDS, CAPS
 from headcount.mechanisms.bound_choice.joint import OBJECTIVES, JointChoice
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.choice.run import default_share, split_budget
@@ -88,7 +88,7 @@ def try_all(shard: Shard, bounds: Sequence[int], budgets: Sequence[Budget]) -> d
     found: dict[Budget, dict[Way, Worth]] = {budget: {} for budget in budgets}
     draws = max(1, min(MOST_DRAWS, DRAWN_PAIRS // len(shard.count)))
     for bound in bounds:
-        caps = [None, *(cap for cap in CAPS if cap <= bound)]
+        caps = [None, *(cap for cap in tuning.CAPS_OF_ONE_STAGE if cap <= bound)]
         samples = [dict(bounded_sums([shard], bound, caps, seed(k))) for k in range(draws if bound < most else 1)]
         for cap, noise, budget in itertools.product(caps, NOISES, budgets):
             plan = plan_for(budget, bound, cap, noise, RELATION)
@@ -104,7 +104,7 @@ def measure(name: str, batch: pa.RecordBatch, args: argparse.Namespace, saved_ba
     budget, shard = Budget(args.epsilon, args.delta), as_shard(batch)
     autos = {objective: Auto.on(shard, budget, objective) for objective in OBJECTIVES}
     steps = 4 * args.per_decade
-    bounds = sorted({*BOUNDS, *(round(10 ** (k / args.per_decade)) for k in range(steps + 1))})
+    bounds = sorted({*tuning.BOUNDS_OF_ONE_STAGE, *(round(10 ** (k / args.per_decade)) for k in range(steps + 1))})
     rests = {objective: auto.choice.release_budget for objective, auto in autos.items()}
     found = try_all(shard, bounds, [budget, *rests.values()])
     total = int(item_totals([shard]).sum())

@@ -19,6 +19,7 @@ import numpy as np
 from _quality import as_shard, data_sets, table_of
 from _shared import OUT, write_csv
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.run_sums import sum_by_code
@@ -26,7 +27,7 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.counting.noisy import noise_of
 from headcount.mechanisms.partitions.auto import auto_partitions
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_of
+from headcount.mechanisms.partitions.rounds import Round, rounds_of
 from headcount.mechanisms.randomness.lanes import Lanes
 
 RELATION = Relation.ADD_REMOVE
@@ -95,7 +96,7 @@ def compared(name: str, shard: Shard, budget: Budget, runs: int) -> list[dict[st
 
     for strategy, numbers in GRID.items():
         for items in numbers:
-            rounds = 1 if "," in strategy else SIPS_ROUNDS
+            rounds = 1 if "," in strategy else tuning.ROUNDS
             found = mean(rounds_of(budget, strategy.split(",")[0], items, rounds, RELATION))
             lines.append(line(strategy, items, found))
     best = max(lines, key=lambda line: float(line["mean"]))

@@ -14,6 +14,7 @@ from typing import Any, Self
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
@@ -68,7 +69,7 @@ class ChooseBound(PrivateTransform):
         max_per_item: int | None = None,
         kappa: float = 2,
         sparsity: int | None = None,
-        users: int = 100_000,
+        users: int = tuning.GUESSED_USERS,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
@@ -18,7 +19,7 @@ from headcount.mechanisms.batches.packing import concat, from_ipc
 from headcount.mechanisms.batches.shards import unpack_shard
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.count_release.frames import make_frame, sum_users, top_rows
-from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, Released, count_release
+from headcount.mechanisms.count_release.release import CountRelease, Released, count_release
 from headcount.mechanisms.count_release.top_items import TopItemsMechanism, ranked
 from headcount.mechanisms.count_release.top_names import NamedTopMechanism, top_items
 from headcount.mechanisms.counting.evidence import Evidence, Origin
@@ -58,11 +59,9 @@ class _FromFrame(PrivateTransform):
         self, rows: beam.PCollection, bounded: beam.PCollection, empty: pa.RecordBatch
     ) -> tuple[beam.PCollection, beam.PCollection]:
         """(file, Arrow streams) beyond a barrier, and (0, decision), which still needs one."""
-        release, label = self._drawn(rows)
-        shards = item_shards(self._shards)
-        return bounded | "OneWorker" >> _OneWorker(
-            self.mechanism, release, label, shards, self._output_files or shards, empty
-        )
+        (release, label), shards = self._drawn(rows), item_shards(self._shards)
+        files = self._output_files or shards
+        return bounded | "OneWorker" >> _OneWorker(self.mechanism, release, label, shards, files, empty)
 
 
 class _OneWorker(beam.PTransform):
@@ -140,11 +139,11 @@ class PrivateCountRelease(_FromFrame):
         budget: Zcdp | Budget,
         *,
         relative_error: float = 0.1,
-        k_bar: int = 10_000,
+        k_bar: int = tuning.ITEMS_LOOKED_AT,
         max_per_item: int | None = None,
         noise_reduction: bool = False,
         strict_target: bool = False,
-        start_epsilon: float = FIRST_EPSILON,
+        start_epsilon: float = tuning.FIRST_EPSILON,
         max_relative_error: float | None = None,
         suppress_below: int | None = None,
         relation: Relation | str = Relation.ADD_REMOVE,

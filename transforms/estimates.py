@@ -13,6 +13,7 @@ from typing import Any, Literal
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.batches.chunk_store import Keeper
 from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.names import Names
@@ -31,7 +32,7 @@ from headcount.mechanisms.histogram.estimates import (
     group_items,
     group_rows,
 )
-from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan, StagePlan, Stages
+from headcount.mechanisms.histogram.stages import NamesPlan, StagePlan, Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
@@ -62,7 +63,7 @@ def estimated(
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
         named = chosen.shards | "NamedItems" >> NamedItems(
-            known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS, with_sums=True
+            known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM, with_sums=True
         )  # (0, items with their noisy sums) of each round, beyond a barrier
         all_named = beam.pvalue.AsList(named)
         rows = chosen.shards | "OnlyNamed" >> beam.ParDo(

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import apache_beam as beam
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.chunk_store import Keeper
@@ -28,7 +29,7 @@ from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_su
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.released import sorted_counts
 from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, partitions
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round
+from headcount.mechanisms.partitions.rounds import Round
 from headcount.mechanisms.partitions.select import ChosenStrategy, Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.ahead import Ahead
@@ -75,7 +76,7 @@ class SelectPartitions(PrivateTransform):
         *,
         strategy: str = "auto",
         max_items: int | None = None,
-        rounds: int = SIPS_ROUNDS,
+        rounds: int = tuning.ROUNDS,
         relation: Relation | str = Relation.ADD_REMOVE,
         release: Release | None = None,
         item_type: type | None = None,
@@ -130,7 +131,7 @@ class NamedItems(beam.PTransform):
         shards: int,
         item_type: type = str,
         output_files: int | None = None,
-        most_rounds: int = SIPS_ROUNDS,
+        most_rounds: int = tuning.ROUNDS,
         with_sums: bool = False,
     ) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from _quality import noise_error
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
@@ -19,7 +20,6 @@ from headcount.mechanisms.bounding.steps import promise_of
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.choice.exponential import probabilities
-from headcount.mechanisms.choice.norm_bins import GRID
 from headcount.mechanisms.choice.run import decide, split_budget
 from headcount.mechanisms.histogram.fixed import public_domain_steps
 
@@ -47,7 +47,7 @@ class Domain:
     @cached_property
     def errors(self) -> np.ndarray:
         """The expected relative error at each bound of the grid: counts scaled as Algorithm 1 does, and its noise."""
-        shard, grid = self.shard, np.array(GRID)
+        shard, grid = self.shard, np.array(tuning.NORMS_OF_PUBLIC_DOMAIN)
         norm = np.repeat(self.norms, shard.rows_per_user())
         step = np.searchsorted(grid, norm)
         place, shape = shard.item * (len(grid) + 1) + step, (self.size, len(grid) + 1)
@@ -58,7 +58,7 @@ class Domain:
         kept = np.cumsum(whole, axis=1)[:, :-1]
         kept += grid * (scaled.sum(axis=1, keepdims=True) - np.cumsum(scaled, axis=1)[:, :-1])
         found = []
-        for k, bound in enumerate(GRID):
+        for k, bound in enumerate(tuning.NORMS_OF_PUBLIC_DOMAIN):
             promised = promise_of(public_domain_steps(bound, "gaussian"), Bound(), "")
             plan = calibrate_public_domain(self.release, promised, RELATION, "gaussian")
             found.append(noise_error(plan, true - kept[:, k]).sum() / true.sum())
@@ -66,7 +66,7 @@ class Domain:
 
     def error_at(self, bounds: np.ndarray | float) -> np.ndarray:
         """The relative error between the points of the grid."""
-        return np.interp(np.log(bounds), np.log(GRID), self.errors)
+        return np.interp(np.log(bounds), np.log(tuning.NORMS_OF_PUBLIC_DOMAIN), self.errors)
 
     @cached_property
     def weight(self) -> float:
@@ -91,7 +91,7 @@ class Domain:
         """C*: the least C above which the users weigh at most M. Not private."""
         norms, weights, _ = self._tail
         held = int(np.searchsorted(weights, self.weight, side="right")) - 1  # that many users may be above
-        return float(norms[held]) if held < len(norms) else float(GRID[0])
+        return float(norms[held]) if held < len(norms) else float(tuning.NORMS_OF_PUBLIC_DOMAIN[0])
 
     @cached_property
     def quantile(self) -> float:
@@ -99,7 +99,9 @@ class Domain:
         norms = self._tail[0]
         return float(norms[min(int(self.weight), len(norms) - 1)])
 
-    def _choice(self, name: str, budget: Budget, sparsity: int, grid: tuple[int, ...] = GRID) -> TailChoice:
+    def _choice(
+        self, name: str, budget: Budget, sparsity: int, grid: tuple[int, ...] = tuning.NORMS_OF_PUBLIC_DOMAIN
+    ) -> TailChoice:
         users = max(1, round(1 / (2 * self.release.delta)))
         return GAUSSIAN[name](budget, self.release, RELATION, self.size, sparsity, name, users, grid)
 
@@ -122,9 +124,9 @@ class Domain:
         bounds = []
         for _ in range(DRAWS):
             end = _drawn(first, counts) if most is None else most
-            cut = int(np.searchsorted(GRID, end, side="right"))
+            cut = int(np.searchsorted(tuning.NORMS_OF_PUBLIC_DOMAIN, end, side="right"))
             spent = epsilon / 2 if most is None else epsilon
-            choice = self._choice("output-perturbation", Budget(spent), sparsity, GRID[:cut])
+            choice = self._choice("output-perturbation", Budget(spent), sparsity, tuning.NORMS_OF_PUBLIC_DOMAIN[:cut])
             bounds.append(_drawn(choice, [*weights[:cut], sum(weights[cut:])]))
         return float(np.mean(self.error_at(np.array(bounds))))
 
@@ -143,7 +145,7 @@ def auto_ratio(shard: Shard, users: int, method: str = "auto") -> tuple[float, s
     domain = Domain(shard, rest)
     choice = choose_public_domain(costs, rest, RELATION, domain.size, "gaussian", method)
     chances = probabilities(choice.exponents(choice.user_table(shard)))
-    ratio = chances @ domain.surrogate(np.array(GRID)) / domain.surrogate(domain.optimum)
+    ratio = chances @ domain.surrogate(np.array(tuning.NORMS_OF_PUBLIC_DOMAIN)) / domain.surrogate(domain.optimum)
     return float(ratio), choice.name
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.checks import check_at_least_0, check_inner, check_number, check_positive, check_probability
 from headcount.mechanisms.errors import ParameterError
 
@@ -119,14 +120,14 @@ def zcdp_for_names(budget: Zcdp | Budget) -> tuple[Zcdp, Budget]:
     """The zCDP that a release of items which nobody knew may cost, and what that promises in epsilon and delta.
 
     A `Zcdp` keeps its delta for the items, and is converted with a second one of the same size. Of a `Budget`, half of delta
-    is for the items and half for the conversion.
+    (`tuning.NAMES_DELTA`) is for the items and half for the conversion.
     """
     if not isinstance(budget, Zcdp | Budget):
         raise ParameterError(f"the budget must be a Zcdp(rho, delta) or a Budget(epsilon, delta), got {budget!r}")
     check_delta_for_names(budget.delta)
     if isinstance(budget, Zcdp):
         return budget, budget.to_budget(budget.delta)
-    return Zcdp.from_budget(budget, budget.delta / 2), budget
+    return Zcdp.from_budget(budget, budget.delta * tuning.NAMES_DELTA), budget
 
 
 def check_delta_for_names(delta: float) -> None:
@@ -291,6 +292,3 @@ def _round_up(exact: Fraction) -> float:
     while _decimal(number) < exact:
         number = math.nextafter(number, math.inf)
     return number
-
-
-USERS_SHARE = 0.1  # of epsilon, for the number of users: with very many of them its noise hardly matters

@@ -49,7 +49,7 @@ import numpy as np
 
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 
-# No part of the proof: how fine the lattice is. It costs 1/1000 of delta where it is used.
+# How fine the lattice is: any number gives an upper bound, and this one costs 1/1000 of delta where it is used.
 _CELLS = 64
 
 
@@ -146,7 +146,7 @@ def largest_mu(epsilon: float, delta: float, choices: tuple[float, ...], parts: 
 
 def _close_in(excess: Callable[[float], float], known: list[float]) -> None:
     """Brings what is `known` of the zero of a rising function together, to a relative 1e-8 or so: halving alone takes twice as
-    many values. It is no part of any proof: whoever halves then asks for all that is still not known."""
+    many values. Nothing rests on it: whoever halves then asks for all that is still not known."""
     before, last = known
     for _ in range(12):
         rise = excess(last) - excess(before)

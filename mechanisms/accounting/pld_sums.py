@@ -52,7 +52,7 @@ NOTHING = Losses()
 # The logarithm of what is left out of a pld, in parts of its largest mass: all of it is far below _ROUNDING.
 _TINY = -150.0
 
-# No part of the proof: steps of the lattice for which there is nothing to be gained.
+# Steps of the lattice beyond which there is nothing to be gained. Any step gives an upper bound.
 _LEAST_STEP, _LARGEST_STEP = 1e-12, 20.0
 
 

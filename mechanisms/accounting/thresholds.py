@@ -38,11 +38,9 @@ from headcount.mechanisms.accounting.gaussian import gaussian_delta, log_normal
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 
-# Shares of delta: the shared items' Gaussian noise alone, and the joint accounting of noise and threshold. What is left covers
-# the difference between the continuous Gaussian of the formulas and the grid of at most sigma/1024 that is sampled. This is a
-# relative difference of delta of some (z/1024)^2 / 8 where z is the normal quantile of delta: 3e-6 at delta 1e-6, 5e-5 at delta
-# 1e-200.
-GAUSSIAN_SHARE = 0.99
+# The share of delta for noise and threshold together. What is left covers the difference between the continuous Gaussian of the
+# formulas and the grid of at most sigma/1024 that is sampled. This is a relative difference of delta of some (z/1024)^2 / 8
+# where z is the normal quantile of delta: 3e-6 at delta 1e-6, 5e-5 at delta 1e-200.
 TOTAL_SHARE = 0.999
 
 
@@ -220,9 +218,9 @@ def joint_delta(epsilon: float, own: np.ndarray, squared: np.ndarray, sigma: flo
 def gaussian_threshold(spread: Spread, epsilon: float, delta: float, sigma: float, relation: Relation) -> float:
     """The least threshold t (to sigma/2^14) at which the joint accounting gives at most TOTAL_SHARE * delta.
 
-    `sigma` must be private for GAUSSIAN_SHARE * delta, which is what a very high threshold leaves. t is at
-    least cap + sigma: from there on the bell curve is convex and `grid_threshold` may replace integrals by
-    sums.
+    `sigma` must be private for less, such as `tuning.GAUSSIAN_NOISE_DELTA` * delta, which is what a very high
+    threshold leaves. t is at least cap + sigma: from there on the bell curve is convex and `grid_threshold` may
+    replace integrals by sums.
     """
     target = TOTAL_SHARE * delta
 

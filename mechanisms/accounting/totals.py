@@ -12,10 +12,10 @@ With `adaptive=True` the total holds even if costs, and when to end, were chosen
 it, and on a limit (epsilon, delta), before the first release: the smaller of the two totals is neither.
 
 Adaptive totals are by a filter of zCDP, with what was really spent (Whitehouse, Ramdas, Rogers, Wu: "Fully Adaptive Composition
-in Differential Privacy", 2023; `filters`). It has two limits, each of which is kept on every course: three fifths of delta for
-what is not hidden, and the rho that (epsilon, 2/5 delta) allows. Together they keep delta. (If one could have more on some
-courses, and the other on others, both would count in full: what is not hidden adds most where losses are small, and rho where
-they are large.)
+in Differential Privacy", 2023; `filters`). It has two limits, each of which is kept on every course: a share h of delta for
+what is not hidden (three fifths, as `tuning` has it), and the rho that (epsilon, (1-h) delta) allows. Together they keep delta.
+(If one could have more on some courses, and the other on others, both would count in full: what is not hidden adds most where
+losses are small, and rho where they are large.)
 
 That rho is converted at one order, which follows from the limit alone, and divergences of this order are all that matters. So
 what is zCDP up to an order, such as names by law, counts as that if its order is not below, and else by its promise.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Zcdp, sum_up, zcdp_delta, zcdp_epsilon, zcdp_order
 from headcount.mechanisms.accounting.guarantee import Guarantee, check_alike, total_zcdp
 from headcount.mechanisms.accounting.losses import Losses
@@ -35,8 +36,6 @@ from headcount.mechanisms.checks import check_at_least_0
 # Orders are compared beyond the rounding of the one at which a limit is converted.
 _BEYOND = 1 + 1e-9
 
-# No part of any proof: the share of delta for what is not hidden.
-_HIDING = 3 / 5
 
 # So often the rho of which an order is that of the conversion is doubled, and then halved in.
 _DOUBLINGS, _HALVINGS = 60, 40
@@ -64,9 +63,9 @@ class Spent:
         parts, delta, found = self._parts, check_at_least_0("delta", delta), [math.inf]
         if self._adaptive:
             delta = min(delta, 0.5) * (1 - 2e-12)  # beyond the rounding of the shares
-            rest = delta * (1 - _HIDING)
+            rest = delta * (1 - tuning.FILTER_HIDING_DELTA)
             for order, spent in _spent(parts):
-                if rest > 0 and spent.delta <= delta * _HIDING:
+                if rest > 0 and spent.delta <= delta * tuning.FILTER_HIDING_DELTA:
                     rho = _raised(spent.rho, order, lambda rho: zcdp_epsilon(rho, rest))
                     found.append(zcdp_epsilon(rho, rest) if math.isfinite(rho) else math.inf)
             return min(found)
@@ -85,7 +84,8 @@ class Spent:
             for order, spent in _spent(parts):
                 rho = _raised(spent.rho, order, lambda _: epsilon)
                 if math.isfinite(rho):
-                    found.append(max(spent.delta / _HIDING, zcdp_delta(rho, epsilon) / (1 - _HIDING)) * (1 + 1e-12))
+                    of_rho = zcdp_delta(rho, epsilon) / (1 - tuning.FILTER_HIDING_DELTA)
+                    found.append(max(spent.delta / tuning.FILTER_HIDING_DELTA, of_rho) * (1 + 1e-12))
             return min(found)
         if sum_up(part.epsilon for part in parts) <= epsilon:
             found.append(sum_up(part.delta for part in parts))

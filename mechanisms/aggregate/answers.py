@@ -26,6 +26,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
@@ -35,10 +36,6 @@ from headcount.mechanisms.columns.value_ranges import ValueRange
 
 # For each of two intervals that hold together with a probability of 95 %.
 _BOTH = statistics.NormalDist().inv_cdf(1 - 0.025 / 2)
-
-# No part of any proof: how likely noise is taken for missing values. If it is more, estimates without any are less close; if it
-# is less, more values may be missing before estimates know it.
-_TAKEN_FOR_MISSING = 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +103,7 @@ class NoisySums:
         missing, noise = self.sums[f"missing{number}"], self.stddev[f"missing{number}"]
         keys = max(1, len(missing))
         of_one, of_all = (
-            statistics.NormalDist().inv_cdf(1 - _TAKEN_FOR_MISSING / 2 / looks) * noise for looks in (keys, 1)
+            statistics.NormalDist().inv_cdf(1 - tuning.TAKEN_FOR_MISSING / 2 / looks) * noise for looks in (keys, 1)
         )
         if missing.max(initial=0.0) > of_one or missing.sum() > of_all * math.sqrt(keys):
             return self.with_value(number)

@@ -3,16 +3,16 @@
 This is the choice of `bound_choice.clip_choice` with another bound: a user of d named keys keeps m of them, so min(1, m / d) of
 its rows, capped at c on each, in place of what a norm leaves.
 
-    (m, c)     loss = keys * cost - worth / 4, where worth is what the users' rows that are left are worth
+    (m, c)     loss = keys * cost - price * worth, where worth is what the users' rows that are left are worth
     B          loss = users with more than B rows
     b          loss = users with more than b keys, where the totals of users get noise of their own beside those of events
 
 The noise of every metric is a cost, and what is left out is one for totals alone: so cost is the mean size of the noise of a
-key's rows, times the metrics for each total among them, where means and variances count fivefold. None of this is part of
-any proof.
+key's rows, times the metrics for each total among them, where means and variances count fivefold. Any price and any cost keep
+the guarantee.
 
 Guarantee: that of `clip_choice`, with b as a draw of its own like B. What a user is worth depends on its own rows alone
-and lies between 0 and `most`, so one user more lowers each loss by at most most / 4, and raises none.
+and lies between 0 and `most`, so one user more lowers each loss by at most price * most, and raises none.
 """
 
 from __future__ import annotations
@@ -25,15 +25,12 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.clip_choice import MOST_KEPT, KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound, KeptCandidate, KeptChoice
 from headcount.mechanisms.choice.exponential import select
 from headcount.mechanisms.randomness.lanes import Lanes
-
-# No part of any proof: what is looked at.
-MAX_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-CAPS = (1, 3, 10, 100, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,7 @@ class KeysCandidate(KeptCandidate):
     @property
     def most(self) -> int:
         """What one user keeps at most in the table: all that the bounds leave, or a public multiple of their norm."""
-        return self.max_per_item * min(self.bound, MOST_KEPT * (math.isqrt(self.bound - 1) + 1))
+        return self.max_per_item * min(self.bound, tuning.MOST_WORTH * (math.isqrt(self.bound - 1) + 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +50,7 @@ class KeysChoice(KeptChoice):
     users_budget: Budget | None = None
 
     name = "keys"
-    misplaced = Fraction(1, 4)  # chosen for what is cut off, and not scaled
+    misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
 
     @property
     def budget(self) -> Budget:

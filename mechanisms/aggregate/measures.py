@@ -56,10 +56,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeVar
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metrics
-from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS
+from headcount.mechanisms.aggregate.trees import LEVELS
 from headcount.mechanisms.bounding.steps import LimitItemsStep, LimitPerItemStep, Step
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.columns.value_ranges import VALUE_BITS
@@ -78,17 +79,8 @@ _BESIDE = GAP + WAVES
 
 Real = TypeVar("Real", float, Fraction)
 
-# No part of any proof: sums are kept in so many bits of a half range that sigma has about 24, where noise is drawn fast.
+# Sums are kept in so many bits of a half range that sigma has about 24, where noise is drawn fast.
 _FAST_BITS, _LEAST_BITS = 24, 6
-
-# What the error of a mean and of a variance depends on, by rows and by its own sums, in the mean over what values may be.
-_MEAN, _VARIANCE = (1 / 3, 1.0), (1.0, 2.0)
-
-# The same of a quantile: its rank has the noise of its share of the rows, and on each level of about BRANCHING / 6 parts.
-_QUANTILE = (1 / 3 / 3**2, LEVELS**2 * BRANCHING / 6 / 3**2)
-
-# And of a number of users or events: values that are far below their largest make the other metrics noisier than these.
-_COUNT = 1 / 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,10 +181,14 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
     squared: dict[str, float] = {"users": 0.0, "rows": 0.0}
     for metric in metrics.each:
         if metric.of is None:
-            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += _COUNT
+            squared["rows" if metric.kind == "events" or max_per_item == 1 else "users"] += tuning.COUNT_WEIGHT
             continue
         own = f"{'tree' if metric.kind == 'quantile' else 'sum'}{metrics.values.index(metric.of)}"
-        rows, values = {"mean": _MEAN, "variance": _VARIANCE, "quantile": _QUANTILE}.get(metric.kind, (0.0, 0.0))
+        rows, values = {
+            "mean": tuning.MEAN_WEIGHT,
+            "variance": tuning.VARIANCE_WEIGHT,
+            "quantile": tuning.QUANTILE_WEIGHT,
+        }.get(metric.kind, (0.0, 0.0))
         if metric.kind == "sum":
             rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
         squared["rows"] += rows

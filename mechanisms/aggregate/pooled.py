@@ -22,9 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# No part of any proof, chosen on generated orders: the variance of a key that may be anywhere, how often t and r are made anew,
-# and what keeps a polynomial from bending where there is nothing to bend to.
-_ANYWHERE, _ROUNDS, _STEPS, _STIFF = 1 / 3, 6, 3, 1e-6
+from headcount.mechanisms import tuning
 
 
 def pooled(sums: Sequence[np.ndarray], rows: np.ndarray, noise: float, rows_noise: float) -> np.ndarray:
@@ -33,17 +31,17 @@ def pooled(sums: Sequence[np.ndarray], rows: np.ndarray, noise: float, rows_nois
     known = rows / size  # 1, but for keys that may have no rows
     own, *beside = (each / size for each in sums)
     small = 1 / (size * size)
-    spread = _ANYWHERE
-    for _ in range(_ROUNDS):
+    spread = tuning.KEY_VARIANCE
+    for _ in range(tuning.POOLING_ROUNDS):
         weight = spread / (spread + noise * noise * small)
         middle = min(max(_total(weight * own) / max(_total(weight * known), 1.0), -1.0), 1.0)
         apart = own - middle * known
         of_noise = noise * noise + middle * middle * rows_noise * rows_noise
-        beyond = _total(weight * apart * apart) - of_noise * _total(weight * small) + _ANYWHERE
-        spread = max(beyond, _ANYWHERE / 2) / max(_total(weight), 1.0)
+        beyond = _total(weight * apart * apart) - of_noise * _total(weight * small) + tuning.KEY_VARIANCE
+        spread = max(beyond, tuning.KEY_VARIANCE / 2) / max(_total(weight), 1.0)
     ratio = middle + spread / (spread + of_noise * small) * apart
     weight = weight * weight  # of keys that are known well, of which polynomials are made
-    for _ in range(_STEPS):
+    for _ in range(tuning.POOLING_STEPS):
         precision, told = np.full(len(rows), 1 / spread), np.full(len(rows), middle / spread)
         for place, each in enumerate((own, *beside)):
             line = ratio, np.ones(len(rows)), 0.0
@@ -59,12 +57,15 @@ def _curve(x: np.ndarray, y: np.ndarray, weight: np.ndarray, noise: np.ndarray) 
     """A square polynomial of x that is close to y, its slope, and the variance of y around it beyond the noise."""
     square = x * x
     powers = [_total(weight), *(_total(weight * each) for each in (x, square, square * x, square * square))]
-    left = [[powers[a + b] + (_STIFF * max(powers[0], 1.0) if a == b else 0.0) for b in range(3)] for a in range(3)]
+    left = [
+        [powers[a + b] + (tuning.POOLING_STIFFNESS * max(powers[0], 1.0) if a == b else 0.0) for b in range(3)]
+        for a in range(3)
+    ]
     c0, c1, c2 = _solved(left, [_total(weight * each) for each in (y, x * y, square * y)])
     value = c0 + c1 * x + c2 * square
     away = y - value
     free = max(powers[0] - 3, 1.0)
-    around = (max(_total(weight * (away * away - noise)), 0.0) + _ANYWHERE) / free
+    around = (max(_total(weight * (away * away - noise)), 0.0) + tuning.KEY_VARIANCE) / free
     return value, c1 + 2 * c2 * x, around
 
 

@@ -23,7 +23,6 @@ Several quantiles of one tree look at the same noise. Their values ascend, and i
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -31,6 +30,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.aggregate.measures import Measure
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEAVES, LEVELS, NoisyTrees
@@ -42,9 +42,6 @@ _FIRST, _LAST = np.array([[0]]), np.array([[BRANCHING]])
 # The covariance of what is known of D at two edges of each node, by their numbers.
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-# No part of any proof, in standard deviations: nodes of fewer rows are not looked into, what hardly any rows are, and how far D
-# is from 0 where it may be 0 just as well. So many keys are looked at together.
-_TOLD, _HARDLY, _AS_WELL = math.sqrt(BRANCHING), 3.0, 1.0
 _KEYS = 4096
 
 
@@ -145,7 +142,7 @@ def _descend(
         else:
             edges, covariance = _inner(counts, stddev * stddev, known)
             whole = _Nodes.of(edges, covariance, _FIRST, _LAST)
-        stop = going & (whole.rows < _TOLD * stddev)
+        stop = going & (whole.rows < tuning.ROWS_TO_LOOK_INTO * stddev)
         inside = whole.inside(share if whole is root else np.full_like(share, 0.5))
         uneven = whole.rows * np.maximum(inside, 1 - inside)
         value = np.where(stop, (node[:, None] + inside) / BRANCHING ** (level - 1), value)
@@ -207,10 +204,12 @@ def _at(edges: np.ndarray, noise: np.ndarray, stddev: float) -> np.ndarray:
     """The child that the value is in."""
     child = (edges[:, 1:-1] < 0).sum(axis=1, keepdims=True)
     rows = np.diff(edges, axis=1)
-    as_well = (edges[:, :-1] < _AS_WELL * noise[:, :-1]) & (edges[:, 1:] >= -_AS_WELL * noise[:, 1:])
+    as_well = (edges[:, :-1] < tuning.RANK_AS_WELL * noise[:, :-1]) & (
+        edges[:, 1:] >= -tuning.RANK_AS_WELL * noise[:, 1:]
+    )
     fullest = np.argmax(np.where(as_well, rows, -np.inf), axis=1)[:, None]
     here, there = (np.take_along_axis(rows, each, axis=1) for each in (child, fullest))
-    return np.where((here < _HARDLY * stddev) & (there >= _HARDLY * stddev), fullest, child)
+    return np.where((here < tuning.HARDLY_ROWS * stddev) & (there >= tuning.HARDLY_ROWS * stddev), fullest, child)
 
 
 def _first(edges: np.ndarray, noise: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ rows, and A_i the sum over users. The loss of an end is how far the quantile is 
     loss(U_i) = max(0, t - A_(i-1), A_i - t),          t = noise + tau,
 
 where tau is the `default_tau`: fewer users than that cannot be told from none, and without it ends beyond all values would be
-as good as the best. None of this is part of any proof.
+as good as the best. The guarantee holds for any ends and any rank.
 
 Guarantee: for each column a draw of bounded range, epsilon-differentially private with delta 0, by `em_exponents`, under both
 relations. Every a_i of a user depends on its own rows alone, and lies between 0 and 1, for values of any size: the weights of
@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.run_sums import run_sums
@@ -44,11 +45,7 @@ from headcount.mechanisms.choice.exponential import default_tau, em_exponents, s
 from headcount.mechanisms.columns.value_ranges import AutoRange, ChosenRange, ValueRange
 from headcount.mechanisms.randomness.lanes import Lanes
 
-#: What U can be; no part of any proof.
-ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5)) + (
-    Fraction(10) ** 12,
-)
-_ENDS = np.array([float(end) for end in ENDS])
+_ENDS = np.array([float(end) for end in tuning.RANGE_ENDS])
 
 # The rows of a user weigh this together, less what is rounded off: one less, so that rounded quotients add up to no more.
 _WEIGHT = 2**16 - 1
@@ -66,7 +63,7 @@ _NOISE_PARTS = 2**10
 _SPREAD = 2
 
 # For each column: what users reach of each step, and the noise.
-_COLUMN = len(ENDS)
+_COLUMN = len(tuning.RANGE_ENDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +92,9 @@ class RangeChoice(TableChoice):
     @property
     def users_needed(self) -> int:
         """How many users it takes: fewer than tau do not reach any end, and some more are needed to be told from that."""
-        return max(math.ceil(3 * default_tau(len(ENDS), part.epsilon_fraction) / 10) * 10 for part in self.budgets)
+        return max(
+            math.ceil(3 * default_tau(len(tuning.RANGE_ENDS), part.epsilon_fraction) / 10) * 10 for part in self.budgets
+        )
 
     @property
     def entries(self) -> int:
@@ -116,10 +115,10 @@ class RangeChoice(TableChoice):
         for place, of in self.ranges.items():
             values = np.nan_to_num(of.numbers(shard.values[place]), nan=0.0)  # a number that is missing reaches nothing
             size = np.minimum(np.abs(values) if of.low < 0 else np.maximum(values, 0.0), _ENDS[-1])
-            step = np.clip(np.searchsorted(_ENDS, size) - 1, 0, len(ENDS) - 2)  # the last that is begun
+            step = np.clip(np.searchsorted(_ENDS, size) - 1, 0, len(tuning.RANGE_ENDS) - 2)  # the last that is begun
             low, high = _ENDS[step], _ENDS[step + 1]
             parts = np.clip((size - low) / (high - low) * _PARTS, 0, _PARTS).astype(np.int64)
-            last, whole = (np.zeros(len(ENDS) - 1, dtype=np.int64) for _ in range(2))
+            last, whole = (np.zeros(len(tuning.RANGE_ENDS) - 1, dtype=np.int64) for _ in range(2))
             np.add.at(last, step, weight * parts)
             np.add.at(whole, step, weight)
             beyond = np.append(np.cumsum(whole[::-1])[::-1][1:], 0)  # of those who have gone further
@@ -136,29 +135,31 @@ class RangeChoice(TableChoice):
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenEnds:
         """The private choice."""
-        return ChosenEnds(tuple(float(ENDS[select(each, lanes)]) for each in self.exponents(table)))
+        return ChosenEnds(tuple(float(tuning.RANGE_ENDS[select(each, lanes)]) for each in self.exponents(table)))
 
     def ends(self) -> tuple[ChosenEnds, ChosenEnds]:
         """The smallest and the largest that can be chosen."""
-        first, last = (ChosenEnds((float(end),) * len(self.ranges)) for end in (ENDS[0], ENDS[-1]))
+        ends = tuning.RANGE_ENDS
+        first, last = (ChosenEnds((float(end),) * len(self.ranges)) for end in (ends[0], ends[-1]))
         return first, last
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
         return {
             "ranges": [[place, of.text()] for place, of in self.ranges.items()],
-            "ends": [str(end) for end in ENDS],
+            "ends": [str(end) for end in tuning.RANGE_ENDS],
             "parts": [repr(part.epsilon) for part in self.budgets],
         }
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
-        return {"ends": f"{float(ENDS[0]):g} to {float(ENDS[-1]):g}", "candidates": len(ENDS)}
+        ends = tuning.RANGE_ENDS
+        return {"ends": f"{float(ends[0]):g} to {float(ends[-1]):g}", "candidates": len(ends)}
 
 
 def _losses(column: Sequence[int], epsilon: Fraction) -> list[Fraction]:
     """The losses of all ends, by the table of one column."""
-    target = Fraction(column[-1], _NOISE_PARTS) + default_tau(len(ENDS), epsilon)
+    target = Fraction(column[-1], _NOISE_PARTS) + default_tau(len(tuning.RANGE_ENDS), epsilon)
     reached = [Fraction(each, _WHOLE) - target for each in column[:-1]]
     nothing = Fraction(0)
     return [

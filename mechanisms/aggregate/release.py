@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
@@ -24,7 +25,7 @@ from headcount.mechanisms.aggregate.bounding import bounded_batch
 from headcount.mechanisms.aggregate.measures import MOST_PER_ITEM
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.ranges import in_range
-from headcount.mechanisms.aggregate.stages import PRECISION, AggregatePlan, AggregateStages
+from headcount.mechanisms.aggregate.stages import AggregatePlan, AggregateStages
 from headcount.mechanisms.aggregate.sums import measure_subkeys, merge_measures, noisy_measures, sum_measures
 from headcount.mechanisms.aggregate.totals import calibrated, cells, group_keys, total_rows
 from headcount.mechanisms.batches.domain import Domain, arrow_type, only_domain, public_domain
@@ -263,7 +264,7 @@ def aggregate(
         "named": names is None,
         "chosen": items is None or cap is None,
         "calibrated": calibrate == "totals" and bool(asked.totals),
-        "precision": PRECISION,
+        "precision": tuning.AGGREGATE_PRECISION,
         "ranges": len(asked.autos),
         "users_too": calibrate == "totals" and len(asked.totals) == 2,
     }

@@ -13,15 +13,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.aggregate.choice import CAPS, MAX_ITEMS, KeysCandidate, KeysChoice
+from headcount.mechanisms.aggregate.choice import KeysCandidate, KeysChoice
 from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics
-from headcount.mechanisms.aggregate.ranges import ENDS, ChosenEnds, RangeChoice
+from headcount.mechanisms.aggregate.ranges import ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
-from headcount.mechanisms.bound_choice.clip_choice import MOST_OF_TOTALS, NORMS, KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import KeptBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.columns.value_ranges import ChosenRange
@@ -30,14 +31,7 @@ from headcount.mechanisms.histogram.stages import MANY, NamesPlan, Stages
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.select import in_items, selection_steps
 
-#: Shares of precision of names, sums and totals: a mean needs more of it than a count does.
-PRECISION = (0.55, 0.4, 0.05)
-
-# How much more noise counts for a mean or a variance than for a total in a choice, no part of any proof: of these a bound takes
-# rows alone, which makes them noisier, and no part of the number itself. On seven synthetic laws 5 finds the best m, or nearly.
-_OF_RATIOS = 5
-
-_GRID = f"1, 2, 5, 10 and so on, from {float(ENDS[0]):g} to {float(ENDS[-1]):g}"
+_GRID = f"1, 2, 5, 10 and so on, from {float(tuning.RANGE_ENDS[0]):g} to {float(tuning.RANGE_ENDS[-1]):g}"
 
 _MEAN_GAUSSIAN = math.sqrt(2 / math.pi)  # the mean size of Gaussian noise, by its standard deviation
 
@@ -75,7 +69,9 @@ class AggregatePlan:
             least = (
                 ", hardly more than the least there is: too few users, or values above 0, to choose by, so give a range"
             )
-            parts.append(f"{of.column} from {of.low:g} to {of.high:g}{least if of.high <= ENDS[3] else ''}")
+            parts.append(
+                f"{of.column} from {of.low:g} to {of.high:g}{least if of.high <= tuning.RANGE_ENDS[3] else ''}"
+            )
         return "chosen: " + "; ".join(parts)
 
     def sections(self) -> Mapping[str, Any]:
@@ -128,7 +124,7 @@ class AggregateStages:
             account.budget,
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
-            NORMS if self.calibrated else (),
+            tuning.NORMS_OF_TOTALS if self.calibrated else (),
             self.metrics.users_alone,
             account.users_choice,
         )
@@ -165,7 +161,7 @@ class AggregateStages:
             kept = chosen
         # Of what is asked for beside totals, no total tells: it has all of its precision from the sums.
         only_totals = all(metric.is_total for metric in self.metrics.each)
-        norm = kept.max_per_item * math.sqrt(kept.bound) * (1 if only_totals else _OF_RATIOS)
+        norm = kept.max_per_item * math.sqrt(kept.bound) * (1 if only_totals else tuning.RATIO_NOISE_PRICE)
         counts_mu, totals_mu = self.shared.split(kept, norm)
         steps: list[MechanismStep] = []
         if names is not None:
@@ -256,7 +252,7 @@ class AggregateStages:
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
             )
         if self.calibrated and self.account.counts_choice is not None:
-            more = self.account.counts_mu / self.account.split(MOST_OF_TOTALS)[0]
+            more = self.account.counts_mu / self.account.split(tuning.MOST_TOTALS_SHARE)[0]
             lines.append(
                 f"noise is up to {more:.1f} times that where a few users have most events: totals then need more of the budget"
             )
@@ -275,11 +271,11 @@ class AggregateStages:
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
-        caps = (1,) if self.metrics.users_alone else CAPS if self.max_per_item is None else (self.max_per_item,)
+        caps = (1,) if self.metrics.users_alone else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
-        of_each = (totals + _OF_RATIOS * (len(metrics) - totals)) / max(1, totals)
-        for items in MAX_ITEMS if self.max_items is None else (self.max_items,):
+        of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / max(1, totals)
+        for items in tuning.ITEMS_OF_AGGREGATE if self.max_items is None else (self.max_items,):
             for cap in caps:
                 plan = make_plan(self.metrics, items, cap, self.account.counts_mu, self.relation)
                 sizes = {each.kind: each.stddev for each in plan.measures}

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.run_sums import sum_by_code
 from headcount.mechanisms.columns.value_ranges import VALUE_BITS
@@ -31,7 +32,7 @@ from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_gaussian
 from headcount.mechanisms.randomness.subkeys import block_key, lane_key
 
-BRANCHING, LEVELS = 8, 5
+BRANCHING, LEVELS = tuning.TREE_BRANCHING, tuning.TREE_LEVELS
 LEAVES = BRANCHING**LEVELS
 
 #: So many words of a key's lane belong to each node of a level.

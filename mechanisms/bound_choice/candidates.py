@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from headcount.mechanisms.accounting import gaussian, thresholds
+from headcount.mechanisms import tuning
+from headcount.mechanisms.accounting import gaussian
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
@@ -22,10 +23,6 @@ from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
 from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
-
-# No part of any proof, and chosen on data of many kinds: bounds to 10^4 in equal ratios, and caps on one item.
-BOUNDS = tuple(sorted({round(10 ** (step / 6)) for step in range(25)}))
-CAPS = (1, 2, 3, 5, 10, 20, 50, 100)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +134,7 @@ def _candidate(bound: int, cap: int | None, noise: str, budget: Budget, relation
         mean = relation.users * bound / budget.epsilon
         threshold = max(count + mean * -math.log((1 + math.exp(-1 / mean)) * share) for count, share in shares)
     else:
-        unit = gaussian.gaussian_sigma(budget.epsilon, thresholds.GAUSSIAN_SHARE * budget.delta)
+        unit = gaussian.gaussian_sigma(budget.epsilon, tuning.GAUSSIAN_NOISE_DELTA * budget.delta)
         sigma = unit * math.sqrt(relation.users * spread.shared_l2_squared(0))
         mean = math.sqrt(2 / math.pi) * sigma
         normal = statistics.NormalDist()

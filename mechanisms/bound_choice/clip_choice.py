@@ -3,28 +3,28 @@
 Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
 items by which these counts are calibrated (`histogram.estimates`):
 
-    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - worth / 2
+    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - price * worth
     B: the totals, scaled down to a norm of B.                                         loss = users above B
 
 where cost is the expected error of one count by noise at R = 1, and worth the sum over users of
 
     events that both bounds leave * the part of the user's events that the cap c alone leaves.
 
-A part of the events that are left out is misplaced by the calibration: the half stands for it. A fifth saves as much on laws
-whose users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals.
+A part of the events that are left out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much
+where users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals.
 Scaling leaves a user's items in proportion, so that the calibration restores them. A cap flattens them, and what is kept is
-then less like the whole: hence the second factor. None of this is part of any proof. What a norm of B leaves out is lost. So B
-is chosen as for one total (`one_total`), with a public weight B^(-5/2).
+then less like the whole: hence the second factor. Any price keeps the guarantee. What a norm of B leaves out is lost. So B is
+chosen as for one total (`one_total`), with a public weight, a power of B.
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
-8 R at most, a public limit, since one user could else decide alone.
+MOST_WORTH R at most, a public limit, since one user could else decide alone.
 
 Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
-(R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is 8 R, or R (l1). The first
-factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each loss
-by at most S/2, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the proof
-stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for, and
-then (R, c) is not drawn.
+(R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is MOST_WORTH R, or R (l1). The
+first factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each
+loss by at most price * S, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the
+proof stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for,
+and then (R, c) is not drawn.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
@@ -45,27 +46,6 @@ from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, log_weight, select
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
 from headcount.mechanisms.randomness.lanes import Lanes
-
-# No part of any proof: what is looked at.
-BOUNDS = tuple(2**power for power in range(14))
-CAPS = (1, 3, 10, 100, 1000)
-NORMS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
-
-# Nor this: what the noise of a total counts beside that of all counts, which the calibration multiplies. On data of many kinds
-# .3 and 1 do about as well.
-_OF_TOTALS = 0.3
-
-#: The largest share of precision that totals get beside counts.
-MOST_OF_TOTALS = 0.7
-
-# Nor this, the weight of a norm B: with 3, as for one total, a few percent of users who have most events would often be cut.
-_FALLING = 2.5
-
-# Nor this: how often a choice may miss what `gem_exponents` promises of it.
-_MISSED = 0.005
-
-#: What a user keeps at most in the table for l2, as a multiple of R.
-MOST_KEPT = 8
 
 #: What users are worth is in the table in these parts of an event, rounded down for each user.
 PARTS = 2**8
@@ -94,19 +74,18 @@ class KeptCandidate:
     @property
     def most(self) -> int:
         """What one user keeps at most."""
-        return self.bound if self.noise == "laplace" else MOST_KEPT * self.bound
+        return self.bound if self.noise == "laplace" else tuning.MOST_WORTH * self.bound
 
 
 def totals_share(items: int, norm: float, totals_norm: float, least: float) -> float:
-    """The share of precision that totals of this norm get beside the counts of so many items, of another norm; no part of any
-    proof.
+    """The share of precision that totals of this norm get beside the counts of so many items, of another norm.
 
     The noise of a total is in all of its items at once, and that of a count in one item alone. With a precision of p for the
     totals and q for the counts, all estimates are off by about a * totals_norm / sqrt(p) + items * norm / sqrt(q). That is
     least where p / q is the ratio of the two to the power 2/3. Both norms were chosen, and the items named: all is public.
     """
-    ratio = (_OF_TOTALS * totals_norm / (max(1, items) * norm)) ** (2 / 3)
-    return max(least, min(MOST_OF_TOTALS, round(ratio / (1 + ratio), 2)))
+    ratio = (tuning.TOTALS_NOISE_PRICE * totals_norm / (max(1, items) * norm)) ** (2 / 3)
+    return max(least, min(tuning.MOST_TOTALS_SHARE, round(ratio / (1 + ratio), 2)))
 
 
 NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))
@@ -128,7 +107,7 @@ class KeptChoice(TableChoice):
     once: bool = False
 
     name = "kept"
-    misplaced = Fraction(1, 2)  # no part of any proof: what an event is worth that the bound leaves out
+    misplaced = tuning.LEFT_OUT_PRICE
 
     @property
     def budget(self) -> Budget:
@@ -184,7 +163,7 @@ class KeptChoice(TableChoice):
         ]
         sensitivities = [self.misplaced * each.most for each in self.candidates]
         epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
-        tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / _MISSED)))
+        tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / tuning.MISSED_BY_COUNTS)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
     def totals_exponents(self, table: Sequence[int]) -> list[Fraction]:
@@ -196,7 +175,9 @@ class KeptChoice(TableChoice):
     def norm_exponents(self, above: Sequence[int], budget: Budget) -> list[Fraction]:
         """The exponents of the norms, by the users above each."""
         losses = em_exponents(above, 1, budget.epsilon_fraction)
-        return [loss + log_weight(norm, _FALLING) for loss, norm in zip(losses, self.norms, strict=True)]
+        return [
+            loss + log_weight(norm, tuning.LARGE_NORM_PENALTY) for loss, norm in zip(losses, self.norms, strict=True)
+        ]
 
     def above(self, totals: np.ndarray, users: np.ndarray | None = None) -> list[int]:
         """How many users with these totals, who stand for themselves or for so many each, are above each norm."""

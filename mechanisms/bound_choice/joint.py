@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.candidates import (
-    BOUNDS,
-    CAPS,
     Candidate,
     SumsChoice,
     make_candidates,
@@ -37,7 +36,6 @@ from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.choice.protocol import ChosenBound
 
 OBJECTIVES = ("error", "items")
-NOISE_WEIGHT = 2  # how many times its mean noise an item's count must be worth; no part of the proof
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +61,8 @@ class JointChoice(SumsChoice):
     @cached_property
     def ladder(self) -> Ladder:
         """The bounds and caps that are looked at."""
-        return Ladder(BOUNDS, CAPS if self.max_per_item is None else (self.max_per_item,))
+        caps = tuning.CAPS_OF_ONE_STAGE if self.max_per_item is None else (self.max_per_item,)
+        return Ladder(tuning.BOUNDS_OF_ONE_STAGE, caps)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -95,7 +94,8 @@ class JointChoice(SumsChoice):
 
     def ends(self) -> tuple[ChosenBound, ChosenBound]:
         """The smallest and the largest bound that can be chosen; which cap and noise goes with them is open."""
-        return ChosenBound(BOUNDS[0], 0, self.noise), ChosenBound(BOUNDS[-1], self.max_per_item or 0, self.noise)
+        bounds = tuning.BOUNDS_OF_ONE_STAGE
+        return ChosenBound(bounds[0], 0, self.noise), ChosenBound(bounds[-1], self.max_per_item or 0, self.noise)
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
@@ -117,7 +117,7 @@ class JointChoice(SumsChoice):
 
 def _saved(candidate: Candidate, whole: np.ndarray, fraction: np.ndarray) -> int:
     """The sum of max(0, min(2(H - t), H - a)), in units of 2**-30."""
-    t, a = candidate.threshold, min(NOISE_WEIGHT * candidate.mean_noise, candidate.threshold)
+    t, a = candidate.threshold, min(tuning.LEAST_COUNT_BY_NOISE * candidate.mean_noise, candidate.threshold)
     steep = (whole >= t) & (whole < 2 * t - a)  # from t on; beyond 2t - a the other line is lower
     flat = whole >= 2 * t - a
     counts = 2 * int((whole[steep] - t).sum()) + int((whole[flat] - a).sum())

@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
-from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, clipped, enough, in_bins, tails
+from headcount.mechanisms.choice.norm_bins import NormChoice, clipped, enough, in_bins, tails
 from headcount.mechanisms.errors import ParameterError
 
 METHODS = ("quantile-rank", "quantile-gem")
@@ -41,7 +42,7 @@ class QuantileChoice(NormChoice):
     relation: Relation
     domain_size: int
     name: str = "quantile-gem"
-    grid: tuple[int, ...] = GRID
+    grid: tuple[int, ...] = tuning.NORMS_OF_PUBLIC_DOMAIN
     max_per_item: int | None = None
 
     noise = "laplace"

@@ -25,13 +25,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting import gaussian
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import squared_norms
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
-from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, clipped, enough, in_bins, tails
+from headcount.mechanisms.choice.norm_bins import NormChoice, clipped, enough, in_bins, tails
 from headcount.mechanisms.errors import ParameterError
 
 METHODS = ("em", "gem")
@@ -52,8 +53,8 @@ class TailChoice(NormChoice):
     domain_size: int
     sparsity: int
     name: str = "gem"
-    users: int = 100_000
-    grid: tuple[int, ...] = GRID
+    users: int = tuning.GUESSED_USERS
+    grid: tuple[int, ...] = tuning.NORMS_OF_PUBLIC_DOMAIN
     max_per_item: int | None = None
 
     noise = "gaussian"

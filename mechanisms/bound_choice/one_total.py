@@ -25,15 +25,14 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.choice.exponential import em_exponents, log_weight
 from headcount.mechanisms.choice.norm_bins import NormChoice, in_bins, tails
 
-# No part of any proof: forty bounds in every factor of ten, up to the most that a user counts for.
-GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
-WEIGHTS = tuple(log_weight(bound, 3) for bound in GRID)
+WEIGHTS = tuple(log_weight(bound, tuning.LARGE_BOUND_PENALTY) for bound in tuning.BOUNDS_OF_TOTAL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ class TotalChoice(NormChoice):
     relation: Relation
 
     name = "tail-count"
-    grid = GRID
+    grid = tuning.BOUNDS_OF_TOTAL
     noise = "laplace"
 
     def user_table(self, shard: Shard) -> list[int]:

@@ -10,6 +10,7 @@ import math
 from fractions import Fraction
 from typing import Literal
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting import gaussian, thresholds
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.losses import Laplace, Losses
@@ -26,10 +27,6 @@ NOISES = ("auto", "laplace", "gaussian")
 
 # Numerators and denominators below this keep the sampler's products, and noisy sums, within its integers.
 _LARGEST_SCALE = 2**40
-
-# A draw is shared by all items if that makes the noise of each smaller by this part at least: for less, correlated errors are a
-# poor trade.
-_LEAST_GAIN = 0.01
 
 
 def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | str, noise: str = "auto") -> NoisePlan:
@@ -53,7 +50,7 @@ def calibrate_unknown_domain(budget: Budget, bound: Bound, relation: Relation | 
         tau = thresholds.laplace_threshold(spread, scale, budget.delta)
         return make_plan("laplace", bound.grid, scale, tau, budget, relation, bound)
     if noise == "gaussian":
-        share = thresholds.GAUSSIAN_SHARE
+        share = tuning.GAUSSIAN_NOISE_DELTA
         grid, scale = gaussian_scale(budget, share, spread.shared_l2_squared(0), bound, relation)
         sigma = float(scale / 2**grid)
         real = thresholds.gaussian_threshold(spread, budget.epsilon, budget.delta, sigma, relation)
@@ -117,7 +114,7 @@ def gaussian_plan(
     most = most_on_one(bound)
     if items is not None and relation is Relation.ADD_REMOVE:
         split = best_split(items, squared / most**2)
-        if split is not None and deviation * most * split.stddev <= (1 - _LEAST_GAIN) * plain:
+        if split is not None and deviation * most * split.stddev <= (1 - tuning.LEAST_GAIN_OF_SHARED_NOISE) * plain:
             grid, scale, shared = split.on_grid(deviation, squared, most, items, bound.grid)
             _check_scale(scale, budget, bound)
             return make_plan("gaussian", grid, scale, None, budget, relation, bound, shared)
@@ -212,7 +209,7 @@ def any_bound_losses(budget: Budget, users: int, kind: str, public: int) -> Loss
     if kind == "laplace":
         part = Laplace.in_more_steps(budget.epsilon, users * public) if public else Laplace(budget.epsilon, users)
         return Losses.of(part, hiding=hiding)
-    share = thresholds.TOTAL_SHARE if public else thresholds.GAUSSIAN_SHARE
+    share = thresholds.TOTAL_SHARE if public else tuning.GAUSSIAN_NOISE_DELTA
     mu = (1 + 1e-12) / gaussian.gaussian_sigma(budget.epsilon, share * budget.delta)
     return Losses(mu=mu, hiding=thresholds.TOTAL_SHARE * hiding)
 

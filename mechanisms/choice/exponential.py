@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.checks import is_whole, wrong
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes, exp_floor
@@ -36,8 +37,6 @@ from headcount.mechanisms.randomness.lanes import GEOMETRIC_LIMIT, Lanes, exp_fl
 #: Scores are multiples of 1 / GRID.
 GRID = 2**10
 
-# With the default tau, the generalised mechanism misses what it promises at most this often.
-_MISSED = 0.05
 
 # Upper bounds of 2^48 e^-w for w = 0, 1, ...; the last is 1, for that w and all larger ones. With these, the draws for
 # 16,384 candidates fit the 62 bits that are fast.
@@ -117,7 +116,7 @@ def log_weight(weight: float, times: float = 1) -> Fraction:
 
 def default_tau(candidates: int, epsilon: Fraction) -> int:
     """The tau of `gem_exponents` for so many candidates, where none is given."""
-    return math.ceil(2 / epsilon * Fraction(math.log(candidates / _MISSED)))
+    return math.ceil(2 / epsilon * Fraction(math.log(candidates / tuning.MISSED)))
 
 
 def select(exponents: Sequence[Fraction], lanes: Lanes) -> int:

@@ -14,15 +14,12 @@ from itertools import accumulate
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
-
-# No part of any proof: forty bounds in every factor of ten, and the chance at which a method counts as having failed.
-GRID = tuple(sorted({round(10 ** (step / 40)) for step in range(241)}))
-_MISS = 1e-6
 
 
 class NormChoice(ExponentialChoice[ChosenBound]):
@@ -60,12 +57,13 @@ class NormChoice(ExponentialChoice[ChosenBound]):
 
 def grid_to(most: int) -> tuple[int, ...]:
     """The grid for norms that never exceed `most`, a public number: a higher bound would keep no more, and cost noise."""
-    return (*(point for point in GRID if point < most), most) if most < GRID[-1] else GRID
+    grid = tuning.NORMS_OF_PUBLIC_DOMAIN
+    return (*(point for point in grid if point < most), most) if most < grid[-1] else grid
 
 
 def enough(budget: Budget, candidates: int) -> float:
     """The error of the exponential mechanism, in units of the sensitivity, except with a small chance."""
-    return 2 / budget.epsilon * math.log(candidates / _MISS)
+    return 2 / budget.epsilon * math.log(candidates / tuning.MISSED_BY_NORM)
 
 
 def in_bins(grid: Sequence[int], step: np.ndarray, weight: np.ndarray | None = None) -> list[int]:

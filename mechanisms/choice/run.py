@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.checks import is_real, wrong
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 def default_share(objective: str) -> Fraction:
     """The share of the budget that a choice takes unless another is given."""
-    return Fraction(1, 20) if objective == "items" else Fraction(1, 10)
+    return tuning.CHOICE_SHARE_FOR_ITEMS if objective == "items" else tuning.CHOICE_SHARE_FOR_ERROR
 
 
 def split_budget(budget: Budget, share: float | Fraction, method: str) -> tuple[Budget, Budget]:

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_for_names
 from headcount.mechanisms.accounting.filters import ZcdpFilter
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
@@ -54,16 +55,8 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 from headcount.mechanisms.randomness.subkeys import subkey
 
-FIRST_EPSILON = 5e-4  # the paper's: a threshold of some 60,000 users, which is above most counts
-
-# The relative error is that of a count at the threshold, at so many standard deviations (the paper's: 87 % of all noise).
-_DEVIATIONS = Fraction(3, 2)
-# Draws that find nothing, beyond one for every item of the frame: each doubles the cost of the next.
-_SPARE_ROUNDS = 100
 _SIGMA_GRID = 2**10  # standard deviations are multiples of 1 / this
 _DELTA_UNITS = 2**100  # deltas of one draw are multiples of 1 / this
-# Precisions of measurements that are to be united, as parts of the whole: their sums double from 1/64 up to 1.
-_PARTS = (64, 64, 32, 16, 8, 4, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +129,7 @@ class CountRelease:
     def round_delta(self) -> Fraction:
         """The delta of one draw: so many as there can be never exceed the whole."""
         return Fraction(
-            int(Fraction(repr(self.zcdp.delta)) * _DELTA_UNITS / (self.k_bar + _SPARE_ROUNDS)), _DELTA_UNITS
+            int(Fraction(repr(self.zcdp.delta)) * _DELTA_UNITS / (self.k_bar + tuning.SPARE_ROUNDS)), _DELTA_UNITS
         )
 
     def level(self, epsilon: Fraction) -> Level:
@@ -146,11 +139,11 @@ class CountRelease:
         the count costs no more than the draw; for a small relative error that is more, and the target is missed.
         """
         far = threshold(epsilon, self.k_bar, self.round_delta, self.relation)
-        sigma = self.relative_error / _DEVIATIONS * far
+        sigma = self.relative_error / tuning.DEVIATIONS_OF_TARGET * far
         if not self.strict_target:
             sigma = max(sigma, 2 / (self.relation.users * epsilon))
         units = math.ceil(sigma * _SIGMA_GRID)
-        parts = _PARTS if self.noise_reduction else (1,)
+        parts = tuning.MEASUREMENT_PARTS if self.noise_reduction else (1,)
         measured = tuple(Fraction(math.isqrt(units**2 * part - 1) + 1, _SIGMA_GRID) for part in parts)
         rho, delta = draw_cost(epsilon, self.relation), self.round_delta
         return Level(epsilon, far, Fraction(units, _SIGMA_GRID), measured, rho, delta)
@@ -216,7 +209,9 @@ class CountRelease:
     def release(self, frame: Frame, subkey: bytes) -> Outcome:
         """The loop: levels one after another, until not even one round of the next fits the budget."""
         budget = ZcdpFilter(self.zcdp)
-        rounds = Rounds(frame, subkey, budget, Target(self.relative_error, _DEVIATIONS, self.max_per_item))
+        rounds = Rounds(
+            frame, subkey, budget, Target(self.relative_error, tuning.DEVIATIONS_OF_TARGET, self.max_per_item)
+        )
         level, levels = self.level(self.start_epsilon), []
         while (spent := rounds.run(level)) is not None:
             levels.append(spent)
@@ -233,11 +228,11 @@ def count_release(
     budget: Zcdp | Budget,
     *,
     relative_error: float = 0.1,
-    k_bar: int = 10_000,
+    k_bar: int = tuning.ITEMS_LOOKED_AT,
     max_per_item: int | None = None,
     noise_reduction: bool = False,
     strict_target: bool = False,
-    start_epsilon: float = FIRST_EPSILON,
+    start_epsilon: float = tuning.FIRST_EPSILON,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> CountRelease:

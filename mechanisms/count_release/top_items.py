@@ -37,6 +37,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, zcdp_rho
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -58,9 +59,6 @@ from headcount.mechanisms.counting.noisy import bounded_batches
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.subkeys import subkey
-
-#: How many items are looked at, unless told otherwise.
-K_BAR = 10_000
 
 
 class OnceByItem:
@@ -146,7 +144,7 @@ def draws_of_top(
     budget: Budget,
     k: int,
     *,
-    k_bar: int = K_BAR,
+    k_bar: int = tuning.ITEMS_LOOKED_AT,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> TopItemsMechanism:

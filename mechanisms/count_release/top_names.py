@@ -23,6 +23,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names, zcdp_rho
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -39,7 +40,7 @@ from headcount.mechanisms.count_release.frames import (
     named_excess,
     on_grid,
 )
-from headcount.mechanisms.count_release.top_items import K_BAR, OnceByItem, TopItemsMechanism, draws_of_top, ranked
+from headcount.mechanisms.count_release.top_items import OnceByItem, TopItemsMechanism, draws_of_top, ranked
 from headcount.mechanisms.counting.noisy import bounded_users
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import AutoSelection, DecidedSelection, auto_partitions
@@ -51,10 +52,6 @@ from headcount.mechanisms.randomness.subkeys import subkey
 #: The ways to a top, and up to which k draws are the default: from 10 on, names missed less mass on synthetic data, or about
 #: as little.
 METHODS = ("draws", "names")
-MOST_DRAWN = 9
-
-# Of the rho that the whole budget is worth, so much goes to the draws. No part of the proof: chosen on synthetic data.
-_DRAWS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +158,7 @@ def named_top(
     check_budget(budget)
     check_delta_for_names(budget.delta)
     k = check_whole("k", k, 1, LARGEST_FRAME)
-    rho = _DRAWS * zcdp_rho(budget.epsilon, budget.delta / 2)
+    rho = tuning.TOP_DRAWS_SHARE * zcdp_rho(budget.epsilon, budget.delta / 2)
     selection = auto_partitions(budget, relation=relation, item_type=item_type, rho=rho)
     epsilon = on_grid(Fraction(math.sqrt(8 * rho / k) * (1 - 2**-40)) / relation.users)
     return NamedTopMechanism(selection, k, epsilon)
@@ -183,8 +180,10 @@ def top_items(
     relation = Relation.parse(relation)
     if method not in (None, *METHODS):
         raise ParameterError(f"method must be one of {', '.join(METHODS)}, got {method!r}", "method")
-    if (method or ("draws" if k <= MOST_DRAWN else "names")) == "draws":
-        return draws_of_top(budget, k, k_bar=K_BAR if k_bar is None else k_bar, relation=relation, item_type=item_type)
+    if (method or ("draws" if k <= tuning.MOST_DRAWN else "names")) == "draws":
+        return draws_of_top(
+            budget, k, k_bar=tuning.ITEMS_LOOKED_AT if k_bar is None else k_bar, relation=relation, item_type=item_type
+        )
     if k_bar is not None:
         raise ParameterError(
             f"k_bar = {k_bar!r} is for the method draws, and k = {k!r} goes by names: leave it out, or give that method"

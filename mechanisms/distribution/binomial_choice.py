@@ -37,6 +37,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.checks import check_whole
 from headcount.mechanisms.choice.exponential import em_exponents, select_by_excess
 from headcount.mechanisms.distribution.tables import ValueCounts
@@ -56,14 +57,8 @@ MOST_USERS = 10**10
 NUMERATOR_BITS = 16
 _LEAST_EPSILON = Fraction(1, 2**32)
 
-# No part of any proof. A step of the cover, in total variation, is a quarter of the exponential mechanism's scale, or a good
-# half of the standard deviation that sampling alone leaves, whichever is larger: finer is of no use.
-_BY_PRIVACY, _BY_SAMPLING = 0.5, 0.25
-_WIDEST_STEP = 0.25
-_MOST_CANDIDATES = {"ks": 1 << 16, "phs": 1 << 12}
 #: From here on the paper's alpha says that there are too few users.
 LARGEST_ALPHA = 0.25
-_MISSED = 0.05
 
 # Laws are computed where they are not smaller than e^-55, for some candidates at a time, and losses for some symbols.
 _NEGLIGIBLE = 55.0
@@ -115,12 +110,15 @@ class BinomialChoice:
         """The distance of the cover's points in total variation."""
         if self.kind == "phs":
             return self.alpha / 2
-        by_privacy = _BY_PRIVACY / (float(self.epsilon) * self.users)
-        return max(min(max(by_privacy, _BY_SAMPLING / math.sqrt(self.users)), _WIDEST_STEP), self._least_step)
+        by_privacy = tuning.COVER_BY_PRIVACY / (float(self.epsilon) * self.users)
+        return max(
+            min(max(by_privacy, tuning.COVER_BY_SAMPLING / math.sqrt(self.users)), tuning.WIDEST_COVER),
+            self._least_step,
+        )
 
     @property
     def _least_step(self) -> float:
-        return 4 * math.sqrt(self.samples) / _MOST_CANDIDATES[self.kind] / 3
+        return 4 * math.sqrt(self.samples) / tuning.MOST_PROBABILITIES[self.kind] / 3
 
     @cached_property
     def alpha(self) -> float:
@@ -131,7 +129,7 @@ class BinomialChoice:
         """
         alpha = 2 * self._least_step
         while alpha < LARGEST_ALPHA:
-            log = math.log(1.26 * math.sqrt(self.samples) / (alpha / 2) / _MISSED)
+            log = math.log(1.26 * math.sqrt(self.samples) / (alpha / 2) / tuning.MISSED)
             needed = max(
                 math.sqrt((log + math.log(2)) / (2 * self.users)), 4 * log / (1.5 * float(self.epsilon) * self.users)
             )

@@ -22,13 +22,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Losses
@@ -58,13 +58,9 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lane_ids import item_lane_ids, lane_sum
 from headcount.mechanisms.randomness.subkeys import lane_key, subkey
 
-SAMPLES_SHARE = Fraction(1, 20)  # of epsilon, where the number of samples per user is chosen
 BUCKETS = tuple(2**g for g in range(MOST_SAMPLES.bit_length()) if 2**g <= MOST_SAMPLES)
 
 _ONE_NUMBER = pa.array(["users"])
-
-# Where users differ, "dense" and "sparse" miss so much of what their estimates lack to one, in sum: 0.2 to 1.4 as measured.
-_BIAS = 1.25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +82,7 @@ class Estimate:
         own = self.plan.errors(p, math.floor(self.users - 3 * self.users_stddev), self.correlation)
         if self.plan.method in ROBUST:
             return own
-        return np.clip(_BIAS * (1 - float(self.probability.sum())) * p, own, 1.0)
+        return np.clip(tuning.MISSED_OF_REST * (1 - float(self.probability.sum())) * p, own, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,7 +352,7 @@ class DistributionRelease:
         """What the choice of the samples per user may cost, and the rest."""
         if self.samples not in RULES:
             return None, self.budget
-        return split_budget(self.budget, SAMPLES_SHARE, "samples")
+        return split_budget(self.budget, tuning.CHOICE_SHARE_FOR_SAMPLES, "samples")
 
 
 def learn_distribution(

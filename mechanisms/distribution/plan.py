@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, zcdp_rho
 from headcount.mechanisms.accounting.gaussian import whole_sigma
 from headcount.mechanisms.accounting.guarantee import MechanismStep
@@ -44,7 +45,7 @@ from headcount.mechanisms.distribution.binomial_choice import (
     least_users,
     rounded_down,
 )
-from headcount.mechanisms.distribution.small import LARGE, holders_slope
+from headcount.mechanisms.distribution.small import holders_slope
 from headcount.mechanisms.distribution.spread import spread_noise
 from headcount.mechanisms.distribution.tables import ExactSamplesStep
 from headcount.mechanisms.errors import ParameterError
@@ -54,11 +55,6 @@ METHODS = ("dense", "sparse", "gaussian", "laplace")
 #: The methods that are right for the mean of users who differ.
 ROBUST = ("gaussian", "laplace")
 
-# No part of any proof: shares of epsilon for the number of users, for how much they differ, and of the vector of "sparse" in
-# the rest. And for how many users methods are compared where their number is not public (privacy costs 1 / users with all).
-USERS_SHARE, SPREAD_SHARE = Fraction(1, 20), Fraction(1, 20)
-_VECTOR_SHARE = Fraction(7, 10)
-_TYPICAL_USERS = 10_000
 
 _LARGEST_SIGMA = 2**40
 _ROOT_2_PI = math.sqrt(2 / math.pi)  # mean absolute value of a standard normal variable
@@ -186,7 +182,7 @@ class DistributionPlan:
         if self.method == "dense":
             return np.minimum(np.hypot(_ROOT_2_PI * sampling, self._choice_errors(p, self.choice(users))), 1.0)
         assert self.noise is not None
-        large = p >= LARGE / m
+        large = p >= tuning.LEAST_LARGE / m
         slope = holders_slope(p, m)
         share = (1 - p) ** m
         by_holders = np.sqrt(share * (1 - share) / users) / slope
@@ -229,7 +225,7 @@ def plan_distribution(
     if method == "auto":
         with_delta = [name for name in ROBUST if budget.delta > 0 or name != "gaussian"]
         plans = [plan_distribution(budget, symbols, samples, relation, users, m, hypothesis, below) for m in with_delta]
-        return min(plans, key=lambda plan: plan.l1_error(users or _TYPICAL_USERS))
+        return min(plans, key=lambda plan: plan.l1_error(users or tuning.TYPICAL_USERS))
     if method not in METHODS:
         raise ParameterError(f"method must be 'auto' or one of {METHODS}, got {method!r}", "method")
     if hypothesis not in KINDS:
@@ -239,13 +235,13 @@ def plan_distribution(
     if method in ROBUST:
         spread = None
         if samples > 1:
-            weights = SPREAD_SHARE.numerator, SPREAD_SHARE.denominator - SPREAD_SHARE.numerator
+            weights = _weights(tuning.SPREAD_SHARE)
             part, budget = budget.split(*weights, delta=(0, 1)) if budget.delta else budget.split(*weights)
             spread = spread_noise(part, samples, relation)
         noise: NoisePlan | None = calibrate_public_domain(budget, bound, relation, method)
         return DistributionPlan(method, hypothesis, symbols, samples, below, relation, budget, number, noise, spread)
     if users is None:
-        weights = USERS_SHARE.numerator, USERS_SHARE.denominator - USERS_SHARE.numerator
+        weights = _weights(tuning.USERS_SHARE_OF_DISTRIBUTION)
         counting, budget = budget.split(*weights, delta=(0, 1))
         # One user more or less, or another one: the number of those with enough samples moves by at most 1.
         number = calibrate_public_domain(counting, Bound(l0=1, l1=1, linf=1), Relation.ADD_REMOVE, "laplace")
@@ -278,9 +274,14 @@ def _part_epsilon(part: Budget | Zcdp, choices: int) -> Fraction:
     return epsilon
 
 
+def _weights(share: Fraction) -> tuple[int, int]:
+    """A share and the rest, as whole numbers."""
+    return share.numerator, share.denominator - share.numerator
+
+
 def _sparse_parts(budget: Budget) -> tuple[Budget | Zcdp, Budget | Zcdp]:
     """What the vector of "sparse" and its choices may cost; they add up to the budget."""
-    weights = _VECTOR_SHARE.numerator, _VECTOR_SHARE.denominator - _VECTOR_SHARE.numerator
+    weights = _weights(tuning.SPARSE_VECTOR_SHARE)
     if budget.delta == 0:
         vector, rest = budget.split(*weights)
         return vector, rest

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
-from headcount.mechanisms.choice.norm_bins import GRID, NormChoice, in_bins
+from headcount.mechanisms.choice.norm_bins import NormChoice, in_bins
 from headcount.mechanisms.distribution.tables import MOST_SAMPLES
 from headcount.mechanisms.errors import ParameterError
 
@@ -42,7 +43,7 @@ class SamplesChoice(NormChoice):
     release_budget: Budget
     relation: Relation
     name: str = "auto"
-    grid: tuple[int, ...] = tuple(x for x in GRID if x <= MOST_SAMPLES)
+    grid: tuple[int, ...] = tuple(x for x in tuning.NORMS_OF_PUBLIC_DOMAIN if x <= MOST_SAMPLES)
 
     noise = ""  # what comes later draws its noise by itself
 

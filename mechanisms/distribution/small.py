@@ -18,26 +18,25 @@ from fractions import Fraction
 
 import numpy as np
 
-#: Estimates go up to LARGEST / m, and from LARGE / m on another method is better.
-LARGEST, LARGE = 4, 2
+from headcount.mechanisms import tuning
 
 
 def small_probabilities(holders: np.ndarray, samples: int, users: int) -> np.ndarray:
-    """Estimates of p from (noisy) numbers of users who have each symbol, in 0 .. LARGEST / m."""
-    least = max(0.0, 1 - LARGEST / samples) ** samples
+    """Estimates of p from (noisy) numbers of users who have each symbol, in 0 .. LARGEST_SMALL / m."""
+    least = max(0.0, 1 - tuning.LARGEST_SMALL / samples) ** samples
     without = np.clip(1 - np.asarray(holders) / users, least, 1.0)
     return -np.expm1(np.log(np.maximum(without, 1e-300)) / samples) * (without < 1)
 
 
 @functools.cache
 def large_share(samples: int) -> float:
-    """The share of users who have a symbol of p = LARGE / m, or infinity: from exact numbers, as all workers must agree."""
-    if samples <= LARGE:
+    """The share of users who have a symbol of p = LEAST_LARGE / m, or infinity: exact numbers, as all workers must agree."""
+    if samples <= tuning.LEAST_LARGE:
         return math.inf
-    return float(1 - (1 - Fraction(LARGE, samples)) ** samples)
+    return float(1 - (1 - Fraction(tuning.LEAST_LARGE, samples)) ** samples)
 
 
 def holders_slope(p: np.ndarray, samples: int) -> np.ndarray:
-    """How fast the share of users who have a symbol rises with p, up to LARGEST / m."""
-    limited = np.minimum(p, min(1.0, LARGEST / samples) * (1 - 1e-9))
+    """How fast the share of users who have a symbol rises with p, up to LARGEST_SMALL / m."""
+    limited = np.minimum(p, min(1.0, tuning.LARGEST_SMALL / samples) * (1 - 1e-9))
     return samples * (1 - limited) ** (samples - 1)

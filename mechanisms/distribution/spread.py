@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.bound import Bound
@@ -24,9 +25,7 @@ from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.distribution.tables import ValueCounts
 
-#: Groups of symbols at most: frequent ones and rare ones differ in how much users differ.
-GROUPS = 8
-NAMES = pa.array([f"group {number}" for number in range(GROUPS)])
+NAMES = pa.array([f"group {number}" for number in range(tuning.SPREAD_GROUPS)])
 
 
 def spread_noise(budget: Budget, samples: int, relation: Relation) -> NoisePlan:
@@ -40,14 +39,14 @@ def groups_of(drawn: np.ndarray) -> np.ndarray:
     order = np.argsort(-held, kind="stable")
     above = np.cumsum(held[order]) - held[order]
     groups = np.empty(len(held), dtype=np.int64)
-    groups[order] = np.minimum(above // -(-max(int(held.sum()), 1) // GROUPS), GROUPS - 1)
+    groups[order] = np.minimum(above // -(-max(int(held.sum()), 1) // tuning.SPREAD_GROUPS), tuning.SPREAD_GROUPS - 1)
     return groups
 
 
 def pairs(table: ValueCounts, groups: np.ndarray) -> np.ndarray:
     """For each group, how many pairs of samples of one user are the same symbol; `groups` are those of the table's symbols."""
     own = np.repeat(groups, np.diff(table.offsets))
-    sums = np.zeros(GROUPS, dtype=np.int64)
+    sums = np.zeros(tuning.SPREAD_GROUPS, dtype=np.int64)
     np.add.at(sums, own, table.value * (table.value - 1) * table.users)
     return sums
 
@@ -57,8 +56,8 @@ def correlations(
 ) -> np.ndarray:
     """r of each symbol's group, from the noisy pairs and the estimates p, which have noise of that stddev."""
     agree = noisy / (max(users, 1.0) * samples * (samples - 1))
-    alone = np.bincount(groups, weights=p**2 - noise_stddev**2, minlength=GROUPS)
+    alone = np.bincount(groups, weights=p**2 - noise_stddev**2, minlength=tuning.SPREAD_GROUPS)
     likely = np.clip(p, 0.0, 1.0)
-    most = np.bincount(groups, weights=likely * (1 - likely), minlength=GROUPS)
-    found = np.divide(agree - alone, most, out=np.zeros(GROUPS), where=most > 0)
+    most = np.bincount(groups, weights=likely * (1 - likely), minlength=tuning.SPREAD_GROUPS)
+    found = np.divide(agree - alone, most, out=np.zeros(tuning.SPREAD_GROUPS), where=most > 0)
     return np.clip(found, 0.0, 1.0)[groups]

@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.composition import (
@@ -35,30 +36,6 @@ from headcount.mechanisms.accounting.composition import (
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.law_budget import best_order
-
-# Shares of epsilon, chosen on data of many kinds. Two are larger than the others: a totals' norm that is too small makes all
-# estimates too low, and a wrong way to name items may leave nothing. That choice has two draws, of which the first is a limit
-# on items per user.
-_NAMES_LIMIT, _NAMES_CHOICE, _COUNTS_CHOICE, _TOTALS_CHOICE = 0.015, 0.07, 0.05, 0.07
-
-# That of the range of one column of values; of each of k of them it is this divided by the root of k.
-RANGE_CHOICE = 0.1
-
-# Of a promise of rho-zCDP, a share s of epsilon is one of this times s times the root of rho: 8 s^2 of rho.
-_ZCDP_EPSILON = 8.0
-
-# Shares of precision of names, counts and totals, and on the pure way of the epsilon that choices leave. What is not asked for
-# goes to the others.
-SHARES = (0.75, 0.2, 0.05)
-_PURE_TOTALS = 0.07
-_PUBLIC_TOTALS = 0.2
-
-# Shares of delta that thresholds take.
-_HIDING, _PURE_HIDING = 0.1, 0.6
-
-# The share of delta by which laws name own items; and the least that laws must have of what names by noise have, W / a of
-# mu^2 / 2, to be taken in their place: with that, they name more.
-_LAW_HIDING, _LAW_LEAST = 0.3, 0.5
 
 # Beyond the rounding of the formulas of laws.
 _LAW_SLACK = 1 - 1e-9
@@ -190,7 +167,7 @@ def make_account(
     calibrated: bool,
     gaussian: bool = True,
     pure: bool = True,
-    precision: tuple[float, float, float] = SHARES,
+    precision: tuple[float, float, float] = tuning.HISTOGRAM_PRECISION,
     ranges: int = 0,
     users_too: bool = False,
 ) -> Account:
@@ -207,13 +184,13 @@ def make_account(
     limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
     spent = sum(_epsilons(limit, names, None if named else counts, totals))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
-    pure_totals = _PURE_TOTALS * rest if calibrated else 0.0
+    pure_totals = tuning.LAPLACE_TOTALS_SHARE * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
-    pure_hiding = _PURE_HIDING * budget.delta if named and pure else 0.0
+    pure_hiding = tuning.LAPLACE_THRESHOLD_DELTA * budget.delta if named and pure else 0.0
     choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
     if not gaussian:
         return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit)
-    hiding = _HIDING * budget.delta if named else 0.0
+    hiding = tuning.THRESHOLD_DELTA * budget.delta if named else 0.0
     first = _epsilons(limit, names, None if named else counts)
     after = Parts(_epsilons(counts if named else None, users, *ends, totals), hiding=hiding)
     other = [Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)] if pure else []
@@ -228,7 +205,7 @@ def make_account(
 
     if named:
         mus = largest()
-        shown = _LAW_HIDING * budget.delta
+        shown = tuning.SELECTION_DELTA * budget.delta
         law = _law_cost(budget, first, mus, _rho(after.choices, *mus[1:]), shown, other)
         if law is not None:
             law_mus = (0.0, *mus[1:])
@@ -250,7 +227,7 @@ def _law_cost(
     order = best_order(lambda order: budget.epsilon + renyi_left(order, budget.delta - shown) - order * everything)
     whole = largest_divergence(budget.epsilon, budget.delta, first, order, shown, *other)
     cost = (whole - order * beside) * _LAW_SLACK
-    return LawCost(order, cost) if cost >= _LAW_LEAST * order * _rho((), mus[0]) else None
+    return LawCost(order, cost) if cost >= tuning.LEAST_PART_OF_SELECTION * order * _rho((), mus[0]) else None
 
 
 def zcdp_account(
@@ -259,7 +236,7 @@ def zcdp_account(
     named: bool,
     chosen: bool,
     calibrated: bool,
-    precision: tuple[float, float, float] = SHARES,
+    precision: tuple[float, float, float] = tuning.HISTOGRAM_PRECISION,
     ranges: int = 0,
     users_too: bool = False,
 ) -> Account:
@@ -268,7 +245,7 @@ def zcdp_account(
     if named:
         check_delta_for_names(zcdp.delta)
     budget = (zcdp if named else Zcdp(zcdp.rho)).to_budget(zcdp.delta)
-    unit = _ZCDP_EPSILON * zcdp.rho**0.5
+    unit = tuning.ZCDP_CHOICE_UNIT * zcdp.rho**0.5
     limit, names, counts, totals, users, ends = _choices(unit, named, chosen, calibrated, ranges, users_too)
     spent = _rho(_epsilons(limit, names, counts, totals, users, *ends))
     # Beyond the rounding of all sums of these parts.
@@ -282,11 +259,15 @@ def _choices(
     epsilon: float, named: bool, chosen: bool, calibrated: bool, ranges: int, users_too: bool
 ) -> tuple[Budget | None, Budget | None, Budget | None, Budget | None, Budget | None, tuple[Budget, ...]]:
     """What choices of names (two draws), of the counts' bound, of the totals' one or two and of ranges take."""
-    of_totals = _TOTALS_CHOICE / 2**0.5 if users_too else _TOTALS_CHOICE
-    asked = [(_NAMES_LIMIT, named), (_NAMES_CHOICE, named), (_COUNTS_CHOICE, chosen)]
+    of_totals = tuning.TOTALS_CHOICE_SHARE / 2**0.5 if users_too else tuning.TOTALS_CHOICE_SHARE
+    asked = [
+        (float(tuning.NAMES_LIMIT_SHARE), named),
+        (tuning.NAMES_CHOICE_SHARE_OF_HISTOGRAM, named),
+        (tuning.COUNTS_CHOICE_SHARE, chosen),
+    ]
     asked += [(of_totals, calibrated), (of_totals, users_too)]
     limit, names, counts, totals, users = (Budget(share * epsilon) if there else None for share, there in asked)
-    ends = tuple(Budget(RANGE_CHOICE / ranges**0.5 * epsilon) for _ in range(ranges))
+    ends = tuple(Budget(tuning.RANGE_CHOICE_SHARE / ranges**0.5 * epsilon) for _ in range(ranges))
     return limit, names, counts, totals, users, ends
 
 
@@ -294,7 +275,7 @@ def _precision(
     mu: float, precision: tuple[float, float, float], named: bool, calibrated: bool
 ) -> tuple[float, float, float]:
     """The mu of names, counts and totals, of one of all."""
-    shares = precision if named else (0.0, 1 - _PUBLIC_TOTALS, _PUBLIC_TOTALS)
+    shares = precision if named else (0.0, 1 - tuning.PUBLIC_TOTALS_SHARE, tuning.PUBLIC_TOTALS_SHARE)
     if not calibrated:
         shares = (shares[0], 1 - shares[0], 0.0)
     names, counts, totals = (mu * share**0.5 * (1 - 1e-12) for share in shares)

@@ -19,12 +19,8 @@ import math
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
-
-# Chosen on data of many kinds. A group's counts add up to so many times the noise of its total, and of the counts themselves;
-# to half of the first where groups are joined afterwards, if their scales differ by less than so many standard deviations.
-_TOTAL_NOISE, _OWN_NOISE, _ALIKE = 16.0, 8.0, 3.0
-MOST_GROUPS = 64
 
 
 def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: int, order: int) -> tuple[int, int]:
@@ -34,11 +30,11 @@ def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: i
     All that a user may have on these items takes half of the bound to the power of the order, so that the other half is left
     for the other groups. As many are taken as stand out of their noise, and of that which their totals then have.
     """
-    largest = -np.sort(-counts)[:MOST_GROUPS]
-    largest = largest[largest >= _OWN_NOISE * noise]
+    largest = -np.sort(-counts)[: tuning.MOST_GROUPS]
+    largest = largest[largest >= tuning.GROUP_BY_OWN_NOISE * noise]
     for number in range(len(largest), 0, -1):
         times = math.isqrt(bound**2 // (2 * number)) if order == 2 else bound // (2 * number)
-        if times > 1 and largest[number - 1] >= _TOTAL_NOISE * total_noise / times:
+        if times > 1 and largest[number - 1] >= tuning.GROUP_BY_TOTAL_NOISE * total_noise / times:
             return number, times
     return 0, 1
 
@@ -60,7 +56,7 @@ def cut_groups(
     group = np.zeros(len(counts), dtype=np.int64)
     group[order[:apart]] = np.arange(apart)
     others = order[apart:]
-    least = _TOTAL_NOISE * total_noise / (2 if to_join else 1)
+    least = tuning.GROUP_BY_TOTAL_NOISE * total_noise / (2 if to_join else 1)
     group[others] = apart + _runs(counts[others], noise, least, shared)
     return group
 
@@ -68,10 +64,10 @@ def cut_groups(
 def _runs(counts: np.ndarray, noise: float, least: float, shared: float) -> np.ndarray:
     """Falling counts, cut into runs that add up to `least` or more and stand out of their noise."""
     ends = np.cumsum(counts)
-    least = max(least, float(np.maximum(counts, 0).sum()) / MOST_GROUPS)
+    least = max(least, float(np.maximum(counts, 0).sum()) / tuning.MOST_GROUPS)
     starts, before = [0], 0.0
     size = np.arange(1, len(counts) + 1)
-    own = _OWN_NOISE * np.sqrt(size * (noise**2 + (size - 1) * shared**2))
+    own = tuning.GROUP_BY_OWN_NOISE * np.sqrt(size * (noise**2 + (size - 1) * shared**2))
     while starts[-1] < len(counts):
         start = starts[-1]
         sums = ends[start:] - before
@@ -104,7 +100,7 @@ def join_alike(
             for first in range(apart, len(of) - 1)
         ]
         least = min(apart_by)
-        if least > _ALIKE:
+        if least > tuning.GROUPS_ALIKE:
             break
         first = apart + apart_by.index(least)
         for part in (of, sums, told, variance):

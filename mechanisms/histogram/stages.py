@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.gaussian import gaussian_epsilon
@@ -19,9 +20,6 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.clip_choice import (
-    BOUNDS,
-    CAPS,
-    NORMS,
     KeptBound,
     KeptCandidate,
     KeptChoice,
@@ -34,20 +32,13 @@ from headcount.mechanisms.calibration.noise import calibrate_public_domain, gaus
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
-from headcount.mechanisms.partitions.auto import MAX_ITEMS, TYPICAL, part_candidates
+from headcount.mechanisms.partitions.auto import TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law_budget import LawPart
 from headcount.mechanisms.partitions.limited import LimitedChoice
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, law_rounds, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import Round, law_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
-
-#: The rounds of sips here: two name 95 to 99 % of what three name, in a pass less over the data.
-NAMING_ROUNDS = 2
-
-# What names are worth in a choice, no part of any proof, that come with the counts of one event of each user. These tell little
-# where users have more, so that others are taken if they name seven eighths as many.
-_ONE_EVENT = Fraction(7, 8)
 
 #: More items than there are.
 MANY = 10**9
@@ -137,12 +128,14 @@ class Stages:
     def _names_candidates(self) -> tuple[StrategyCandidate, ...]:
         account, found = self.account, []
         if account.pure:
-            found.append(StrategyCandidate.of("laplace", [self._one_step()], _ONE_EVENT))
+            found.append(StrategyCandidate.of("laplace", [self._one_step()], tuning.ONE_EVENT_WORTH))
         if self.laws is not None:
-            found += part_candidates(self.laws, NAMING_ROUNDS, one_item=not account.pure)
+            found += part_candidates(self.laws, tuning.ROUNDS_OF_HISTOGRAM, one_item=not account.pure)
         elif account.gaussian:
             ways = [
-                ChosenStrategy(strategy, items) for items in MAX_ITEMS for strategy in ("weighted-gaussian", "sips")
+                ChosenStrategy(strategy, items)
+                for items in tuning.ITEMS_OF_SELECTION
+                for strategy in ("weighted-gaussian", "sips")
             ]
             found += [StrategyCandidate.of(way.strategy, self.names_plan(way).rounds) for way in ways]
         return tuple(found)
@@ -167,7 +160,7 @@ class Stages:
             account.budget,
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
-            NORMS if account.totals_choice is not None else (),
+            tuning.NORMS_OF_TOTALS if account.totals_choice is not None else (),
             self.once,
         )
 
@@ -178,7 +171,7 @@ class Stages:
         if self.laws is not None:
             return NamesPlan(named, law_rounds(self.laws, named.max_items, named.rounds))
         account = self.account
-        rounds = NAMING_ROUNDS if named.strategy == "sips" else SIPS_ROUNDS
+        rounds = tuning.ROUNDS_OF_HISTOGRAM if named.strategy == "sips" else tuning.ROUNDS
         rho = account.names_mu**2 / 2
         return NamesPlan(
             named, zcdp_rounds(rho, account.hiding, named.max_items, self.relation, named.strategy, rounds)
@@ -336,7 +329,7 @@ class Stages:
 
     def _candidates(self) -> tuple[KeptCandidate, ...]:
         account = self.account
-        caps = (1,) if self.once else CAPS if self.max_per_item is None else (self.max_per_item,)
+        caps = (1,) if self.once else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         kinds = ["gaussian"] if account.gaussian else []
         if account.pure and account.names_choice is None:
             kinds.append("laplace")
@@ -344,7 +337,7 @@ class Stages:
         for kind in kinds:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
-            for bound in (self.bound,) if self.bound is not None else BOUNDS:
+            for bound in (self.bound,) if self.bound is not None else tuning.BOUNDS_OF_ESTIMATES:
                 found += [KeptCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in caps]
         return tuple(found)
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms import tuning
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, spent_of
 from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
@@ -44,8 +44,6 @@ from headcount.mechanisms.randomness.keys import Release
 
 OF = ("users", "events")
 NAME = "Total"
-#: Of epsilon, for the bound. More finds a better one and leaves less for the number.
-BOUND_SHARE = Fraction(1, 5)
 
 
 class TotalRow(NamedTuple):
@@ -164,7 +162,7 @@ def total(
     budget = Budget(budget.epsilon)  # Laplace noise alone: whatever delta is given, none is taken
     shares = dict.fromkeys(wanted, budget)
     if len(wanted) == 2:
-        shares["users"], shares["events"] = budget.split(USERS_SHARE, 1 - USERS_SHARE)
+        shares["users"], shares["events"] = budget.split(tuning.USERS_SHARE, 1 - tuning.USERS_SHARE)
     if bound != "auto" and "events" not in shares:
         raise ParameterError(
             f"a bound is for the events, got bound={bound!r} for the users alone: leave it out", "bound"
@@ -184,7 +182,7 @@ def _events(
 ) -> HistogramMechanism | AutoHistogramMechanism:
     if bound != "auto":
         return bounded_histogram(budget, EVERYBODY, bound=bound, relation=relation)
-    costs, rest = split_budget(budget, BOUND_SHARE, "tail-count")
+    costs, rest = split_budget(budget, tuning.CHOICE_SHARE_FOR_TOTAL, "tail-count")
     choice = TotalChoice(costs, rest, relation)
     return AutoHistogramMechanism(
         NAME, AutoRelease(budget, choice, rest, relation, True, len(EVERYBODY)), EVERYBODY, str

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -27,7 +27,6 @@ from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.law_budget import LawBudget, LawPart
 from headcount.mechanisms.partitions.limited import LimitedChoice
 from headcount.mechanisms.partitions.rounds import (
-    SIPS_ROUNDS,
     Round,
     check_rounds,
     last_round,
@@ -44,43 +43,34 @@ from headcount.mechanisms.partitions.select import (
 )
 from headcount.mechanisms.randomness.keys import Release
 
-# The shares of epsilon that both draws of the choice have.
-_LIMIT_SHARE, _CHOICE_SHARE = Fraction(3, 200), Fraction(1, 20)
-
-# No part of any proof: the numbers of items per user that are looked at, and those between; and the most states of a law, which
-# take a second.
-MAX_ITEMS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
-_BETWEEN = (6, 17, 55, 170)
-_FINELY = tuple(sorted((*MAX_ITEMS, *_BETWEEN, 550)))
-_MOST_STATES = 1 << 15
-
-# Medians of laws by their items, in parts of that for 30, and in rounds in parts of that in one: those of fine laws at epsilon
-# 0.3 to 4, within a few hundredths. To make all laws only to know their medians would take a second at every start.
-_MEDIANS = {1: 0.65, 3: 0.77, 6: 0.836, 10: 0.877, 17: 0.942, 30: 1.0, 55: 1.067, 100: 1.153, 170: 1.235, 300: 1.347}
-_MEDIANS |= {1000: 1.585, 3000: 1.88, 10_000: 2.4}
-_IN_ROUNDS = 1.04
-
 #: The one law that is made at the start of a release of which names are a part.
-TYPICAL = ChosenStrategy("law", 30, 1)
+TYPICAL = ChosenStrategy("law", tuning.TYPICAL_ITEMS, 1)
 
 
-def make_candidates(laws: LawBudget, rounds: int = SIPS_ROUNDS) -> tuple[StrategyCandidate, ...]:
+def make_candidates(laws: LawBudget, rounds: int = tuning.ROUNDS) -> tuple[StrategyCandidate, ...]:
     """All candidates of an automatic selection, in one round and in so many; but for laws that are too large at this budget."""
-    ways = [(items, number) for items in _FINELY for number in sorted({1, rounds})]
+    ways = [(items, number) for items in tuning.ITEMS_OF_SELECTION_ALONE for number in sorted({1, rounds})]
     return tuple(
         dataclasses.replace(StrategyCandidate.of("law", [last_round(laws, items, number)]), rounds=number)
-        for items, number in [(1, 1), *(way for way in ways if law_sizes(laws, *way) <= _MOST_STATES)]
+        for items, number in [
+            (1, 1),
+            *(way for way in ways if law_sizes(laws, *way) <= tuning.MOST_STATES_OF_CANDIDATE),
+        ]
     )
 
 
 def part_candidates(laws: LawPart, rounds: int, one_item: bool) -> tuple[StrategyCandidate, ...]:
     """The same where names are a part of a release, with medians as they typically are; laws of `one_item` if asked for."""
-    ways = [(items, number) for items in MAX_ITEMS for number in (1, rounds)] + [(items, 1) for items in _BETWEEN]
-    ways = [way for way in sorted(ways) if law_sizes(laws, *way) <= _MOST_STATES]
+    ways = [(items, number) for items in tuning.ITEMS_OF_SELECTION for number in (1, rounds)]
+    ways += [(items, 1) for items in tuning.ITEMS_BETWEEN]
+    ways = [way for way in sorted(ways) if law_sizes(laws, *way) <= tuning.MOST_STATES_OF_CANDIDATE]
     middle = StrategyCandidate.of("law", [last_round(laws, TYPICAL.max_items, TYPICAL.rounds)]).threshold
     return tuple(
         StrategyCandidate(
-            "law", items, round(middle * _MEDIANS[items] * (_IN_ROUNDS if number > 1 else 1)), rounds=number
+            "law",
+            items,
+            round(middle * tuning.SELECTION_MEDIANS[items] * (tuning.SELECTION_MEDIAN_IN_ROUNDS if number > 1 else 1)),
+            rounds=number,
         )
         for items, number in [*([(1, 1)] if one_item else []), *ways]
     )
@@ -164,7 +154,7 @@ class AutoSelection:
 def auto_partitions(
     budget: Budget,
     *,
-    rounds: int = SIPS_ROUNDS,
+    rounds: int = tuning.ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
     rho: float = 0.0,
@@ -177,7 +167,9 @@ def auto_partitions(
     check_budget(budget)
     check_delta_for_names(budget.delta)
     check_rounds(rounds)
-    limit, costs = (split_budget(budget, share, "em")[0] for share in (_LIMIT_SHARE, _CHOICE_SHARE))
+    limit, costs = (
+        split_budget(budget, share, "em")[0] for share in (tuning.NAMES_LIMIT_SHARE, tuning.NAMES_CHOICE_SHARE)
+    )
     laws = LawBudget(budget, relation, (limit.epsilon, costs.epsilon), rho)
     scored = PartitionChoice(costs, budget, relation, make_candidates(laws, rounds))
     return AutoSelection(laws, LimitedChoice(limit, scored), rounds, item_type)
@@ -188,7 +180,7 @@ def partitions(
     *,
     strategy: str = "auto",
     max_items: int | None = None,
-    rounds: int = SIPS_ROUNDS,
+    rounds: int = tuning.ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> Selection | AutoSelection:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.partitions.law import fourth_root
 from headcount.mechanisms.partitions.rounds import STRATEGIES, Round
 from headcount.mechanisms.partitions.select import ChosenStrategy
 
 
 class _Shape(NamedTuple):
-    """How sums become a score, no part of any proof: where an item begins to be worth something, where it is worth no more, and
-    what of the rest comes back in rounds, in eighths."""
+    """How sums become a score: where an item begins to be worth something, where it is worth no more, and what of the
+    rest comes back in rounds, in eighths."""
 
     start: int
     end: int
@@ -24,7 +25,7 @@ class _Shape(NamedTuple):
 
 # A law names items below half of its median hardly ever, and so does Laplace noise on one item of each user, which stands
 # beside laws; other noise is worth more with less.
-_NOISE, _LAW = _Shape(2, 16, 2), _Shape(4, 14, 3)
+_NOISE, _LAW = _Shape(*tuning.NOISE_WORTH), _Shape(*tuning.SELECTION_WORTH)
 
 # Thresholds are multiples of 2**-10, and sums of 2**-40: a share of 2**-30 times a root of 2**-10.
 THRESHOLD_BITS = 10

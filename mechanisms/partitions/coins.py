@@ -18,20 +18,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import digits_up
 
 Floats = npt.NDArray[np.float64]
 
 # How finely orders are cut, in t, before a law is refused; what rounding may take of rho there.
 _FINEST, _CHECKED = 0.1, 1 - 1e-3
-
-#: Laws of so many items and more are held back for the rho that `law_middle` states only where they do not keep it anyway.
-FREE = 10
-
-# No part of any proof. What is stated beyond what such a law has: for the chords, and for a law that is held back at some
-# orders and checked at all; and at how many orders it is held back.
-_STATED, _LIMITED = 1.03, 1.02
-_ORDERS = 12
 
 
 def logs(logits: Floats) -> tuple[Floats, Floats]:
@@ -71,7 +64,7 @@ def limited(logits: Floats, allowed: Floats, order: float, rhos: Floats) -> Floa
     Only where it is less than what is `allowed`, by p and rho: elsewhere it is twice as far from p as that.
     """
     p = np.repeat(logits[:, None], len(rhos), axis=1)
-    orders, found = _orders(order, _ORDERS)[:, None], 2 * allowed - p
+    orders, found = _orders(order, tuning.HELD_BACK_ORDERS)[:, None], 2 * allowed - p
     over = np.flatnonzero((_needed(p, allowed, orders) > rhos).any(axis=1))
     if not len(over):
         return found
@@ -90,19 +83,19 @@ def law_middle(order: float, cost: float) -> float:
     """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * middle * W / a.
 
     In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the
-    most items d. The number is what a law of `FREE` items has, and a little more: larger ones keep it as they are, smaller
-    ones are held back in their middle, which hardly costs them names. No part of any proof: every law is checked for it.
+    most items d. The number is what a law of FREE_ITEMS items has, and a little more: larger ones keep it as they are,
+    smaller ones are held back in their middle, which hardly costs them names. Nothing rests on it: every law is checked for it.
     """
     logits = np.arange(-6.0, 6.0, 0.04)  # the middle, where two curves meet in a peak
-    each = cost / FREE
+    each = cost / tuning.FREE_ITEMS
     q = largest(logits, order, np.array([each])).min(axis=(1, 2))
-    found = max(1.0, float(_needed(logits, q, _orders(order, 32)).max()) * order / each) * _STATED
+    found = max(1.0, float(_needed(logits, q, _orders(order, 32)).max()) * order / each) * tuning.STATED_BEYOND
     return digits_up(found, 4)  # the same on every kind of processor
 
 
 def limit_of(rho: float) -> float:
     """What a law is held back by for a rho that is stated: a little less."""
-    return rho / _LIMITED
+    return rho / tuning.HELD_BACK_BY
 
 
 def _orders(order: float, number: int) -> Floats:

@@ -42,10 +42,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.calibration.bound import Bound
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.coins import FREE, Floats, Pairs, largest, limit_of, limited, logs, power
+from headcount.mechanisms.partitions.coins import Floats, Pairs, largest, limit_of, limited, logs, power
 
 #: The most items of a user that a law is made for.
 MOST_LAW_ITEMS = 10_000
@@ -57,11 +58,6 @@ BITS = 128
 #: and at an epsilon of 0.1 to 10: with less, the chances of single users would be rounded by too much.
 LEAST_DELTA = 1e-25
 
-# No part of any proof. The weight of a user of K items, in units, at most and where a law would have too many states; up to
-# which logit a law rises; how far apart the nodes are between which the recursion interpolates.
-_FINE, _STATES, _MOST_STATES = 4, 1 << 12, 1 << 20
-_TOP = 20.0
-_STEP = 0.2
 
 # W is lowered when a law is made, by more if that did not do, and less when it is checked: beyond interpolation and rounding.
 _MADE, _CHECKED = (1 - 1e-4, 1 - 1e-3, 1 - 1e-2, 0.9), 1 - 1e-6
@@ -86,7 +82,7 @@ def fourth_root(number: int) -> int:
     return math.isqrt(math.isqrt(number))
 
 
-def law_grid(items: int, fine: int = _FINE) -> int:
+def law_grid(items: int, fine: int = tuning.CURVE_UNITS) -> int:
     """The coarsest grid on which a user of so many items weighs `fine` units or more."""
     return next(grid for grid in range(64) if law_weight(items, grid) >= fine)
 
@@ -131,7 +127,9 @@ class Law:
 
 
 @functools.lru_cache(maxsize=256)
-def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _FINE, middle: float = math.inf) -> Law:
+def coin_law(
+    items: int, order: float, cost: float, shown: float, fine: int = tuning.CURVE_UNITS, middle: float = math.inf
+) -> Law:
     """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
 
     With a `middle`, such as `law_middle` gives, divergences of every order alpha up to `order` are at most alpha times rho per
@@ -141,7 +139,7 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
     if not (cost > 0 and 0 < shown < 1 and order > 1):
         raise ParameterError(f"a law needs cost, order and shown above 0, got {cost}, {order} and {shown}")
     grid, states = _size(items, order, cost, fine)
-    if states > _MOST_STATES:
+    if states > tuning.CURVE_MOST_STATES:
         raise ParameterError(
             f"a law for {items} items per user at so small a budget has too many states: raise epsilon or lower max_items"
         )
@@ -149,7 +147,7 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
     own = np.array([math.log(shown / number) for number in numbers.tolist()])
     rho = middle * cost / order
     for made in _MADE:
-        held = middle < math.inf and (items < FREE or made < _MADE[0])
+        held = middle < math.inf and (items < tuning.FREE_ITEMS or made < _MADE[0])
         wanted = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
         chances = _chances(wanted)
         if chances[int(weights[0])] == 0:  # the least state must not be rounded to 0 where others are not
@@ -166,7 +164,7 @@ def coin_law(items: int, order: float, cost: float, shown: float, fine: int = _F
 
 def law_states(items: int, order: float, cost: float) -> float:
     """About how many states the law of `coin_law` has: what it takes to make, and to ship."""
-    return _size(items, order, cost, _FINE)[1]
+    return _size(items, order, cost, tuning.CURVE_UNITS)[1]
 
 
 def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]:
@@ -174,7 +172,7 @@ def _size(items: int, order: float, cost: float, fine: int) -> tuple[int, float]
     grid = law_grid(items, fine)
     # Steps of K items go through the middle of the law, where an angle of pi/2 takes as many of sqrt(2 a K / W); about thrice.
     states = 5 * math.sqrt(order * items / cost)
-    while fine > 1 and states * law_weight(items, grid) > _STATES:
+    while fine > 1 and states * law_weight(items, grid) > tuning.CURVE_STATES:
         fine //= 2
         grid = law_grid(items, fine)
     return grid, states * law_weight(items, grid)
@@ -188,7 +186,7 @@ def _rising(
     `own` are the logarithms of what a weight alone may have, which as logits are a little less. With `rhos` lower orders
     hold back as well.
     """
-    nodes = np.arange(own.min() - 2 * _STEP, _TOP + 3 * _STEP, _STEP)
+    nodes = np.arange(own.min() - 2 * tuning.CURVE_STEP, tuning.CURVE_TOP + 3 * tuning.CURVE_STEP, tuning.CURVE_STEP)
     table = largest(nodes, order, costs)
     if rhos is not None:
         table = np.append(table, limited(nodes, table.min(axis=1), order, rhos)[:, None], axis=1)
@@ -208,7 +206,7 @@ def _rising(
                 most[each + weights] = np.minimum(most[each + weights], allowed)
         if here < np.inf:
             pi[x] = before = here
-            if here >= _TOP:
+            if here >= tuning.CURVE_TOP:
                 return pi[: x + 1]
             places = x + weights
             most[places] = np.minimum(most[places], _between(nodes, table, here))
@@ -224,7 +222,7 @@ def _lowered(pi: Floats, here: float) -> npt.NDArray[np.intp]:
 
 def _between(nodes: Floats, table: Floats, logit: float) -> Floats:
     """What a state of this logit allows the state that is higher by each weight: the cubic through the four nodes around it."""
-    place = (logit - float(nodes[0])) / _STEP
+    place = (logit - float(nodes[0])) / tuning.CURVE_STEP
     node = int(place)
     t = place - node
     u, v, w = t - 1, t - 2, t + 1
@@ -299,7 +297,7 @@ def one_item_law(*allowed: tuple[Fraction, Fraction]) -> Law:
     """
     whole = 1 << BITS
     least, most = min(epsilon for epsilon, _ in allowed), min(delta for _, delta in allowed)
-    if math.log(1 + float(least / most)) / float(least) > _MOST_STATES / 2:
+    if math.log(1 + float(least / most)) / float(least) > tuning.CURVE_MOST_STATES / 2:
         raise ParameterError(
             f"a law at epsilon = {float(least)} has too many states: raise epsilon, or take truncated-geometric"
         )

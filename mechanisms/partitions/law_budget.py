@@ -8,9 +8,10 @@ Let U be 1, or 2 where a user is replaced. In the words of `law`:
     one item     the exact law at epsilon - L and A F(e^((a-1)(L - D))) for every L up to c; where a user is replaced, two coins
                  move: at half of both
     one round    W = (R(A) - D) / U,         H = A (1 - e^(-(a-1) W))
-    rounds       W = (R(2B/3) - D) / U,      H = B / 3, of both of which each round has a share
+    rounds       W = (R((1-h) B) - D) / U,   H = h B, of both of which each round has a share
 
-with F(g) = max(1, g, (B/A)(1/3 + 2/3 g)). B is 23/20 of A; without a choice it is A.
+with F(g) = max(1, g, (B/A)(h + (1-h) g)). The share h of own items and the ratio B/A are any numbers for which h B < A (both in
+`tuning`). Without a choice, B is A.
 
 Guarantee: choices of ranges c_1, c_2, ..., each of which knows those before, and whichever of these they lead to, are together
 (epsilon, delta)-differentially private; without a choice, for c = D = 0, each of them is, alone. c and D are sums over choices.
@@ -20,7 +21,7 @@ that of M* at e + ln(1 - H). Let the choices be made with losses of L together, 
 epsilon - L, at least epsilon - c. Then the divergence of what follows is at most A F(g):
 
     one item     A F(g), as its law is made
-    rounds       B/3 + 2B/3 g
+    rounds       h B + (1-h) B g
     one round    u H + A g e^(-(a-1) u W) for a user of a share u of own items: they are named by u H at most, and the others
                  differ by U W - u W. This is convex in u, A g for u = 0, and a mean of A and A g for u = 1.
 
@@ -36,9 +37,9 @@ and at 1, and psi'' is the variance of what lies within an interval of c, at mos
 proof above holds for any D; this one keeps E small.)
 
 Where a mechanism follows that looks at the data again, and is rho-zCDP given the names, all of it goes by divergences: for one
-item, one round and several, A = delta, W = (R(2A/3) - D - a rho) / U and H = A / 3. The choice, M* and what follows then
-differ by R(2A/3) at most, and are (e', 2A/3)-differentially private. Names of the first kind cost the rest of delta and of
-epsilon.
+item, one round and several, A = delta, W = (R((1-h) A) - D - a rho) / U and H = h A. The choice, M* and what follows then
+differ by R((1-h) A) at most, and are (e', (1-h) A)-differentially private. Names of the first kind cost the rest of delta and
+of epsilon.
 """
 
 from __future__ import annotations
@@ -50,24 +51,13 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.coins import law_middle
 from headcount.mechanisms.partitions.law import Law, check_law_delta, coin_law, law_states, one_item_law
-
-# No part of the proof: the order is where R / a^1.9 is largest. R / a is what the middle of a law rises by, and its beginning
-# rises the faster the lower a is. Medians are within half a percent of those at the best order, for two or three items in two;
-# looked at were epsilon from 0.3 to 4, delta from 1e-10 to 1e-3, and K from 3 to 100, in one round and in rounds.
-_LOWER = 1.9
-
-# What own items have of B: a third of delta costs a law less there than in W. And B in parts of A, where there is a choice:
-# with more of it, rounds would have more and all else less.
-_OWN, _ROUNDS = 1 / 3, 23 / 20
-
-# Up to this g, F is 1.
-_FIRST = (1 / _ROUNDS - _OWN) / (1 - _OWN)
 
 # Into so many parts the values of t are cut, and those of L for one item.
 _VALUES, _STEPS = 100, 50
@@ -86,7 +76,7 @@ class LawBudget:
     rho: float = 0.0
 
     #: What the rounds before the last have of all. They take away what is named easily.
-    early = 1 / 20
+    early = tuning.EARLY_ROUNDS_SHARE
 
     def __post_init__(self) -> None:
         check_law_delta(self.budget.delta)
@@ -95,7 +85,7 @@ class LawBudget:
     def order(self) -> float:
         """The order of all divergences: one number, as only divergences of one order add up."""
         best = best_order(lambda order: self._divergence(order, self.budget.delta / 2))
-        if self._divergence(best, self._rounds(best) * (1 - _OWN)) <= 0:
+        if self._divergence(best, self._rounds(best) * (1 - tuning.OWN_ITEMS_DELTA)) <= 0:
             raise ParameterError(f"{self.budget!r} is too small for a law: raise epsilon or delta")
         return best
 
@@ -109,7 +99,7 @@ class LawBudget:
         in_rounds = in_rounds or self.rho > 0
         order, shared = self.order, self.share
         if in_rounds:
-            own = self._rounds(order) * _OWN
+            own = self._rounds(order) * tuning.OWN_ITEMS_DELTA
             shared = self._rounds(order) - own
         cost = self._divergence(order, shared) * _SLACK / self.relation.users
         shown = (own if in_rounds else -math.expm1(-(order - 1) * cost) * shared) * _SLACK
@@ -149,7 +139,7 @@ class LawBudget:
         if whole <= Fraction(most):
             raise ParameterError(f"{self.budget!r} is too small for a choice beside a law: raise epsilon")
         beside = self._beside(self.order)
-        first = min(most, beside + math.log(_FIRST) / (self.order - 1))
+        first = min(most, beside + math.log(_last_of_one()) / (self.order - 1))
         ends = [first + (most - first) * number / _STEPS for number in range(_STEPS)] + [most]
         share = self.share * _SLACK
         return tuple(
@@ -167,7 +157,7 @@ class LawBudget:
 
     def _rounds(self, order: float) -> float:
         """B: what rounds may have of delta."""
-        return self._share(order) * (_ROUNDS if self.choices and self.rho == 0 else 1)
+        return self._share(order) * (tuning.ROUNDS_DELTA if self.choices and self.rho == 0 else 1)
 
     def _beside(self, order: float) -> float:
         """D, and what follows, in divergence."""
@@ -193,7 +183,7 @@ class LawPart:
     cost: float
     shown: float
 
-    early = 1 / 10
+    early = tuning.EARLY_ROUNDS_SHARE_OF_PART
 
     def __post_init__(self) -> None:
         check_law_delta(self.budget.delta)
@@ -222,14 +212,19 @@ class LawPart:
 
 
 def best_order(divergence: Callable[[float], float]) -> float:
-    """The order of laws that may cost so much at each: no part of any proof."""
+    """The order of laws that may cost so much at each. Any order above 1 keeps the guarantee."""
     orders = (1 + 2 ** (number / 32) for number in range(-96, 480))
-    return max(orders, key=lambda order: divergence(order) / order**_LOWER)
+    return max(orders, key=lambda order: divergence(order) / order**tuning.ORDER_POWER)
+
+
+def _last_of_one() -> float:
+    """Up to this g, F is 1."""
+    return min(1.0, (1 / tuning.ROUNDS_DELTA - tuning.OWN_ITEMS_DELTA) / (1 - tuning.OWN_ITEMS_DELTA))
 
 
 def _larger(g: float) -> float:
     """F(g)."""
-    return max(1.0, g, _ROUNDS * (_OWN + (1 - _OWN) * g))
+    return max(1.0, g, tuning.ROUNDS_DELTA * (tuning.OWN_ITEMS_DELTA + (1 - tuning.OWN_ITEMS_DELTA) * g))
 
 
 @functools.lru_cache(maxsize=1024)

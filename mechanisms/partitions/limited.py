@@ -4,12 +4,12 @@ What one user can do to the score of a law of K items (`scored`) grows like K^(3
 many items, laws of many would be drawn by chance; where users have a thousand each, the right one would not be found. But how
 many users have more than K items is a number that one user moves by 1. So it is asked first, by a small part of epsilon:
 
-    the limit:    P(K) is proportional to K^-3 exp(-e1 #{users with more than K items}),     K of the candidates
-    the law:      P(c) is proportional to K(c)^(3/4) exp(-e2 loss(c) / S),                   c with K(c) <= the limit
+    the limit:    P(K) is proportional to K^-u exp(-e1 #{users with more than K items}),     K of the candidates
+    the law:      P(c) is proportional to K(c)^v exp(-e2 loss(c) / S),                       c with K(c) <= the limit
 
 where S is the largest sensitivity among those c, and twice that where a user is replaced. With the limit known the plain
-exponential mechanism does, which has twice the power of the generalised one. The power of K is for users who have much more
-than what small laws look at; it is no part of any proof, as are the two exponents.
+exponential mechanism does, which has twice the power of the generalised one. The power v is for users who have much more than
+what small laws look at. Any u and v keep the guarantee (`tuning`): they are the same for neighbours.
 
 Guarantee: each of the draws is epsilon-differentially private, delta 0, with a range of e1 and e2 (`em_exponents`). One user
 more raises the number above K by 1 for every K below its own items, and one who is replaced moves it by at most 1, up for all K
@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
@@ -101,7 +102,10 @@ class LimitedChoice(TableChoice):
     def limit_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the limits."""
         losses = em_exponents(table[self.scored.entries :], 1, self.limit.epsilon_fraction)
-        return [loss + log_weight(limit, 3) for loss, limit in zip(losses, self.limits, strict=True)]
+        return [
+            loss + log_weight(limit, tuning.LARGE_BOUND_PENALTY)
+            for loss, limit in zip(losses, self.limits, strict=True)
+        ]
 
     def within(self, limit: int) -> list[int]:
         """The places of the candidates of no more items than the limit."""
@@ -113,7 +117,7 @@ class LimitedChoice(TableChoice):
         losses = scored.losses(table[: scored.entries])
         spread = self.relation.users * max(scored.sensitivity(self.candidates[place]) for place in places)
         exponents = em_exponents([losses[place] for place in places], spread, scored.budget.epsilon_fraction)
-        weights = [log_weight(limit / self.candidates[place].items, 3 / 4) for place in places]
+        weights = [log_weight(limit / self.candidates[place].items, tuning.MANY_ITEMS_REWARD) for place in places]
         return [exponent + weight for exponent, weight in zip(exponents, weights, strict=True)]
 
     def chances(self, table: Sequence[int]) -> np.ndarray:

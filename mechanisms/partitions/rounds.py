@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting import thresholds
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_budget, check_delta_for_names
 from headcount.mechanisms.accounting.gaussian import whole_sigma
@@ -63,13 +64,7 @@ STRATEGIES: dict[str, Weights] = {
 ZCDP_STRATEGIES = ("gaussian", "weighted-gaussian", "sips")
 
 #: Rounds of sips and of law unless told otherwise.
-SIPS_ROUNDS, MOST_ROUNDS = 3, 8
-
-#: The share of delta that the noise of all rounds of sips takes; the rest is for their thresholds.
-SIPS_NOISE = 0.5
-
-# The share of precision and delta that the rounds of sips before the last have together.
-_EARLY = 1 / 10
+MOST_ROUNDS = 8
 
 
 # Laplace noise is drawn in so many steps of the grid to its scale: what the threshold loses by being one of them is nothing.
@@ -120,7 +115,7 @@ def rounds_of(budget: Budget, strategy: str, max_items: int, rounds: int, relati
         return _sips(budget, items, rounds, relation)
     if strategy == "law":
         return law_rounds(LawBudget(budget, relation), items, rounds)
-    if rounds != SIPS_ROUNDS:
+    if rounds != tuning.ROUNDS:
         raise ParameterError(f"rounds = {rounds!r} is for the strategies sips and law, got {strategy!r}: leave one out")
     make = {
         "laplace": lambda: _laplace(budget, items, relation),
@@ -167,7 +162,7 @@ def _truncated_geometric(budget: Budget, items: int, relation: Relation) -> Nois
 def _weighted_gaussian(budget: Budget, items: int, relation: Relation) -> NoisePlan:
     """Noise for an l2 norm of 1, and the least threshold that the joint accounting of own and shared items allows."""
     bound = weighted_bound(items, "l2")
-    grid, scale = gaussian_scale(budget, thresholds.GAUSSIAN_SHARE, 1, bound, relation)
+    grid, scale = gaussian_scale(budget, tuning.GAUSSIAN_NOISE_DELTA, 1, bound, relation)
     sigma = float(scale / 2**grid)
     real = weighted_gaussian_threshold(items, budget.epsilon, budget.delta, sigma, relation)
     return make_plan("gaussian", grid, scale, thresholds.grid_threshold(real, grid), budget, relation, bound)
@@ -198,7 +193,7 @@ def _sips(budget: Budget, items: int, rounds: int, relation: Relation) -> tuple[
     """
     shares = _shares(rounds)
     bound = weighted_bound(items, "l2")
-    grids_and_scales = [gaussian_scale(budget, SIPS_NOISE, 1 / share, bound, relation) for share in shares]
+    grids_and_scales = [gaussian_scale(budget, tuning.SIPS_NOISE_DELTA, 1 / share, bound, relation) for share in shares]
     precision = sum((2.0**grid / float(scale)) ** 2 for grid, scale in grids_and_scales)
     rate = _sips_rate(budget, 1 / math.sqrt(precision), relation)
     return tuple(
@@ -243,7 +238,7 @@ def zcdp_rounds(
     max_items: int,
     relation: Relation,
     selection: str = "gaussian",
-    rounds: int = SIPS_ROUNDS,
+    rounds: int = tuning.ROUNDS,
 ) -> tuple[Round, ...]:
     """Rounds that together are delta-approximate rho-zCDP: all of delta goes to the thresholds. `rounds` is for sips alone.
 
@@ -316,7 +311,7 @@ def _gaussian_round(
     )
 
 
-def _shares(rounds: int, before: float = _EARLY) -> tuple[float, ...]:
+def _shares(rounds: int, before: float = tuning.EARLY_ROUNDS_SHARE_OF_PART) -> tuple[float, ...]:
     """Each round's share of precision and delta, which sum up to 1 at most: 1 : 3 : 36 for three of sips.
 
     Those before the last have so much together, and each of them three times the share of the one before. First rounds take

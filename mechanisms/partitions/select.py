@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -45,7 +46,7 @@ from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, one_shard
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.counting.released import sorted_counts
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, rounds_losses, rounds_of
+from headcount.mechanisms.partitions.rounds import Round, rounds_losses, rounds_of
 from headcount.mechanisms.partitions.rounds import zcdp_rounds as zcdp_rounds
 from headcount.mechanisms.randomness.keys import Release
 
@@ -103,7 +104,7 @@ def select_partitions(
     *,
     strategy: str,
     max_items: int,
-    rounds: int = SIPS_ROUNDS,
+    rounds: int = tuning.ROUNDS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> Selection:

@@ -103,7 +103,7 @@ def gaussian_hiding_threshold(items: int, weights: Weights, sigma: float, rate: 
 def weighted_gaussian_threshold(items: int, epsilon: float, delta: float, sigma: float, relation: Relation) -> float:
     """The least threshold (to sigma/2^14) at which the joint accounting of weights "l2" gives at most TOTAL_SHARE * delta.
 
-    `sigma` must be private for GAUSSIAN_SHARE * delta at the l2 distance of neighbours.
+    `sigma` must be private for less than TOTAL_SHARE * delta at the l2 distance of neighbours.
     """
     number, weight = _table(items, "l2")
 

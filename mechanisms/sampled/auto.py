@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms import tuning
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
@@ -185,7 +186,7 @@ def heavy_hitters(
             "users"
         )
     else:
-        own = check_share("users_share", USERS_SHARE if users_share is None else users_share, "share")
+        own = check_share("users_share", tuning.USERS_SHARE if users_share is None else users_share, "share")
     costs, counted, rest = _split(budget, max_items == "auto", own)
     everybody = known if counted is None else users_noise(counted)
     assert everybody is not None

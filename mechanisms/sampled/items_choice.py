@@ -25,17 +25,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.candidates import Candidate, SumsChoice, above, score_items
 from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.sampled.plan import Objective, calibrate_sample
-
-# No part of any proof: the numbers of items per user that are looked at, and how often one may be chosen that is far too large,
-# which shows little.
-MAX_ITEMS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300)
-_MISSED = 0.002
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +71,7 @@ class ItemsChoice(SumsChoice):
         losses = [Fraction(-score, 1 << FRACTION_BITS) for score in table]
         one_sided = self.relation is Relation.ADD_REMOVE
         sensitivities, epsilon = [candidate.bound for candidate in self.candidates], self.budget.epsilon_fraction
-        tau = math.ceil(2 / epsilon * Fraction(math.log(self.entries / _MISSED)))
+        tau = math.ceil(2 / epsilon * Fraction(math.log(self.entries / tuning.MISSED_BY_SAMPLE)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
     def parameters(self) -> Mapping[str, Any]:
@@ -84,16 +80,23 @@ class ItemsChoice(SumsChoice):
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of it."""
-        return {"items per user": f"{MAX_ITEMS[0]} to {MAX_ITEMS[-1]}", "candidates": self.entries}
+        return {
+            "items per user": f"{tuning.ITEMS_OF_SAMPLE[0]} to {tuning.ITEMS_OF_SAMPLE[-1]}",
+            "candidates": self.entries,
+        }
 
 
 def about_w50(budget: Budget, relation: Relation, objective: Objective) -> dict[int, int]:
-    """For each of `MAX_ITEMS`, the number of users from which on an item is shown more often than not: within a tenth or so.
+    """For each of ITEMS_OF_SAMPLE, the number of users from which on an item is shown more often than not, within a tenth.
 
     The exact ones take seconds each. They rise as a power of the number of items, from a number on that grows with epsilon and
     with the logarithm of delta; fitted to budgets from (0.1, 1e-8) to (4, 1e-8) and from (1, 1e-4) to (1, 1e-12).
     """
     one = calibrate_sample(budget, objective).w50
-    some = 0.26 * math.log(1 / budget.delta) * math.exp(0.6 * min(budget.epsilon, 100.0))
-    users = 1.6 if relation is Relation.REPLACE else 1.0
-    return {items: round(one * (1 + users * (items - 1) / some) ** 0.42) for items in MAX_ITEMS}
+    some = tuning.SAMPLE_USERS_BY_DELTA * math.log(1 / budget.delta)
+    some *= math.exp(tuning.SAMPLE_USERS_BY_EPSILON * min(budget.epsilon, 100.0))
+    users = tuning.SAMPLE_USERS_REPLACED if relation is Relation.REPLACE else 1.0
+    return {
+        items: round(one * (1 + users * (items - 1) / some) ** tuning.SAMPLE_USERS_POWER)
+        for items in tuning.ITEMS_OF_SAMPLE
+    }

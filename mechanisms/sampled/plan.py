@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget
 from headcount.mechanisms.accounting.losses import Losses
 from headcount.mechanisms.accounting.relation import Relation
@@ -37,8 +38,6 @@ RATE_GRID = 2**32
 Objective = Literal["w95", "w50"]
 _FOUND = {"w95": 0.95, "w50": 0.5}
 
-# The search for a threshold goes on until it is this much worse than the best one found.
-_WORSE = 1.25
 _MOST_THRESHOLD = 1 << 14
 
 
@@ -200,7 +199,7 @@ def _search_blocks(epsilon: float, delta: float, chance: float) -> tuple[Fractio
         place = int(found.argmin())
         if found[place] < best:
             best, rate, threshold = found[place], Fraction(int(rates[place]), RATE_GRID), int(thresholds[place])
-        if found[-1] > _WORSE * best:
+        if found[-1] > tuning.WORSE_THRESHOLD * best:
             return rate, threshold
         first, size = first + size, 2 * size
     raise ParameterError(

@@ -37,6 +37,7 @@ from typing import Literal, Protocol, get_args
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -67,18 +68,10 @@ ESTIMATES: tuple[Estimate, ...] = get_args(Estimate)
 #: In mode "central" every position is drawn: beyond this they would not fit the memory of a worker.
 MOST_POSITIONS = 10**8
 
-#: So many items, times the variance of the noise, are about misplaced where sorted counts go from one to the next.
-MISPLACED = 2
-
-#: How far the most likely shape may be from the one that is nearest to the unbiased numbers, in mean errors of these: it is
-#: at most 1.1 on all data that was tried.
-FARTHEST = 2.0
 
 # A stddev beyond which rounding to whole numbers does not matter.
 _COARSE = 100.0
 
-# With this probability some noise exceeds the width of mode "l2", which costs accuracy, never privacy.
-_FAILURE = 0.01
 
 _REASON = "how many items the data has is private; give the size of the domain, or a number that no data would exceed"
 
@@ -173,9 +166,9 @@ class AnonymizedHistogramMechanism:
         cells = of_cells(tally, self.domain_size)
         if self.mode == "central":
             return central_shape(noisy_positions(cells, self.plan.scale, key), self.plan.stddev)
-        width = noise_width(noise_parameter(self.plan), self.domain_size, _FAILURE) if self.mode == "l2" else None
-        noisy = noisy_tally(cells, self.plan.scale, key)
         p = noise_parameter(self.plan)
+        width = noise_width(p, self.domain_size, tuning.MISSED_BY_SHAPE) if self.mode == "l2" else None
+        noisy = noisy_tally(cells, self.plan.scale, key)
         return shape_rows(*estimated_shape(noisy, p, self.domain_size, width=width, estimate=self.estimate))
 
 
@@ -259,14 +252,15 @@ def best_shape(noisy: Tally, p: float, most: int, noises: int = 1, estimate: Est
     """The shape that the estimate takes from a noisy tally; and the one that is nearest to the unbiased numbers.
 
     The second is that of Algorithm 1, and the paper's bound on the l1 error is for it. "auto" takes the most likely shape,
-    unless that is further away from the second than this is from the truth, in the mean, by a factor of FARTHEST. So the error
-    of what is taken exceeds that of the second by no more than that.
+    unless that is further away from the second than this is from the truth, in the mean, by a factor of
+    FARTHEST_LIKELY_SHAPE. So the error of what is taken exceeds that of the second by no more than that.
     """
     nearest, runs = nearest_shape(noisy, p, most, noises)
     if estimate == "algorithm-1":
         return nearest, nearest
     likely = likely_shape(noisy, p, most, noises)
-    near = estimate == "likelihood" or l1_distance(likely, nearest) <= FARTHEST * float(runs.errors.sum())
+    farthest = tuning.FARTHEST_LIKELY_SHAPE * float(runs.errors.sum())
+    near = estimate == "likelihood" or l1_distance(likely, nearest) <= farthest
     return (likely if near else nearest), nearest
 
 
@@ -285,8 +279,8 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     """By how much the counts of so many items that share one row are off in sum, roughly.
 
     Their mean has noise of stddev / sqrt(items), of which rounding leaves what is beyond a half; and at the edge of the row
-    about MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all rows is
-    0.9 to 1.6 times the true one, and half of it where nobody has any item.
+    about SORTED_MISPLACED * stddev^2 items are taken for one count more or less. As measured on seven laws, the sum over all
+    rows is 0.9 to 1.6 times the true one, and half of it where nobody has any item.
 
     The first row borders on the zeros, of which there is no end: as many of these may be taken for items as noise can misplace,
     however few are in the row. (Where the sum of log-likelihoods is a random walk that drifts by 1 / (sqrt(2) stddev) a step,
@@ -297,8 +291,10 @@ def _central_errors(items: np.ndarray, stddev: float) -> np.ndarray:
     distinct, place = np.unique(items, return_inverse=True)
     spread = stddev / np.sqrt(distinct)
     rounded = np.array([_rounded_error(each) for each in spread.tolist()])
-    errors = np.minimum(math.sqrt(2 / math.pi) * spread * distinct, distinct * rounded + MISPLACED * stddev**2)[place]
-    errors[0] = max(errors[0], MISPLACED * stddev**2)
+    errors = np.minimum(
+        math.sqrt(2 / math.pi) * spread * distinct, distinct * rounded + tuning.SORTED_MISPLACED * stddev**2
+    )[place]
+    errors[0] = max(errors[0], tuning.SORTED_MISPLACED * stddev**2)
     return errors
 
 

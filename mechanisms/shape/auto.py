@@ -10,6 +10,7 @@ from __future__ import annotations
 import numbers
 from typing import Literal
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.checks import check_one_of
@@ -20,8 +21,6 @@ from headcount.mechanisms.shape.hashed import HashedHistogram, hashed_histogram
 ShapeMode = Literal["auto", "central", "l1", "l2"]
 MODES: tuple[ShapeMode, ...] = ("auto", "central", "l1", "l2")
 
-#: The most positions that mode "auto" draws one by one: a few seconds' work.
-MOST_SORTED = 10**7
 
 _REASON = (
     "how many items the data has, and how many users, is private, and noise is needed for those that nobody has, too; give the "
@@ -50,7 +49,7 @@ def shape_histogram(
     check_one_of("mode", mode, MODES)
     if buckets is None:
         if mode == "auto":
-            sortable = isinstance(domain_size, numbers.Integral) and domain_size <= MOST_SORTED
+            sortable = isinstance(domain_size, numbers.Integral) and domain_size <= tuning.MOST_SORTED
             mode = "central" if sortable and estimate == "auto" else "l1"
         return anonymized_histogram(
             budget,

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
@@ -52,16 +53,10 @@ from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_laplace
 
-#: What a chosen bound can be.
-LADDER = tuple(2**k for k in range(21))
-
 #: `low` and `high` miss by their noise at most this often, together.
 MISSED = 0.05
 
 _GRID_BITS = 10  # of F, when it gets its noise
-
-# No part of any proof: how many users the best bound leaves above it, times the epsilon of the choice.
-_RANK = 4
 
 
 class NoisyDistinct(NamedTuple):
@@ -93,7 +88,7 @@ class DistinctItemsMechanism(TableChoice):
     @cached_property
     def ladder(self) -> tuple[int, ...]:
         """The bounds that there are to choose from: one, if it is given."""
-        return LADDER if self.max_items is None else (self.max_items,)
+        return tuning.ITEMS_OF_DISTINCT if self.max_items is None else (self.max_items,)
 
     @property
     def entries(self) -> int:
@@ -156,7 +151,7 @@ class DistinctItemsMechanism(TableChoice):
         """The exponents of the bounds: each is chosen with a probability proportional to exp(-exponent)."""
         assert self.choosing is not None
         epsilon = self.choosing.epsilon_fraction
-        rank = math.ceil(_RANK / epsilon)
+        rank = math.ceil(tuning.USERS_ABOVE_BOUND / epsilon)
         losses = [
             abs(min(Fraction(above), Fraction(found, bound << FRACTION_BITS)) - rank)
             for bound, above, found in zip(self.ladder, table, table[len(self.ladder) :], strict=False)

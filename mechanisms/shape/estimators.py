@@ -29,6 +29,7 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.checks import check_one_of, check_share, check_whole
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.shape.tallies import Tally
@@ -46,12 +47,6 @@ MOST_SPREAD = 2.0**30
 # would exceed the largest scale of the noise.
 _STEP_BITS, _SPREAD_BITS = 26, 8
 
-# The polynomial estimator: degree, width of the interval, and the largest count it is used for, in units of ln n. The degree
-# as far as it helped on uniform and Zipf data, where its largest step is still that of the plug-in, within a tenth.
-_DEGREE, _INTERVAL, _CUT = 1.0, 1.5, 0.8
-
-# The smoothing of extrapolations to at most twice the samples.
-_NEAR = 10
 
 # With this many times more samples, extrapolation without its full smoothing says nothing any more.
 _FARTHEST = 3
@@ -138,7 +133,7 @@ class EntropyQuestion:
         if self.kind == "plug-in":
             return plug_in_entropy(samples, 0.0, spread)
         if self.kind == "polynomial":
-            for degree in range(max(2, int(_DEGREE * math.log(samples))), 1, -1):
+            for degree in range(max(2, int(tuning.ENTROPY_DEGREE * math.log(samples))), 1, -1):
                 made = polynomial_entropy(samples, degree, spread)
                 if made.lipschitz * spread <= self.accuracy / 2:
                     return made
@@ -245,7 +240,7 @@ def polynomial_entropy(samples: int, degree: int, spread: float = 0.0) -> Estima
     from numpy.polynomial import Chebyshev, Polynomial
 
     log = max(math.log(samples), 1.0)
-    width = min(_INTERVAL * log / samples, 1.0)
+    width = min(tuning.ENTROPY_INTERVAL * log / samples, 1.0)
 
     def target(y: np.ndarray) -> np.ndarray:
         return -y * np.log(np.maximum(y, 1e-300))
@@ -256,7 +251,7 @@ def polynomial_entropy(samples: int, degree: int, spread: float = 0.0) -> Estima
     coefficients[1] -= math.log(width)  # -x ln x = width (-y ln y - y ln width)
     grid = _grid(log / samples, spread)
     table = []
-    for count in range(int(_CUT * log) + 1):
+    for count in range(int(tuning.ENTROPY_CUT * log) + 1):
         total, power = 0.0, 1.0
         for m in range(1, degree + 1):
             power *= (count - m + 1) / (samples * width)
@@ -276,7 +271,7 @@ def coverage(samples: int, target: int, spread: float, accuracy: float) -> Estim
     """
     t = Fraction(target, samples) - 1
     if t <= 1:
-        return _coverage_table(samples, float(t), _NEAR if t > 0 else None, spread)
+        return _coverage_table(samples, float(t), tuning.COVERAGE_SMOOTHING if t > 0 else None, spread)
     full = max(0, int(math.log2(samples * float(t) ** 2 / (float(t) - 1)) / 2))
     for k in range(full, -1, -1):
         with contextlib.suppress(OverflowError):  # so steep that no float holds it: far too steep

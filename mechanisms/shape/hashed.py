@@ -27,6 +27,7 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -53,16 +54,10 @@ from headcount.mechanisms.shape.rehearsal import rehearsed_errors
 from headcount.mechanisms.shape.tallies import MOST_CELLS, Tally, check_cells, make_tally, of_cells
 from headcount.mechanisms.shape.tally_noise import noisy_tally
 
-BUCKETS_PER_USER = 4
 LEAST_BUCKETS_PER_USER = 2
 
 BucketMode = Literal["l1", "l2"]
 
-_FAILURE = 0.01
-
-# Larger counts stay as they are, however many samples there are: the inversion's time grows with the square, and whatever meets
-# so large a count changes it by little.
-_FARTHEST = 1 << 14
 
 # The share of empty buckets that the inversion needs.
 _LEAST_EMPTY = 0.5
@@ -142,7 +137,7 @@ class HashedHistogram:
         limits = None
         if self.ranks is not None:
             ranked = noisy_tally(of_cells(items, samples**2), self.ranks.scale, ranks_key)
-            limits = ranked, noise_width(noise_parameter(self.ranks), samples**2, _FAILURE)
+            limits = ranked, noise_width(noise_parameter(self.ranks), samples**2, tuning.MISSED_BY_SHAPE)
         p = noise_parameter(self.plan)
         return shape_rows(*bucket_shape(noisy, p, self.buckets, samples, limits=limits, estimate=self.estimate))
 
@@ -163,14 +158,14 @@ def hashed_histogram(
     """
     items = check_bound("max_items", max_items)
     if users is None and buckets is not None:
-        users = check_cells("buckets", buckets, _REASON) // (BUCKETS_PER_USER * items)
+        users = check_cells("buckets", buckets, _REASON) // (tuning.BUCKETS_PER_USER * items)
         if users == 0:
             raise ParameterError(
-                f"users with up to {items} items each need {BUCKETS_PER_USER} buckets for each item of each user, got "
+                f"users with up to {items} items each need {tuning.BUCKETS_PER_USER} buckets for each item of each user, got "
                 f"{buckets} buckets for all: give more of them"
             )
     number = check_cells("users", users, _REASON)
-    size = check_cells("buckets", BUCKETS_PER_USER * number * items if buckets is None else buckets, _REASON)
+    size = check_cells("buckets", tuning.BUCKETS_PER_USER * number * items if buckets is None else buckets, _REASON)
     if size < LEAST_BUCKETS_PER_USER * number * items:
         raise ParameterError(
             f"{number} users with {items} items each need at least {LEAST_BUCKETS_PER_USER * number * items} buckets, got "
@@ -193,7 +188,7 @@ def crowded(shape: Tally, buckets: int) -> tuple[str, ...]:
         return ()
     return (
         f"more than half of the {buckets:,} buckets are in use, too many to take all collisions out: some of the "
-        f"counts are those of several items; give about {BUCKETS_PER_USER} buckets for each item of a user",
+        f"counts are those of several items; give about {tuning.BUCKETS_PER_USER} buckets for each item of a user",
     )
 
 
@@ -223,7 +218,7 @@ def summed_shape(
     """
     buckets = int(noisy.cells.sum())
     ranked = ranks if ranks is not None else noisy
-    width = noises * noise_width(p, noises * int(ranked.cells.sum()), _FAILURE) if mode == "l2" else None
+    width = noises * noise_width(p, noises * int(ranked.cells.sum()), tuning.MISSED_BY_SHAPE) if mode == "l2" else None
     if samples is None:
         return shape_rows(*estimated_shape(noisy, p, buckets, noises, width, estimate))
     limits = None if width is None or ranks is None else (ranks, width)
@@ -266,7 +261,7 @@ def unhashed(shape: Tally, buckets: int, samples: int) -> Tally:
     """
     if len(shape.values) == 0:
         return shape
-    reach = min(math.ceil(4 * math.sqrt(samples)), int(shape.values[-1]), _FARTHEST)
+    reach = min(math.ceil(4 * math.sqrt(samples)), int(shape.values[-1]), tuning.FARTHEST_INVERTED)
     near = shape.values <= reach
     share = np.zeros(reach + 1)
     share[shape.values[near]] = shape.cells[near] / buckets

@@ -24,15 +24,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.shape.isotonic import items_by_count
 from headcount.mechanisms.shape.tallies import Tally
-
-# It stops where a growth of the number of steps by this factor gains less than this times p^3 (1 - p)^2; and at the latest
-# after these steps.
-_GROWTH = 1.3
-_LEAST_GAIN = 7.3
-_FIRST_CHECK = 6
-_MOST_STEPS = 500
 
 # Probabilities that do not matter: of a noise that brings a cell below zero so far that it is moved up, and of one whose
 # share in a sum is left out.
@@ -42,9 +36,6 @@ _NOTHING = 1e-30
 # What stands for zero where a logarithm is taken, and the lowest logarithm of a number of cells: beyond, floats get slow.
 _TINY = 1e-300
 _LOWEST = -500.0
-
-# So many values for each 1/log(1/p), the scale of the noise, are enough: beyond, neighbours are taken together.
-_RESOLUTION = 50
 
 
 def likely_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> Tally:
@@ -57,14 +48,14 @@ def likely_shape(noisy: Tally, p: float, most: int, noises: int = 1) -> Tally:
 def unmixed(noisy: Tally, p: float, noises: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Counts, ascending from zero on, and how many cells have each: not whole numbers, as many as there are in all."""
     p = max(p, _TINY)
-    unit = max(1, int(-1 / (_RESOLUTION * math.log(p))))
+    unit = max(1, int(-1 / (tuning.LIKELY_RESOLUTION * math.log(p))))
     lowest = int(math.log(_UNLIKELY) / math.log(p))
     values, p = np.maximum((noisy.values + unit // 2) // unit, -(lowest // unit)), p**unit
     points = np.unique(np.append(values, 0))
     seen = np.zeros(len(points))
     np.add.at(seen, np.searchsorted(points, values), noisy.cells)
     zero = int(np.searchsorted(points, 0))
-    least_gain = _LEAST_GAIN * p**3 * (1 - p) ** 2
+    least_gain = tuning.LIKELY_LEAST_GAIN * p**3 * (1 - p) ** 2
     return points[zero:] * unit, climbed(seen, zero, blurring(points, p, noises), least_gain)
 
 
@@ -75,8 +66,8 @@ def climbed(seen: np.ndarray, zero: int, blur: Callable[[np.ndarray], np.ndarray
         return seen[zero:]
     logs = before = np.full(len(seen) - zero, math.log(total / (len(seen) - zero)))
     best = checked = -math.inf
-    streak, due = 0, _FIRST_CHECK
-    for step in range(1, _MOST_STEPS + 1):
+    streak, due = 0, tuning.LIKELY_FIRST_CHECK
+    for step in range(1, tuning.LIKELY_MOST_STEPS + 1):
         streak += 1
         ahead = np.maximum(logs + (streak - 1) / (streak + 2) * (logs - before), _LOWEST)
         cells = np.exp(ahead)
@@ -90,7 +81,7 @@ def climbed(seen: np.ndarray, zero: int, blur: Callable[[np.ndarray], np.ndarray
         if step >= due:
             if fit - checked < least_gain:
                 break
-            checked, due = fit, math.ceil(step * _GROWTH)
+            checked, due = fit, math.ceil(step * tuning.LIKELY_GROWTH)
     return np.exp(logs)
 
 

@@ -18,7 +18,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts, sum_up
+from headcount.mechanisms import tuning
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts, sum_up
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
@@ -50,9 +51,6 @@ from headcount.mechanisms.shape.tallies import Tally
 
 # Fewer samples have no entropy, and no logarithm to divide by.
 _LEAST_SAMPLES = 3
-
-# Steps of an estimator that are looked at for one row of a shape.
-_STEPS = 16
 
 
 class ShapeSource(Promise, Protocol):
@@ -238,7 +236,7 @@ def effect(estimator: Estimator, shape: Tally, errors: np.ndarray) -> float:
     """
     total, before = 0.0, 0
     for count, error in zip(shape.values.tolist(), errors.tolist(), strict=True):
-        last = min(count, before + _STEPS)
+        last = min(count, before + tuning.STEPS_OF_ROW)
         values = [estimator.on_grid(r) for r in range(before, last + 1)]
         moved = sum(abs(after - value) for value, after in zip(values, values[1:], strict=False))
         total += error * moved / (last - before)
@@ -371,7 +369,7 @@ def central_property(
         made = CentralProperty(question, whole, relation, items, samples, whole)
         made.plan(samples)  # a question about too large a sample is refused now
         return made
-    share = Fraction(repr(USERS_SHARE))
+    share = Fraction(repr(tuning.USERS_SHARE))
     counted, rest = whole.split(share.numerator, share.denominator - share.numerator)
     return CentralProperty(question, rest, relation, items, noise_plan(counted, items, relation), whole)
 

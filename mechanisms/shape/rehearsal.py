@@ -18,17 +18,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.shape.tallies import Tally, l1_parts, make_tally, of_cells
 from headcount.mechanisms.shape.tally_noise import noisy_tally
-
-# So often it is tried, and once where there are more distinct counts or items to throw than these, which takes longer: sums
-# over so many are steady by themselves.
-_TIMES = 4
-_MANY_COUNTS, _MANY_ITEMS = 1 << 12, 1 << 16
-
-# Beyond, items are not thrown into buckets, which would take minutes; their noise is tried alone.
-_MOST_THROWN = 1 << 24
 
 # The least noise that is tried: its parameter p, and the finest step of its scale.
 _LEAST_NOISE, _SCALE_STEPS = 1e-300, 1 << 20
@@ -46,8 +39,8 @@ def rehearsed_errors(
     errors = np.zeros(len(shape.values))
     scale = Fraction(-1 / math.log(max(p, _LEAST_NOISE))).limit_denominator(_SCALE_STEPS)
     items = int(truth.cells.sum())
-    thrown = thrown and items <= _MOST_THROWN
-    times = 1 if len(truth.values) > _MANY_COUNTS or (thrown and items > _MANY_ITEMS) else _TIMES
+    thrown = thrown and items <= tuning.MOST_REHEARSED
+    times = 1 if len(truth.values) > tuning.MANY_COUNTS or (thrown and items > tuning.MANY_ITEMS) else tuning.REHEARSALS
     for time in range(times if len(errors) else 0):
         again = of_cells(throw(truth, cells, _key(time)) if thrown else truth, cells)
         for noise in range(noises):

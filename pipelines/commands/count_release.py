@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.release import FIRST_EPSILON, CountRelease, count_release
+from headcount.mechanisms.count_release.release import CountRelease, count_release
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
 from headcount.pipelines.flags import groups, numbers, options
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group,
         "--start-epsilon",
         type=numbers.number,
-        default=FIRST_EPSILON,
+        default=tuning.FIRST_EPSILON,
         metavar="E",
         help="the epsilon of the first draws, which should find nothing; too low costs little (default: %(default)s)",
         rare=True,
@@ -72,7 +73,7 @@ def add_k_bar(group: argparse._ArgumentGroup) -> None:
         group,
         "--k-bar",
         type=numbers.whole_number(most=LARGEST_FRAME),
-        default=10_000,
+        default=tuning.ITEMS_LOOKED_AT,
         metavar="N",
         help="look at the N items with the most users (default: %(default)s)",
         rare=True,

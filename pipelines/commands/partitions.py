@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.calibration import expected_error
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.auto import AutoSelection, partitions
-from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, SIPS_ROUNDS, STRATEGIES, Round
+from headcount.mechanisms.partitions.rounds import MOST_ROUNDS, STRATEGIES, Round
 from headcount.mechanisms.partitions.select import Selection
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=numbers.whole_number(most=MOST_ROUNDS),
         metavar="R",
-        help=f"rounds of sips and of law (default: {SIPS_ROUNDS})",
+        help=f"rounds of sips and of law (default: {tuning.ROUNDS})",
         rare=True,
     )
     groups.add_output(parser)
@@ -87,7 +88,7 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
     return {
         **options.of_factory(partitions, args),
         "budget": options.make_budget(args),
-        "rounds": SIPS_ROUNDS if args.rounds is None else args.rounds,
+        "rounds": tuning.ROUNDS if args.rounds is None else args.rounds,
         **options.typed(args, item_type),
     }
 

@@ -6,9 +6,10 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.count_release.frames import LARGEST_FRAME
-from headcount.mechanisms.count_release.top_items import K_BAR, TopItemsMechanism
-from headcount.mechanisms.count_release.top_names import METHODS, MOST_DRAWN, NamedTopMechanism, top_items
+from headcount.mechanisms.count_release.top_items import TopItemsMechanism
+from headcount.mechanisms.count_release.top_names import METHODS, NamedTopMechanism, top_items
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
 from headcount.pipelines.command import JobCommand
@@ -36,14 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         help="draw from all items, or name items first and draw from these, which finds more of a long top "
-        f"(default: draws up to --k {MOST_DRAWN}, names from {MOST_DRAWN + 1} on)",
+        f"(default: draws up to --k {tuning.MOST_DRAWN}, names from {tuning.MOST_DRAWN + 1} on)",
     )
     add(
         group,
         "--k-bar",
         type=numbers.whole_number(most=LARGEST_FRAME),
         metavar="N",
-        help=f"draw from the N items with the most users, for --method draws (default: {K_BAR})",
+        help=f"draw from the N items with the most users, for --method draws (default: {tuning.ITEMS_LOOKED_AT})",
         rare=True,
     )
     groups.add_output(parser)
@@ -54,11 +55,11 @@ def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon", "--k")
     options.require_delta(args, options.NAMING)
-    if args.k_bar is not None and args.method != "draws" and (args.method or args.k > MOST_DRAWN):
+    if args.k_bar is not None and args.method != "draws" and (args.method or args.k > tuning.MOST_DRAWN):
         why = f"got {args.method}" if args.method else f"--k {args.k} goes by names"
         raise ParameterError(f"--k-bar {args.k_bar} is for --method draws, and {why}: leave it out, or give draws")
     if args.method == "draws" or args.k_bar is not None:
-        most = K_BAR if args.k_bar is None else args.k_bar
+        most = tuning.ITEMS_LOOKED_AT if args.k_bar is None else args.k_bar
         if args.k > most:
             raise ParameterError(f"--k must not exceed --k-bar {most}, got {args.k}")
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.answers import NoisySums
@@ -32,7 +33,7 @@ from headcount.mechanisms.columns.value_ranges import AutoRange
 from headcount.mechanisms.counting.released import by_file, sorted_counts
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.estimates import Grouped
-from headcount.mechanisms.histogram.stages import NAMING_ROUNDS, NamesPlan
+from headcount.mechanisms.histogram.stages import NamesPlan
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.aggregate.sums import NoisySumsOfNamed
@@ -155,7 +156,9 @@ def aggregated(
         chosen = packed | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy)
         names = chosen.chosen | "NamesPlan" >> beam.Map(stages.shared.names_plan).with_output_types(NamesPlan)
         known_names = beside(names, "NamesBeside")
-        named = packed | "NamedItems" >> NamedItems(known_names, release, shards, item_type, most_rounds=NAMING_ROUNDS)
+        named = packed | "NamedItems" >> NamedItems(
+            known_names, release, shards, item_type, most_rounds=tuning.ROUNDS_OF_HISTOGRAM
+        )
         all_named = beam.pvalue.AsList(named)  # (0, named keys) of each round, beyond a barrier
         rows = packed | "OnlyNamed" >> beam.ParDo(_OnlyNamed(), all_named).with_output_types(tuple[int, bytes])
         known = beam.pvalue.AsSingleton(known_names)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -65,7 +66,7 @@ def choice_alone(
     max_per_item: int | None = None,
     kappa: float = 2,
     sparsity: int | None = None,
-    users: int = 100_000,
+    users: int = tuning.GUESSED_USERS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> ChoiceAlone:

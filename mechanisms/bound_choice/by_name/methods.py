@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, check_budget, check_delta_or_domain
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice import l1_quantile, l2_tail
@@ -19,7 +20,7 @@ from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.bounding.steps import check_bound
 from headcount.mechanisms.calibration.noise import NOISES, public_noise
 from headcount.mechanisms.checks import check_one_of
-from headcount.mechanisms.choice.norm_bins import GRID, grid_to
+from headcount.mechanisms.choice.norm_bins import grid_to
 from headcount.mechanisms.choice.protocol import Choice, ChosenBound
 from headcount.mechanisms.errors import ParameterError
 
@@ -66,7 +67,7 @@ def choose_public_domain(
     noise: str = "laplace",
     method: str = "auto",
     sparsity: int | None = None,
-    users: int = 100_000,
+    users: int = tuning.GUESSED_USERS,
     max_per_item: int | None = None,
 ) -> Choice[ChosenBound]:
     """The choice for a histogram over `domain_size` public items; "auto" takes the method that public numbers favour.
@@ -77,7 +78,7 @@ def choose_public_domain(
     a tenth of the domain, as in the paper, but ten at least.
     """
     _check_budgets(budget, release_budget)
-    cap, grid = None, GRID
+    cap, grid = None, tuning.NORMS_OF_PUBLIC_DOMAIN
     if max_per_item is not None:
         cap = check_bound("max_per_item", max_per_item)
         grid = grid_to(cap * domain_size if public_noise(noise) == "laplace" else _root(cap**2 * domain_size))
@@ -88,7 +89,7 @@ def choose_public_domain(
     if release_budget.delta == 0:
         raise ParameterError("Gaussian noise needs a delta above 0, got 0: give one, or take Laplace")
     if sparsity is None:
-        sparsity = min(domain_size, max(10, -(-domain_size // 10)))
+        sparsity = min(domain_size, max(tuning.LEAST_SPARSITY, -(-domain_size // tuning.SPARSITY)))
     sparsity, users = check_bound("sparsity", sparsity), check_bound("users", users)
     if method == "auto":
         method = l2_tail.favoured(budget, release_budget, relation, domain_size, sparsity, grid)

@@ -19,6 +19,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting import gaussian, thresholds
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.l2_tail import WEIGHT_BITS, TailChoice
@@ -30,9 +31,6 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 from headcount.mechanisms.randomness.noise import discrete_gaussian, discrete_laplace
 
-# No part of any proof: the steps of the descent, and how they shrink.
-_STEPS = 16
-_STRIDE, _DECAY = 0.25, -0.75
 _FINEST = 1 << 10  # parts of a count that output perturbation keeps
 
 
@@ -42,7 +40,7 @@ class DescentChoice(TailChoice):
 
     name: str = "dp-gd"
 
-    draws = _STEPS  # a lane for each step
+    draws = tuning.DESCENT_STEPS  # a lane for each step
     bounded_range = False
     methods = ("dp-gd",)
 
@@ -54,19 +52,21 @@ class DescentChoice(TailChoice):
     def choose(self, table: Sequence[int], lanes: Lanes) -> ChosenBound:
         """The private choice: the mean of the later half of the steps."""
         unit = gaussian.gaussian_sigma(self.budget.epsilon, thresholds.TOTAL_SHARE * self.budget.delta)
-        sigma = math.ceil(self.cap * math.sqrt(_STEPS) * unit)
+        sigma = math.ceil(self.cap * math.sqrt(tuning.DESCENT_STEPS) * unit)
         noise = discrete_gaussian(lanes, Fraction(sigma)).tolist()
         above, scale = tails(table), 1 << WEIGHT_BITS
         weight, low, high = float(self.noise_weight), math.log(self.grid[0]), math.log(self.grid[-1])
         widest = max(weight, 2 * sigma / scale)
         place, visited = (low + high) / 2, []
-        for step in range(_STEPS):
+        for step in range(tuning.DESCENT_STEPS):
             nearest = min(range(len(self.grid)), key=lambda k: abs(math.log(self.grid[k]) - place))
             slope = ((above[nearest] + noise[step]) / scale - weight) / widest
-            place += (high - low) * _STRIDE * (1 + step) ** _DECAY * min(max(slope, -1.0), 1.0)
+            place += (
+                (high - low) * tuning.DESCENT_STRIDE * (1 + step) ** tuning.DESCENT_DECAY * min(max(slope, -1.0), 1.0)
+            )
             place = min(max(place, low), high)
             visited.append(place)
-        half = visited[_STEPS // 2 :]
+        half = visited[tuning.DESCENT_STEPS // 2 :]
         return self.chosen(max(1, round(math.exp(sum(half) / len(half)))))
 
 

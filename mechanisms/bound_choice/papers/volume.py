@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.candidates import (
-    BOUNDS,
     Candidate,
     SumsChoice,
     above,
@@ -48,7 +48,7 @@ class VolumeChoice(SumsChoice):
     relation: Relation
     name: str = "gem"
     kappa: Fraction = Fraction(2)
-    bounds: tuple[int, ...] = BOUNDS
+    bounds: tuple[int, ...] = tuning.BOUNDS_OF_ONE_STAGE
 
     def __post_init__(self) -> None:
         if self.kappa < 1:

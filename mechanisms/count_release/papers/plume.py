@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp, check_parts, check_promise, zcdp_for_names
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Losses
@@ -48,12 +49,10 @@ from headcount.mechanisms.choice.protocol import ChosenBound, check_relation
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.rounds import SIPS_ROUNDS, Round, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import Round, zcdp_rounds
 from headcount.mechanisms.partitions.select import in_items, named_in_rounds, selection_steps
 from headcount.mechanisms.randomness.keys import Release
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
-
-CHOICE_SHARE = 0.1  # of rho, where the bounds are chosen
 
 _SIGMA_GRID = 2**10  # standard deviations are multiples of 1 / this
 
@@ -120,7 +119,7 @@ class PlumeRelease:
     @property
     def most_rounds(self) -> int:
         """The rounds in which items are named."""
-        return SIPS_ROUNDS if self.selection == "sips" else 1
+        return tuning.ROUNDS if self.selection == "sips" else 1
 
     @cached_property
     def choice(self) -> JointChoice | None:
@@ -193,7 +192,7 @@ class PlumeRelease:
         """What a choice may cost, and the rest."""
         if self.max_items is not None:
             return None, self.zcdp
-        costs, rest = self.zcdp.split(CHOICE_SHARE, 1 - CHOICE_SHARE, delta=(0, 1))
+        costs, rest = self.zcdp.split(tuning.CHOICE_SHARE_FOR_PLUME, 1 - tuning.CHOICE_SHARE_FOR_PLUME, delta=(0, 1))
         return costs, rest
 
     def _shares(self, rest: Zcdp) -> tuple[Zcdp, Zcdp]:

@@ -24,7 +24,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from headcount.mechanisms.accounting.budget import USERS_SHARE, Budget, check_budget, check_parts
+from headcount.mechanisms import tuning
+from headcount.mechanisms.accounting.budget import Budget, check_budget, check_parts
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
@@ -161,7 +162,7 @@ def debiased_count(
                 "replacing a user leaves the number of users as it is, so that it must be public: give users, the number "
                 "of all users, also of those without the item"
             )
-        share = check_share("users_share", USERS_SHARE if users_share is None else users_share)
+        share = check_share("users_share", tuning.USERS_SHARE if users_share is None else users_share)
         weights = (share.numerator, share.denominator - share.numerator)
         users_part, part = budget.split(*weights, delta=(0, 1))
         users_bound = promise_of(EVERYBODY_STEPS, Bound(), "")

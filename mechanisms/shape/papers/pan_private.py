@@ -28,6 +28,7 @@ from typing import Literal, get_args
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -37,7 +38,7 @@ from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.errors import InputError, ParameterError
 from headcount.mechanisms.randomness.system import laplace
 from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
-from headcount.mechanisms.shape.hashed import BUCKETS_PER_USER, BucketMode, crowded, rank_buckets, summed_shape
+from headcount.mechanisms.shape.hashed import BucketMode, crowded, rank_buckets, summed_shape
 from headcount.mechanisms.shape.tallies import Tally, check_cells, make_tally
 
 #: All counters are held in memory.
@@ -144,7 +145,7 @@ def pan_private_counts(
     four for each event, or have one each: in mode "l2" the first need further counters for their ranks."""
     size = check_cells("buckets", buckets, _REASON)
     check_one_of("mode", mode, get_args(BucketMode), ": the curator's mode needs the events themselves")
-    ranks = rank_buckets(-(-size // BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
+    ranks = rank_buckets(-(-size // tuning.BUCKETS_PER_USER)) if mode == "l2" and hashed else 0
     if size + ranks > MOST_COUNTERS:
         further = f" and {ranks} for the ranks of mode 'l2'" if ranks else ""
         raise ParameterError(

@@ -31,6 +31,7 @@ from typing import get_args
 import numpy as np
 import pyarrow as pa
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
@@ -41,13 +42,6 @@ from headcount.mechanisms.shape.anonymized import Estimate, check_estimate
 from headcount.mechanisms.shape.hashed import BucketMode, crowded, rank_buckets, summed_shape
 from headcount.mechanisms.shape.tallies import Tally, check_cells, make_tally
 
-# The share of epsilon that the noise of the sum gets; the rest is for the flood, which costs messages only.
-_NOISE_SHARE = Fraction(9, 20)
-
-# Parameters of the flood that calibration looks at: it takes the one with the fewest messages.
-_FLOODS = tuple(
-    Fraction(q) for q in ("4/5", "17/20", "9/10", "93/100", "19/20", "97/100", "49/50", "99/100", "199/200")
-)
 _FLOOD_UNIT = 64  # r is a multiple of 1/64
 _P_UNIT = 1 << 20  # p is a multiple of 2^-20, rounded up
 _TAIL = 1e-15
@@ -211,13 +205,13 @@ def _calibrated(epsilon: float, delta: float) -> tuple[Fraction, Fraction, Fract
 
     More flood is more noise on top, so that delta falls with r, and bisection finds the least.
     """
-    exact = math.exp(-float(_NOISE_SHARE) * epsilon) * (1 + 1e-12)
+    exact = math.exp(-float(tuning.SHUFFLED_NOISE_SHARE) * epsilon) * (1 + 1e-12)
     p = Fraction(math.ceil(exact * _P_UNIT), _P_UNIT)
     if p >= 1:
         raise ParameterError(f"epsilon = {epsilon} is too small for the shuffle model's noise: raise it")
     rest = (epsilon - math.log(1 / p)) * (1 - 1e-12)
     best: tuple[float, Fraction, Fraction] | None = None
-    for q in _FLOODS:
+    for q in tuning.FLOODS:
         cost = float(2 * q / (1 - q))
         low, high = 0, _FLOOD_UNIT
         while flooded_delta(rest, float(p), high / _FLOOD_UNIT, float(q)) > delta and high < 2**20:

@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
-from headcount.mechanisms.shape.anonymized import MISPLACED, AnonymizedHistogramMechanism, noise_parameter
+from headcount.mechanisms.shape.anonymized import AnonymizedHistogramMechanism, noise_parameter
 from headcount.mechanisms.shape.answered import AnsweredShape
 from headcount.mechanisms.shape.auto import MODES, shape_histogram
 from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, distinct_items
@@ -257,7 +258,7 @@ def explain(args: argparse.Namespace, made: _Mechanism) -> str:
         lines.append(
             f"counts are sorted, and each gets noise of standard deviation {plan.plan.stddev:,.4g}, which the order averages "
             "away where many items have about the same count; the number of distinct items is known to within some "
-            f"{MISPLACED * plan.plan.stddev**2 + 1:,.0f}"
+            f"{tuning.SORTED_MISPLACED * plan.plan.stddev**2 + 1:,.0f}"
         )
     else:
         cells = plan.buckets if isinstance(plan, HashedHistogram) else plan.domain_size

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.gaussian import gaussian_delta, gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import (
-    GAUSSIAN_SHARE,
     TOTAL_SHARE,
     Spread,
     gaussian_joint_delta,
@@ -161,7 +161,7 @@ class TestGaussian:
     )
     def test_printed_values(self, total, cap, sigma, threshold):
         spread = Spread.of_mass(total, cap)
-        ours = math.sqrt(spread.shared_l2_squared(0)) * gaussian_sigma(1, GAUSSIAN_SHARE * 1e-6)
+        ours = math.sqrt(spread.shared_l2_squared(0)) * gaussian_sigma(1, tuning.GAUSSIAN_NOISE_DELTA * 1e-6)
         assert ours == pytest.approx(sigma, rel=2e-3)
         t = gaussian_threshold(spread, 1, 1e-6, ours, Relation.ADD_REMOVE)
         assert t == pytest.approx(threshold, abs=0.6)
@@ -171,7 +171,7 @@ class TestGaussian:
     @pytest.mark.parametrize(("epsilon", "delta"), [(1, 1e-6), (0.05, 1e-3), (4, 1e-9)])
     def test_blocks_bound_the_brute_force_from_above(self, relation, spread, epsilon, delta):
         distance = math.sqrt(spread.shared_l2_squared(0) * relation.users)
-        sigma = distance * gaussian_sigma(epsilon, GAUSSIAN_SHARE * delta)
+        sigma = distance * gaussian_sigma(epsilon, tuning.GAUSSIAN_NOISE_DELTA * delta)
         for t in (spread.cap + 2 * sigma, gaussian_threshold(spread, epsilon, delta, sigma, relation)):
             exact = self.brute_force(spread, epsilon, sigma, t, relation)
             single = gaussian_joint_delta(spread, epsilon, sigma, t, relation)
@@ -210,7 +210,9 @@ class TestGaussian:
     )
     def test_large_bounds_lose_nothing_to_blocks(self, relation, spread):
         """The own items alone need a threshold that is at most a thousandth lower."""
-        sigma = math.sqrt(spread.shared_l2_squared(0) * relation.users) * gaussian_sigma(1, GAUSSIAN_SHARE * 1e-8)
+        sigma = math.sqrt(spread.shared_l2_squared(0) * relation.users) * gaussian_sigma(
+            1, tuning.GAUSSIAN_NOISE_DELTA * 1e-8
+        )
         t = gaussian_threshold(spread, 1, 1e-8, sigma, relation)
         below = t * 0.999
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric
-from headcount.mechanisms.aggregate.ranges import ENDS
 from headcount.mechanisms.aggregate.release import Aggregated, aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import one_value_shard
@@ -161,7 +161,7 @@ def test_choices_are_near_the_best():
         public = made.stages.ranges_table(made.stages.plan(None, made.stages.ends()[0][1]), len(KEYS))
         table = [one + other for one, other in zip(public, choice.user_table(shard), strict=True)]
         (law,) = map(probabilities, choice.exponents(table))
-        near = [end / 2.6 <= float(each) <= end * 2.6 for each in ENDS]
+        near = [end / 2.6 <= float(each) <= end * 2.6 for each in tuning.RANGE_ENDS]
         assert law[near].sum() > 0.96, name
 
 

@@ -17,16 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bound_choice import clip_choice as kept_module
 from headcount.mechanisms.bound_choice.clip_choice import (
-    BOUNDS,
-    CAPS,
-    MOST_KEPT,
-    NORMS,
     PARTS,
     KeptCandidate,
     KeptChoice,
@@ -43,8 +40,15 @@ def choice_of(
     relation: Relation = Relation.ADD_REMOVE, once: bool = False, noises: tuple[str, ...] = ("gaussian", "laplace")
 ) -> KeptChoice:
     """All candidates that are looked at, of both kinds of noise."""
-    candidates = [KeptCandidate(r, c, noise, COST * r) for noise in noises for r in BOUNDS for c in CAPS]
-    return KeptChoice(Budget(0.5), Budget(1), Budget(10, 1e-6), relation, tuple(candidates), NORMS, once)
+    candidates = [
+        KeptCandidate(r, c, noise, COST * r)
+        for noise in noises
+        for r in tuning.BOUNDS_OF_ESTIMATES
+        for c in tuning.CAPS
+    ]
+    return KeptChoice(
+        Budget(0.5), Budget(1), Budget(10, 1e-6), relation, tuple(candidates), tuning.NORMS_OF_TOTALS, once
+    )
 
 
 def shard_of(users: list[dict[str, int]]) -> Shard | None:
@@ -71,7 +75,7 @@ def worth_by_hand(user: dict[str, int], r: int, c: int, noise: str, once: bool) 
     if noise == "laplace":
         return min(sum(counts), r) * spared
     norm = math.isqrt(sum(n * n for n in counts) * 10**12) / 10**6
-    return min(sum(counts) * min(1.0, r / max(norm, 1)), MOST_KEPT * r) * spared
+    return min(sum(counts) * min(1.0, r / max(norm, 1)), tuning.MOST_WORTH * r) * spared
 
 
 USERS = [
@@ -93,7 +97,7 @@ def test_the_table_says_what_a_user_is_worth_to_each_bound(user, once):
         by_hand = worth_by_hand(user, each.bound, each.max_per_item, each.noise, once)
         assert by_hand - 1 / PARTS - 1e-5 * by_hand <= found / PARTS <= by_hand * (1 + 1e-5)  # the last digit of a root
     total = len(user) if once else sum(user.values())
-    assert table[len(choice.candidates) : -1] == [int(total > norm) for norm in NORMS]
+    assert table[len(choice.candidates) : -1] == [int(total > norm) for norm in tuning.NORMS_OF_TOTALS]
     assert table[-1] == 3
 
 
@@ -155,7 +159,7 @@ def test_one_user_adds_no_more_than_the_stated_sensitivity(user, once):
     for others in ([], USERS):
         before, after = table_of(choice, others), table_of(choice, [*others, user])
         moved = [new - old for new, old in zip(after, before, strict=True)]
-        most = [each.most * PARTS for each in choice.candidates] + [1] * len(NORMS) + [0]
+        most = [each.most * PARTS for each in choice.candidates] + [1] * len(tuning.NORMS_OF_TOTALS) + [0]
         assert all(0 <= step <= limit for step, limit in zip(moved, most, strict=True))
 
 
@@ -164,7 +168,7 @@ def test_a_user_of_very_many_items_reaches_the_stated_sensitivity():
     table = table_of(choice, [EXTREME[1]])
     low = [(parts, each) for parts, each in zip(table, choice.candidates, strict=False) if each.bound <= 8]
     assert all(parts == each.most * PARTS for parts, each in low)
-    assert {each.most for _, each in low if each.noise == "gaussian" and each.bound == 1} == {MOST_KEPT}
+    assert {each.most for _, each in low if each.noise == "gaussian" and each.bound == 1} == {tuning.MOST_WORTH}
 
 
 def small_users() -> list[dict[str, int]]:
@@ -331,7 +335,10 @@ def test_what_it_costs_and_says():
     choice = choice_of()
     assert choice.budget == Budget(1.5)
     assert dataclasses.replace(choice, totals_budget=None, norms=()).budget == Budget(0.5)
-    assert choice.details() == {"candidates for the counts": len(BOUNDS) * len(CAPS) * 2, "for the totals": len(NORMS)}
+    assert choice.details() == {
+        "candidates for the counts": len(tuning.BOUNDS_OF_ESTIMATES) * len(tuning.CAPS) * 2,
+        "for the totals": len(tuning.NORMS_OF_TOTALS),
+    }
     assert [end.totals_bound for end in choice.ends()] == [1, 10**7]
     assert choice.parameters() != dataclasses.replace(choice, once=True).parameters()
 

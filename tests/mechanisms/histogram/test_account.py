@@ -11,6 +11,7 @@ import math
 
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.composition import Parts, composed_delta
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
@@ -19,7 +20,6 @@ from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
 from headcount.mechanisms.bound_choice.clip_choice import KeptBound, totals_share
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.histogram import account as accounts
 from headcount.mechanisms.histogram.account import Account, make_account, zcdp_account
 from headcount.mechanisms.histogram.stages import Stages
 from headcount.mechanisms.partitions.select import ChosenStrategy
@@ -51,7 +51,7 @@ def test_every_account_costs_its_budget_and_no_more(budget, gaussian, pure):
 
 def test_the_parts_of_the_gaussian_way_by_an_independent_sum(monkeypatch):
     """Choices by the law that they have alone, and all Gaussian parts as one."""
-    monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
+    monkeypatch.setattr(tuning, "LEAST_PART_OF_SELECTION", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True, pure=False)
     mu = math.hypot(made.names_mu, made.counts_mu, made.totals_mu)
     whole = composed_delta(1.0, (), Parts((0.015, 0.07, 0.05, 0.07), mu)) + made.hiding
@@ -107,7 +107,7 @@ PAID = [
 @pytest.mark.parametrize(("field", "laws"), PAID)
 def test_an_account_of_parts_that_cost_more_is_refused(field, laws, monkeypatch):
     if not laws:
-        monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
+        monkeypatch.setattr(tuning, "LEAST_PART_OF_SELECTION", math.inf)
     made = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     value = MORE[field]
     if field == "law":

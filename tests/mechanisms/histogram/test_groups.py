@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headcount.mechanisms.histogram.groups import MOST_GROUPS, _beyond, calibrate, cut_groups, join_alike, largest_apart
+from headcount.mechanisms import tuning
+from headcount.mechanisms.histogram.groups import _beyond, calibrate, cut_groups, join_alike, largest_apart
 
 
 def zipf(items: int, top: float) -> np.ndarray:
@@ -29,7 +30,7 @@ def test_groups_are_runs_of_similar_counts_that_stand_out_of_the_noise(law):
     counts, noise, total_noise = LAWS[law]
     group = cut_groups(counts, noise, total_noise)
     number = int(group.max(initial=0)) + 1
-    assert len(group) == len(counts) and number <= MOST_GROUPS + 1
+    assert len(group) == len(counts) and number <= tuning.MOST_GROUPS + 1
     assert set(group) == set(range(number)) or len(counts) == 0
     order = np.argsort(-counts, kind="stable")
     assert (np.diff(group[order]) >= 0).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
@@ -13,7 +14,7 @@ from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.choice.run import decide
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.expected_weights import FRACTION_BITS
-from headcount.mechanisms.shape.distinct import LADDER, DistinctItemsMechanism, distinct_items
+from headcount.mechanisms.shape.distinct import DistinctItemsMechanism, distinct_items
 
 ONE = 1 << FRACTION_BITS
 
@@ -51,7 +52,7 @@ def test_table_is_what_the_definition_says():
     made = distinct_items(Budget(1))
     pairs = held(random.integers(1, 40, 60), 80, random, own=0.1)
     table = table_of(made, pairs)
-    expected = [by_hand(pairs, bound) for bound in LADDER]
+    expected = [by_hand(pairs, bound) for bound in tuning.ITEMS_OF_DISTINCT]
     assert table == [above for above, _ in expected] + [found for _, found in expected]
 
 
@@ -59,7 +60,7 @@ def test_every_bound_counts_no_more_than_there_is_and_a_large_one_all():
     random = np.random.default_rng(2)
     pairs = held(random.integers(1, 30, 200), 300, random, own=0.3)
     distinct = len({item for _, item in pairs}) * ONE
-    found = table_of(distinct_items(Budget(1)), pairs)[len(LADDER) :]
+    found = table_of(distinct_items(Budget(1)), pairs)[len(tuning.ITEMS_OF_DISTINCT) :]
     assert found == sorted(found)
     assert found[0] < distinct == found[5] == found[-1]
 

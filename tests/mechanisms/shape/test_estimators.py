@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.shape import properties
 from headcount.mechanisms.shape.anonymized import anonymized_histogram, shape_rows
 from headcount.mechanisms.shape.estimators import (
     CoverageQuestion,
@@ -243,7 +243,7 @@ def test_private_numbers_and_wrong_parameters_are_refused():
         CoverageQuestion(10, 2)
     with pytest.raises(ParameterError, match="most must be an integer"):
         SupportQuestion(0)
-    assert properties.USERS_SHARE == 0.1
+    assert tuning.USERS_SHARE == 0.1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from headcount.mechanisms.shape import likelihood
+from headcount.mechanisms import tuning
 from headcount.mechanisms.shape.isotonic import antitonic_l1, cumulative_runs, items_by_count
 from headcount.mechanisms.shape.likelihood import blurring, climbed, law_of_noise, likely_shape, unmixed
 from headcount.mechanisms.shape.tallies import Tally, make_tally
@@ -57,7 +57,7 @@ def test_blurring_is_the_sum_over_all_pairs_of_points(p, noises):
 def test_without_a_stop_it_climbs_to_the_maximum(p, monkeypatch):
     """The conditions of the maximum, at every count up to the largest and not only at those that were seen: the derivative
     of the likelihood is that of the total at counts with cells, and not above it elsewhere."""
-    monkeypatch.setattr(likelihood, "_MOST_STEPS", 20_000)
+    monkeypatch.setattr(tuning, "LIKELY_MOST_STEPS", 20_000)
     rng = np.random.default_rng(2)
     noisy = draw(np.append(rng.poisson(2.0, 300), [40, 45, 90]), p, 1, rng)
     points = np.unique(np.append(noisy.values, 0))

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.totals import total_delta, total_epsilon
 from headcount.mechanisms.aggregate.release import aggregate
-from headcount.mechanisms.aggregate.stages import PRECISION
 from headcount.mechanisms.calibration.noise import law_chance
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram import account as accounts
@@ -28,7 +28,9 @@ BUDGETS = [Budget(1, 1e-8), Budget(0.1, 1e-6), Budget(8, 1e-4)]
 
 
 def account_of(budget, calibrated=True, ranges=0):
-    kinds = dict(named=True, chosen=True, calibrated=calibrated, pure=False, precision=PRECISION, ranges=ranges)
+    kinds = dict(
+        named=True, chosen=True, calibrated=calibrated, pure=False, precision=tuning.AGGREGATE_PRECISION, ranges=ranges
+    )
     return make_account(budget, **kinds)
 
 
@@ -66,7 +68,7 @@ def test_the_account_costs_its_budget_and_sums_have_the_noise_that_they_have_bes
     budget, calibrated, monkeypatch
 ):
     made = account_of(budget, calibrated, ranges=2)
-    monkeypatch.setattr(accounts, "_LAW_LEAST", math.inf)
+    monkeypatch.setattr(tuning, "LEAST_PART_OF_SELECTION", math.inf)
     noisy = account_of(budget, calibrated, ranges=2)
     assert made.law is not None and noisy.law is None and made.names_mu == 0
     assert 0.999 * budget.delta < made.delta() <= budget.delta

@@ -17,12 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, Zcdp
 from headcount.mechanisms.accounting.losses import Draw
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import ranges as module
 from headcount.mechanisms.aggregate.metrics import Metrics
-from headcount.mechanisms.aggregate.ranges import ENDS, RangeChoice
+from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.value_rows import one_value_shard
@@ -46,7 +47,7 @@ USERS: dict[str, list[Row]] = {
     "least": [("a", 1e-9, 1)],
     "negative": [("a", -1e12, 3)],
     "thirds": [("a", 3e5, 1), ("b", 3e5 + 1, 1), ("c", 3e5 + 2, 1)],
-    "many": [(key, float(end), 1) for key in "abc" for end in ENDS],
+    "many": [(key, float(end), 1) for key in "abc" for end in tuning.RANGE_ENDS],
     "often": [("a", 40.0, 10**9), ("a", 50.0, 10**9), ("b", 60.0, 7)],
 }
 

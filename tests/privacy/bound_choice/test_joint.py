@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
@@ -30,7 +31,7 @@ COPIES = 100
 def sharp(monkeypatch):
     """Without tau, and with the noise weight of the worst cases."""
     monkeypatch.setattr(joint, "gem_exponents", functools.partial(gem_exponents, tau=0))
-    monkeypatch.setattr(joint, "NOISE_WEIGHT", 3)
+    monkeypatch.setattr(tuning, "LEAST_COUNT_BY_NOISE", 3)
 
 
 def automatic(relation, objective):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import gather, split_by_user
@@ -17,7 +18,6 @@ from headcount.mechanisms.bound_choice.by_name.methods import choose_public_doma
 from headcount.mechanisms.bound_choice.l2_tail import TailChoice
 from headcount.mechanisms.bound_choice.papers import baselines
 from headcount.mechanisms.choice.exponential import probabilities
-from headcount.mechanisms.choice.norm_bins import GRID
 from headcount.mechanisms.histogram.auto import auto_bounded_histogram
 from headcount.mechanisms.randomness.lanes import Lanes
 
@@ -130,8 +130,8 @@ def test_with_a_cap_no_bound_is_a_candidate_that_exceeds_every_norm(items, cap, 
         Budget(EPSILON), Budget(0.9, 1e-6), Relation.ADD_REMOVE, items, noise, max_per_item=cap
     )
     largest, norm = choice.grid[-1], items * cap**p
-    assert largest == GRID[-1] < norm or (largest - 1) ** p < norm <= largest**p
-    assert list(choice.grid) == sorted(set(choice.grid)) and set(choice.grid[:-1]) <= set(GRID)
+    assert largest == tuning.NORMS_OF_PUBLIC_DOMAIN[-1] < norm or (largest - 1) ** p < norm <= largest**p
+    assert list(choice.grid) == sorted(set(choice.grid)) and set(choice.grid[:-1]) <= set(tuning.NORMS_OF_PUBLIC_DOMAIN)
     assert choice.grid[0] == 1 and choice.ends()[1].bound == largest
     lanes = Lanes(bytes(32), np.zeros((choice.draws, 2), dtype=np.uint64))
     assert choice.choose(table(choice, ORDINARY), lanes).bound in choice.grid

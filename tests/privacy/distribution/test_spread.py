@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.gaussian import gaussian_delta
 from headcount.mechanisms.accounting.relation import Relation
@@ -94,7 +95,7 @@ def test_pairs_with_oneself_are_caught(monkeypatch):
     """n^2 in place of n (n - 1) moves by m^2."""
 
     def squares(table: ValueCounts, groups: np.ndarray) -> np.ndarray:
-        totals = np.bincount(groups, weights=table.totals(), minlength=spread.GROUPS).astype(np.int64)
+        totals = np.bincount(groups, weights=table.totals(), minlength=tuning.SPREAD_GROUPS).astype(np.int64)
         return real(table, groups) + totals
 
     real, right = pairs, loss("laplace", Relation.ADD_REMOVE, monkeypatch)[1]
@@ -122,7 +123,7 @@ def test_pairs_that_are_drawn_with_the_noise_of_the_symbols_are_caught(monkeypat
 
 def test_groups_follow_from_what_was_released_and_hold_every_symbol():
     groups = groups_of(DRAWN)
-    assert groups[0] == 0 and (np.diff(groups) >= 0).all() and groups[-1] == spread.GROUPS - 1
+    assert groups[0] == 0 and (np.diff(groups) >= 0).all() and groups[-1] == tuning.SPREAD_GROUPS - 1
     assert set(groups_of(np.zeros(5)).tolist()) == {0}
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.losses import Laplace
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.domain import only_domain
 from headcount.mechanisms.bound_choice import one_total
-from headcount.mechanisms.bound_choice.one_total import GRID, TotalChoice
+from headcount.mechanisms.bound_choice.one_total import TotalChoice
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
 from headcount.mechanisms.bounding.steps import LimitItemsStep
 from headcount.mechanisms.choice.exponential import em_exponents, probabilities
@@ -36,7 +37,7 @@ EVENTS = [None, 7, 10**4, 10**9]
 
 
 def _table(events: list[int]) -> list[int]:
-    return in_bins(GRID, np.searchsorted(GRID, np.array(events, dtype=np.int64)))
+    return in_bins(tuning.BOUNDS_OF_TOTAL, np.searchsorted(tuning.BOUNDS_OF_TOTAL, np.array(events, dtype=np.int64)))
 
 
 def _worst(choice: TotalChoice) -> float:
@@ -131,7 +132,7 @@ def test_what_is_promised_before_the_bound_is_chosen_covers_every_bound():
     auto = total(Budget(1), relation=Relation.REPLACE).events.auto
     _, (promised, number) = auto.guarantee().losses.parts
     assert number == 1 and promised == Laplace.in_more_steps(auto.release_budget.epsilon, LEAST_STEPS)
-    for bound in GRID:
+    for bound in tuning.BOUNDS_OF_TOTAL:
         plan = auto.decided(auto.choice.chosen(bound)).plan
         assert plan.losses().parts[0][0].steps >= LEAST_STEPS
 
@@ -190,9 +191,9 @@ def test_a_chosen_bound_is_near_the_best_in_hindsight(law, users):
     events = _laws(users)[law]
     choice = total(Budget(1), of="events").events.auto.choice
     chance = probabilities(choice.exponents(_table(events.tolist())))
-    cut = np.array([np.maximum(events - bound, 0).sum() for bound in GRID], dtype=float)
-    squared = cut**2 + 2 * (np.array(GRID, dtype=float) / 0.8) ** 2
-    best = min(c**2 + 2 * float(bound) ** 2 for c, bound in zip(cut, GRID, strict=True))
+    cut = np.array([np.maximum(events - bound, 0).sum() for bound in tuning.BOUNDS_OF_TOTAL], dtype=float)
+    squared = cut**2 + 2 * (np.array(tuning.BOUNDS_OF_TOTAL, dtype=float) / 0.8) ** 2
+    best = min(c**2 + 2 * float(bound) ** 2 for c, bound in zip(cut, tuning.BOUNDS_OF_TOTAL, strict=True))
     assert math.sqrt(float(chance @ squared)) < 4 * math.sqrt(best)
 
 

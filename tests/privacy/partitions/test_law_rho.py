@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
@@ -63,7 +64,7 @@ def test_a_law_that_is_not_held_back_is_caught(items, monkeypatch):
     part = part_of(1, 1e-8)
     free = coin_law(items, part.order, part.cost, part.shown, 1 if items == 1 else 4)
     assert worst_rho(free, items, part.order) > 1.2 * part.rho
-    monkeypatch.setattr(coins, "_LIMITED", 0.1)  # it is not held back, and then refused
+    monkeypatch.setattr(tuning, "HELD_BACK_BY", 0.1)  # it is not held back, and then refused
     coin_law.cache_clear()
     with pytest.raises(ParameterError, match="cannot be computed"):
         part.law(items, False, 1.0)
@@ -74,7 +75,7 @@ def test_a_rho_that_is_only_kept_at_the_last_order_is_caught(monkeypatch):
     """The mistake: the chord from 1 to the last order is taken for a bound at no cost."""
     part = part_of(1, 1e-8)
     monkeypatch.setattr(coins, "_chord", lambda b, low, c, high: high / (c * (1 + c)))
-    monkeypatch.setattr(coins, "_LIMITED", 0.1)
+    monkeypatch.setattr(tuning, "HELD_BACK_BY", 0.1)
     coin_law.cache_clear()
     assert worst_rho(part.law(3, False, 1.0), 3, part.order) > 1.2 * part.rho
     coin_law.cache_clear()

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.packing import pack, unpack
@@ -23,7 +24,7 @@ from headcount.mechanisms.choice.exponential import gem_exponents, probabilities
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.sampled import auto, items_choice
 from headcount.mechanisms.sampled.auto import heavy_hitters, sampled_histogram
-from headcount.mechanisms.sampled.items_choice import MAX_ITEMS, ItemsChoice
+from headcount.mechanisms.sampled.items_choice import ItemsChoice
 
 BUDGET = Budget(1, 1e-8)
 ONE = 1 << FRACTION_BITS
@@ -59,14 +60,14 @@ STRANGERS = {
     "many rows on one item": ["key"] * 5000,
     "some at the edge": names("y", 40),
     "thousands": [*names("z", 2000), *names("x", 3)],
-    "as many as the most": names("z", MAX_ITEMS[-1]),
+    "as many as the most": names("z", tuning.ITEMS_OF_SAMPLE[-1]),
 }
 
 
 def test_the_table_is_the_expected_users_above_half_of_what_is_needed_and_rows_do_not_matter():
     choice = choice_for()
     found = table(choice, *CROWD)
-    for items, users, score in zip(MAX_ITEMS, choice.w50.values(), found, strict=True):
+    for items, users, score in zip(tuning.ITEMS_OF_SAMPLE, choice.w50.values(), found, strict=True):
         wanted = 0.0
         for times, held in CROWD:
             h = times * min(1, items / len(held))
@@ -82,8 +83,11 @@ def test_one_user_lowers_every_loss_by_its_items_at_most_and_raises_none():
     for stranger in STRANGERS.values():
         after = table(choice, *CROWD, (1, stranger)) if stranger else before
         moved = [Fraction(b - a, ONE) for a, b in zip(before, after, strict=True)]
-        assert all(0 <= more <= min(items, len(set(stranger))) for items, more in zip(MAX_ITEMS, moved, strict=True))
-    assert moved[-1] > MAX_ITEMS[-1] * 0.999  # the last one uses all of it
+        assert all(
+            0 <= more <= min(items, len(set(stranger)))
+            for items, more in zip(tuning.ITEMS_OF_SAMPLE, moved, strict=True)
+        )
+    assert moved[-1] > tuning.ITEMS_OF_SAMPLE[-1] * 0.999  # the last one uses all of it
 
 
 def spent(choice, before, after):
