@@ -103,16 +103,17 @@ $(VENV)/runtime: requirements.txt setup.py pyproject.toml
 	touch $@
 
 # mypy and the site's reference cannot follow the mapping of an editable install, so they get a tree of links.
-$(VENV)/links: $(VENV)/runtime
+$(VENV)/links: $(VENV)/runtime $(filter-out headcount/__pycache__,$(wildcard headcount/*))
+	rm -rf $(VENV)/src
 	mkdir -p $(VENV)/src/headcount
 	for path in $(PACKAGES) $(filter-out %/__pycache__,$(wildcard headcount/*)); do ln -sfn ../../../$$path $(VENV)/src/headcount/$$(basename $$path); done
 	touch $@
 
-$(VENV)/development: $(VENV)/links tests/requirements.txt
+$(VENV)/development: $(VENV)/runtime tests/requirements.txt | $(VENV)/links
 	$(BIN)/pip install --quiet -r tests/requirements.txt
 	touch $@
 
-$(VENV)/docs: $(VENV)/links docs/requirements.txt
+$(VENV)/docs: $(VENV)/runtime docs/requirements.txt | $(VENV)/links
 	$(BIN)/pip install --quiet -r docs/requirements.txt
 	touch $@
 

@@ -168,7 +168,8 @@ def choose_bound(
         objective: what the bound is chosen for: error, counts close to the truth in total, or items, as many of them as
             possible (default: error; not for estimates); one of "error", "items".
         bound_method: how it is chosen, if not for estimates (default: auto, which is joint, or with domain the one that its
-            size favours); one of "auto", "joint", "em", "gem", "quantile-rank", "quantile-gem", "dp-gd",
+            size favours; dp-gd, output-perturbation and m-quantile, and em and gem without domain, are methods of the paper
+            that auto never takes); one of "auto", "joint", "em", "gem", "quantile-rank", "quantile-gem", "dp-gd",
             "output-perturbation", "m-quantile".
         max_per_item: events of one user that count at most on one item (default: chosen with the bound, or none).
         noise: auto takes the better one (default: auto); one of "auto", "laplace", "gaussian".
@@ -520,7 +521,8 @@ def histogram(
         objective: what the bound is chosen for: error, counts close to the truth in total, or items, as many of them as
             possible (default: error; not for estimates); one of "error", "items".
         bound_method: how it is chosen, if not for estimates (default: auto, which is joint, or with domain the one that its
-            size favours); one of "auto", "joint", "em", "gem", "quantile-rank", "quantile-gem", "dp-gd",
+            size favours; dp-gd, output-perturbation and m-quantile, and em and gem without domain, are methods of the paper
+            that auto never takes); one of "auto", "joint", "em", "gem", "quantile-rank", "quantile-gem", "dp-gd",
             "output-perturbation", "m-quantile".
         max_per_item: events of one user that count at most on one item (default: chosen with the bound, or none).
         noise: auto takes the better one (default: auto); one of "auto", "laplace", "gaussian".
@@ -599,8 +601,9 @@ def partitions(
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
             number.
         epsilon: how much one user can change the result at most.
-        strategy: how items are selected; auto chooses strategy and items per user privately (default: auto); one of "auto",
-            "laplace", "gaussian", "truncated-geometric", "weighted-gaussian", "weighted-laplace", "sips", "law".
+        strategy: how items are selected; auto takes law, and chooses its items per user and rounds privately; the others
+            are methods of the papers that auto never takes (default: auto); one of "auto", "laplace", "gaussian",
+            "truncated-geometric", "weighted-gaussian", "weighted-laplace", "sips", "law".
         max_items: items of one user that count at most, for a strategy that is given (up to 1000000000; where items are
             weighed, to 1048576) (default: None).
         rounds: rounds of sips and of law (default: 3).
