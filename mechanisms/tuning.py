@@ -162,7 +162,7 @@ LEAST_PART_OF_SELECTION = 0.5
 #: How often a private choice may miss what its theorem promises, of which the margin of its scores follows. Less is more
 #: careful against bounds that are far too large, and chooses small ones more often. These could be one number: the default
 #: (`choice.exponential`, `distribution.binomial_choice`), bounds of estimates (`clip_choice`), items of a sample
-#: (`sampled.items_choice`), and the norm of users (`choice.norm_bins`).
+#: (`sampled.items_choice`), and which of two methods chooses the norm of a public domain (`choice.norm_bins`).
 MISSED, MISSED_BY_COUNTS, MISSED_BY_SAMPLE, MISSED_BY_NORM = 0.05, 0.005, 0.002, 1e-6
 
 #: How often noise exceeds the width of mode "l2" of a shape, which then is less close (`shape.anonymized`, `shape.hashed`).
@@ -174,7 +174,7 @@ MISSED_BY_SHAPE = 0.01
 # where there is much data, and make the draw noisier and slower.
 
 #: Items of each user that name items (`partitions.auto`, `histogram.stages`); those between, in one round; and all of them
-#: where names are all that is released.
+#: where names are all that is released. The first two are keys of SELECTION_MEDIANS.
 ITEMS_OF_SELECTION, ITEMS_BETWEEN = (3, 10, 30, 100, 300, 1000, 3000, 10_000), (6, 17, 55, 170)
 ITEMS_OF_SELECTION_ALONE = tuple(sorted((*ITEMS_OF_SELECTION, *ITEMS_BETWEEN, 550)))
 
@@ -232,7 +232,8 @@ DEVIATIONS_OF_TARGET = Fraction(3, 2)
 #: Draws that may find nothing, beyond one for each item: each doubles the cost of the next (`count_release.release`).
 SPARE_ROUNDS = 100
 
-#: Measurements that are united as noise is reduced, as whole parts whose sum is 1: the sums double (`count_release.release`).
+#: Measurements that are united as noise is reduced: 1/64, 1/64, 1/32 and so on of the precision, which add up to 1. More of
+#: them stop closer to the target, and take longer (`count_release.release`).
 MEASUREMENT_PARTS = (64, 64, 32, 16, 8, 4, 2)
 
 #: How far candidates for a probability are apart, in total variation: in scales of the choice, or in standard deviations of a
@@ -323,7 +324,8 @@ LARGEST_SMALL, LEAST_LARGE = 4, 2
 
 # Looks of a result
 # -----------------
-# What is made of numbers that are already noisy. Nothing here sees the data.
+# What is made of numbers that are already noisy. The estimators of entropy and coverage may also be of the data: their noise is
+# computed from the largest step that these numbers give them.
 
 #: A group's counts add up to this many times the noise of its total, and of the counts themselves (`histogram.groups`). More
 #: makes fewer groups, whose scales are sharper and fit fewer items.
