@@ -19,7 +19,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
 from headcount.mechanisms.bound_choice.by_name.alone import ChoiceAlone, choice_alone, chosen_row
-from headcount.mechanisms.choice.protocol import ChosenBound, DecidedBound
+from headcount.mechanisms.choice.protocol import ChosenBound, Decision
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform
 from headcount.transforms.core.choice import choose
@@ -115,8 +115,8 @@ class ChooseRow(beam.PTransform):
     def expand(self, contributions: beam.PCollection) -> CountsAndDecision:
         chosen = contributions | "ChooseBound" >> self._choose
         rows = chosen | "ToRow" >> beam.FlatMap(_to_row, self._files).with_output_types(tuple[int, pa.RecordBatch])
-        decision = chosen | "WithGuarantee" >> beam.Map(DecidedBound, self.mechanism.guarantee()).with_output_types(
-            DecidedBound
+        decision = chosen | "WithGuarantee" >> beam.Map(Decision, self.mechanism.guarantee()).with_output_types(
+            Decision
         )
         return CountsAndDecision(rows, decision)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.mechanisms.choice.protocol import DecidedBound
+from headcount.mechanisms.choice.protocol import Decision
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.users import all_as_one
 from headcount.mechanisms.histogram.auto import AutoHistogramMechanism, Decided
@@ -92,7 +92,7 @@ class Total(PrivateTransform):
         shown = self._shown(batch, TotalCount)
         if decision is None:
             return shown
-        return self._result(shown, decision | "Decided" >> beam.Map(plan.decided).with_output_types(DecidedBound))
+        return self._result(shown, decision | "Decided" >> beam.Map(plan.decided).with_output_types(Decision))
 
 
 class _OneTotal(Histogram):

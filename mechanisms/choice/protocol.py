@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee
@@ -35,10 +36,24 @@ class ChosenBound(NamedTuple):
         return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 
 
-class DecidedBound(NamedTuple):
-    """The bound that was chosen, and the whole promise in its numbers. All of it is public."""
+class Described(Protocol):
+    """What was chosen: a bound, a strategy."""
 
-    chosen: ChosenBound
+    def words(self) -> str:
+        """The choice in one line."""
+
+    def sections(self) -> Mapping[str, Any]:
+        """The choice as a part of a report."""
+
+
+ChosenT = TypeVar("ChosenT", bound=Described)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision(Generic[ChosenT]):
+    """What was chosen, and the whole promise in its numbers. All of it is public."""
+
+    chosen: ChosenT
     guarantee: Guarantee
 
     def words(self) -> str:

@@ -37,7 +37,7 @@ from headcount.mechanisms.batches.domain import Domain, only_domain, public_doma
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_whole, wrong
-from headcount.mechanisms.choice.protocol import ChosenBound, check_relation, choice_losses
+from headcount.mechanisms.choice.protocol import ChosenBound, Decision, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.counting.evidence import Evidence, Origin, check_bounded
 from headcount.mechanisms.counting.noisy import add_noise, bounded_batches
@@ -228,12 +228,10 @@ def l1_error(rows: pa.RecordBatch) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class DecidedDistribution:
-    """The samples per user that were chosen, the plans for them, and the whole guarantee in their numbers. All is public."""
+class DecidedDistribution(Decision[ChosenBound]):
+    """The samples per user that were chosen, and the plans for them."""
 
-    chosen: ChosenBound
     plans: tuple[DistributionPlan, ...]
-    guarantee: Guarantee
 
     def words(self) -> str:
         """What was chosen, in one line."""
@@ -309,7 +307,7 @@ class DistributionRelease:
     def decided(self, chosen: ChosenBound) -> DecidedDistribution:
         """All that follows from the choice of the samples per user."""
         plans = self.plans(chosen)
-        return DecidedDistribution(chosen, plans, self._whole(*plans[0].mechanism_steps()))
+        return DecidedDistribution(chosen, self._whole(*plans[0].mechanism_steps()), plans)
 
     def _method_details(self) -> dict[str, str | int | float]:
         details: dict[str, str | int | float] = {"method": self.method}

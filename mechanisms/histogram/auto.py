@@ -28,7 +28,7 @@ from headcount.mechanisms.calibration.noise import (
     calibrate_unknown_domain,
 )
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound, check_relation, choice_losses
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, Decision, check_relation, choice_losses
 from headcount.mechanisms.choice.run import choose_bound, default_share, split_budget
 from headcount.mechanisms.counting.noisy import mechanism_steps, promised
 from headcount.mechanisms.errors import ParameterError
@@ -42,20 +42,10 @@ from headcount.mechanisms.randomness.keys import Release
 
 
 @dataclasses.dataclass(frozen=True)
-class Decided:
-    """What was chosen, the noise that it leads to, and the whole guarantee in its numbers. All of it is public."""
+class Decided(Decision[ChosenBound]):
+    """What was chosen, and the noise that it leads to."""
 
-    chosen: ChosenBound
     plan: NoisePlan
-    guarantee: Guarantee
-
-    def words(self) -> str:
-        """What was chosen, in one line."""
-        return self.chosen.words()
-
-    def sections(self) -> Mapping[str, Any]:
-        """What was chosen, as a part of a report."""
-        return self.chosen.sections()
 
     def told(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
@@ -100,7 +90,7 @@ class AutoRelease:
         else:
             plan = calibrate_unknown_domain(self.release_budget, bound, self.relation, chosen.noise)
         spent = (choice_losses(self.choice) + plan.losses()).zcdp()
-        return Decided(chosen, plan, self._whole(*mechanism_steps(plan), spent=spent))
+        return Decided(chosen, self._whole(*mechanism_steps(plan), spent=spent), plan)
 
     def _whole(self, *steps: MechanismStep, spent: Zcdp | None = None) -> Guarantee:
         choice, budget = self.choice, self.budget

@@ -33,7 +33,7 @@ from headcount.mechanisms.calibration.expected_error import expected_error
 from headcount.mechanisms.calibration.noise import calibrate_public_domain
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_one_of
-from headcount.mechanisms.choice.protocol import DecidedBound
+from headcount.mechanisms.choice.protocol import ChosenBound, Decision
 from headcount.mechanisms.choice.run import split_budget
 from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.counting.users import EVERYBODY, EVERYBODY_STEPS, all_as_one
@@ -86,10 +86,10 @@ class TotalPlan:
         """What is promised, before anything runs."""
         return self._whole({of: part.guarantee() for of, part in self.parts()})
 
-    def decided(self, events: Decided) -> DecidedBound:
+    def decided(self, events: Decided) -> Decision[ChosenBound]:
         """All that follows from the choice of the events' bound."""
         found = {of: part.guarantee() for of, part in self.parts()} | {"events": events.guarantee}
-        return DecidedBound(events.chosen, self._whole(found))
+        return Decision(events.chosen, self._whole(found))
 
     def _whole(self, parts: Mapping[str, Guarantee]) -> Guarantee:
         steps = (
@@ -108,7 +108,7 @@ class TotalPlan:
 
     def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
-    ) -> tuple[pa.RecordBatch, DecidedBound | None]:
+    ) -> tuple[pa.RecordBatch, Decision[ChosenBound] | None]:
         """The same, and the bound of the events, where it was chosen."""
         label = label or self.name
         held = [all_as_one(batch if self.domain is None else only_domain(batch, self.domain)) for batch in batches]

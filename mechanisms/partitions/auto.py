@@ -21,6 +21,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.calibration.expected_error import users_needed
+from headcount.mechanisms.choice.protocol import Decision
 from headcount.mechanisms.choice.run import choose_bound, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
@@ -77,20 +78,10 @@ def part_candidates(laws: LawPart, rounds: int, one_item: bool) -> tuple[Strateg
 
 
 @dataclasses.dataclass(frozen=True)
-class DecidedSelection:
-    """What was chosen, the rounds that it leads to, and the whole guarantee in its numbers. All of it is public."""
+class DecidedSelection(Decision[ChosenStrategy]):
+    """What was chosen, and the rounds that it leads to."""
 
-    chosen: ChosenStrategy
     rounds: tuple[Round, ...]
-    guarantee: Guarantee
-
-    def words(self) -> str:
-        """What was chosen, in one line."""
-        return self.chosen.words()
-
-    def sections(self) -> Mapping[str, Any]:
-        """What was chosen, as a part of a report."""
-        return self.chosen.sections()
 
     def told(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
@@ -128,7 +119,7 @@ class AutoSelection:
         """All that follows from the choice."""
         made = law_rounds(self.laws, chosen.max_items, chosen.rounds)
         steps = selection_steps(chosen.strategy, self.laws.alone, made)
-        return DecidedSelection(chosen, made, self._whole(*steps))
+        return DecidedSelection(chosen, self._whole(*steps), made)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The named items of contribution batches, sorted, as the one column `item`."""

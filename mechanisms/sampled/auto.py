@@ -25,7 +25,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.checks import check_share, check_whole
-from headcount.mechanisms.choice.protocol import ChosenBound, choice_losses
+from headcount.mechanisms.choice.protocol import ChosenBound, Decision, choice_losses
 from headcount.mechanisms.choice.run import choice_subkey, choose_bound, default_share
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -48,12 +48,10 @@ MaxItems = int | Literal["auto"]
 
 
 @dataclasses.dataclass(frozen=True)
-class DecidedSample:
-    """The items per user that were chosen, the sample that they lead to, and the whole guarantee. All of it is public."""
+class DecidedSample(Decision[ChosenBound]):
+    """The items per user that were chosen, and the sample that they lead to."""
 
-    chosen: ChosenBound
     sample: SampledHistogramMechanism
-    guarantee: Guarantee
 
     def words(self) -> str:
         """What was chosen, in one line."""
@@ -104,7 +102,7 @@ class AutoSampled:
         sample = sampled_items(choice.release_budget, chosen.bound, choice.objective, choice.relation, self.item_type)
         if self.phi is not None and self.users is not None:
             sample = hitters_of(sample, self.phi, self.users, self.budget.epsilon)
-        return DecidedSample(chosen, sample, self._whole(*sample.guarantee().mechanisms))
+        return DecidedSample(chosen, self._whole(*sample.guarantee().mechanisms), sample)
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The released rows item, count, noise_stddev, low, high, sampled, sorted by item, of contribution batches; `label`

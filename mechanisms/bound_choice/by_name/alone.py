@@ -13,7 +13,7 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain, only_domain, public_domain
 from headcount.mechanisms.bound_choice.by_name.methods import choose_public_domain, choose_unknown_domain
-from headcount.mechanisms.choice.protocol import Choice, ChosenBound, DecidedBound, choice_losses
+from headcount.mechanisms.choice.protocol import Choice, ChosenBound, Decision, choice_losses
 from headcount.mechanisms.choice.run import choose_bound
 from headcount.mechanisms.randomness.keys import Release
 
@@ -32,9 +32,9 @@ class ChoiceAlone:
         step = MechanismStep("choice of the bound", budget.epsilon, budget.delta, self.choice.details())
         return Guarantee(budget.epsilon, budget.delta, self.choice.relation, (step,), losses=choice_losses(self.choice))
 
-    def decided(self, chosen: ChosenBound) -> DecidedBound:
+    def decided(self, chosen: ChosenBound) -> Decision[ChosenBound]:
         """The choice with its guarantee, for a report."""
-        return DecidedBound(chosen, self.guarantee())
+        return Decision(chosen, self.guarantee())
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The choice on contribution batches, as the one row of `chosen_row`."""
@@ -42,7 +42,7 @@ class ChoiceAlone:
 
     def run_decided(
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
-    ) -> tuple[pa.RecordBatch, DecidedBound]:
+    ) -> tuple[pa.RecordBatch, Decision[ChosenBound]]:
         """The same, and the choice itself."""
         if self.domain is not None:
             batches = [only_domain(batch, self.domain) for batch in batches]

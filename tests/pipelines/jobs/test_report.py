@@ -97,7 +97,7 @@ def test_the_report_holds_the_promise_and_public_parameters_only():
 
 def test_words_of_the_user_and_what_a_decision_tells_go_before_the_details():
     noise = plan("laplace", 10, 200)
-    decided = Decided(ChosenBound(10, 0, "laplace"), noise, guarantee_of(noise))
+    decided = Decided(ChosenBound(10, 0, "laplace"), guarantee_of(noise), noise)
     about = report.About("histogram", "r1", {}, "a note", "all shops", "week 3", told={"users_needed": 1})
     found = json.loads(report.decided_report(decided, about))
     own = ["label", "period", "command", "release_id", "promise", "decision", "note", "users_needed"]
