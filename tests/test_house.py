@@ -251,3 +251,18 @@ def test_a_changed_library_is_seen():
         "userstate.get_dofn_specs"
     ]
     assert replaced("import sys\nsys.meta_path.insert(0, hook)") == ["sys.meta_path"]
+
+
+def by_way_of_pandas(text: str) -> bool:
+    """Whether a module asks Arrow for a type of pandas, which a plain installation does not have."""
+    return "to_pandas_dtype" in text
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_type_goes_by_way_of_pandas(module):
+    """That broke every command on files with 32-bit integers, where pandas was not installed."""
+    assert not by_way_of_pandas(MODULES[module].read_text())
+
+
+def test_a_type_that_goes_by_way_of_pandas_is_seen():
+    assert by_way_of_pandas("width = np.iinfo(column.type.to_pandas_dtype())")
