@@ -1,25 +1,18 @@
-"""Thresholds that hide the items which only one user has: the histogram of an unknown domain.
+"""Thresholds that hide items of one user alone: the histogram of an unknown domain.
 
-The mechanism: each user's contribution is bounded, summed by item, noise is added to every item with a
-positive sum, and an item is released if and only if its noisy sum reaches the threshold. An item that only
-one user has tells of that user by being released at all; the threshold makes this as unlikely as delta
-demands. The formulas follow Algorithm 3 of the contribution bounding paper (ICML 2023), with thresholds that
-are tight for the *joint* limit on a user's items and counts, for discrete noise, and for both relations.
+Each user's contribution is bounded and summed by item. Every item with a positive sum gets noise, and is released if and only
+if its noisy sum reaches the threshold. An item that only one user has tells of that user by being released at all; the
+threshold makes this as unlikely as delta demands. The formulas follow Algorithm 3 of the contribution bounding paper (ICML
+2023), with thresholds that are tight for the *joint* limit on a user's items and counts, for discrete noise, and for both
+relations.
 
-Notation of the proofs. User x has its own items (nobody else's) and shared ones. Z is the noise,
-p(h) = P[Z >= threshold - h] the probability that an own item with count h is released,
-phi(h) = -ln(1 - p(h)), and Q = exp(-sum of phi) the probability that no own item is. Replacing x by y, where
-no own item of x occurs without x and none of y without y (an item that only x and y have counts as shared),
-gives the divergence at epsilon
+Notation. Z is the noise, p(h) = P[Z >= threshold - h] the probability that an item of x alone with count h is released, phi(h)
+= -ln(1 - p(h)), and Q = exp(-sum of phi) the probability that none is. Replacing x by y gives the divergence at epsilon
 
-    H = max over S of 1 - Qx (1 - P[S]) - e^epsilon Qy P'[S]
-      = 1 - Qx + Qx delta_shared(epsilon + ln Qy - ln Qx)                                               (1)
+    H = 1 - Qx + Qx delta_shared(epsilon + ln Qy - ln Qx)                                               (1)
 
-with P, P' the laws of the shared items' noisy sums and delta_shared their divergence: x's own items fall
-outside of the other law's support. Adding or removing x is the same with y empty (Qy = 1), in both orders. By
-the first line H decreases in Qx and in Qy, and it increases with the distance of P and P'; so the worst Q and
-the worst distance may be bounded one by one. The randomness of the bounding is covered as well, since H is
-convex.
+with delta_shared that of the noisy sums of shared items. Guarantee: H falls in Qx and in Qy, and rises with the distance of the
+shared sums, so the worst Q and the worst distance may be bounded one by one. Proof: docs/proofs/accounting.md, "Thresholds".
 """
 
 from __future__ import annotations
