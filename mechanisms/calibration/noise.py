@@ -159,14 +159,14 @@ def make_plan(
     )
 
 
-def law_chance(law: bytes, state: int) -> float:
+def curve_chance(law: bytes, state: int) -> float:
     """The chance of a sum, of the law of a plan."""
     return int.from_bytes(law[16 * state : 16 * state + 16], "little") / 2.0**128
 
 
-def law_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
+def curve_plan(law: bytes, grid: int, budget: Budget, relation: Relation, bound: Bound) -> NoisePlan:
     """The plan that names by a law."""
-    chances = [law_chance(law, state) for state in range(len(law) // 16)]
+    chances = [curve_chance(law, state) for state in range(len(law) // 16)]
     median = next(state for state, chance in enumerate(chances) if chance >= 0.5)
     before, mean, squares = 0.0, 0.0, 0.0
     for state, chance in enumerate(chances):

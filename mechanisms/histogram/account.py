@@ -1,7 +1,7 @@
 """Who takes what of the budget in an estimated histogram: choices, names, counts and totals, composed together.
 
 A release takes one of two ways, and which one is a private choice itself. On the Gaussian way counts and totals have Gaussian
-noise, and items are named by law (`partitions.law`), beside which all of it is taken in Renyi divergences of one order; or by
+noise, and items are named by law (`partitions`), beside which all of it is taken in Renyi divergences of one order; or by
 Gaussian noise, where the promise is one of zCDP or leaves laws too little, and all of it shares a precision mu^2. On the pure
 way one step of Laplace noise names and counts at once (or counts, where the items are public), and the totals have Laplace
 noise too: better where users have an item or two.
@@ -35,7 +35,7 @@ from headcount.mechanisms.accounting.composition import (
 )
 from headcount.mechanisms.checks import check_at_least_0
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.law_budget import best_order
+from headcount.mechanisms.partitions.curve_budget import best_order
 
 # Beyond the rounding of the formulas of laws.
 _LAW_SLACK = 1 - 1e-9

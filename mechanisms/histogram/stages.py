@@ -34,9 +34,9 @@ from headcount.mechanisms.counting.noisy import promised
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.partitions.auto import TYPICAL, part_candidates
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
-from headcount.mechanisms.partitions.law_budget import LawPart
+from headcount.mechanisms.partitions.curve_budget import CurvePart
 from headcount.mechanisms.partitions.limited import LimitedChoice
-from headcount.mechanisms.partitions.rounds import Round, law_rounds, one_step_round, zcdp_rounds
+from headcount.mechanisms.partitions.rounds import Round, curve_rounds, one_step_round, zcdp_rounds
 from headcount.mechanisms.partitions.scored import PartitionChoice
 from headcount.mechanisms.partitions.select import ChosenStrategy, in_items, selection_steps
 
@@ -141,12 +141,12 @@ class Stages:
         return tuple(found)
 
     @property
-    def laws(self) -> LawPart | None:
+    def laws(self) -> CurvePart | None:
         """What names by law may cost; None where names are noisy."""
         account = self.account
         if account.law is None:
             return None
-        return LawPart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
+        return CurvePart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
 
     @cached_property
     def clip_choice(self) -> ClipChoice | None:
@@ -169,7 +169,7 @@ class Stages:
         if named.strategy == "laplace":
             return NamesPlan(named, (self._one_step(),))
         if self.laws is not None:
-            return NamesPlan(named, law_rounds(self.laws, named.max_items, named.rounds))
+            return NamesPlan(named, curve_rounds(self.laws, named.max_items, named.rounds))
         account = self.account
         rounds = tuning.ROUNDS_OF_HISTOGRAM if named.strategy == "sips" else tuning.ROUNDS
         rho = account.names_mu**2 / 2
