@@ -33,7 +33,7 @@ from _shared import OUT, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.histogram import estimates
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
 from headcount.mechanisms.histogram.factory import histogram
@@ -59,7 +59,7 @@ class Worth:
     median: float
     most: float
 
-    def words(self) -> str:
+    def description(self) -> str:
         """In one line."""
         return f"{self.items:9,.1f} items, l1 {self.l1:.3f}, relative error {self.median:.3f} (90 %: {self.most:.2f})"
 
@@ -91,14 +91,14 @@ class Fixed(NamedTuple):
     counts: tuple[int, int]
     totals: int
 
-    def words(self) -> str:
+    def description(self) -> str:
         """In one line."""
         way, (norm, cap) = self.way, self.counts
         return f"{way.strategy} {way.max_items}, norm {norm}, {cap} on one item, totals {self.totals}"
 
 
 @contextlib.contextmanager
-def chosen(named: ChosenStrategy, kept: KeptBound) -> Iterator[None]:
+def chosen(named: ChosenStrategy, kept: ClipBound) -> Iterator[None]:
     """In place of the private choices, these."""
 
     def choose(shard: Shard, choice: object, release: Release, label: str, public: Sequence[int] = (0,)) -> object:
@@ -118,7 +118,7 @@ def in_hindsight(
     """The best of the family, released so many times, and what it was."""
 
     def one(fixed: Fixed) -> Worth:
-        with chosen(fixed.way, KeptBound(*fixed.counts, "gaussian", fixed.totals)):
+        with chosen(fixed.way, ClipBound(*fixed.counts, "gaussian", fixed.totals)):
             return worth(mechanism.run([batch], next(releases)), true)
 
     stages, shard = mechanism.stages, as_shard(batch)
@@ -151,12 +151,12 @@ def measure(name: str, batch: pa.RecordBatch, args: argparse.Namespace, releases
         each = [worth(mechanism.run([batch], next(releases)), true) for _ in range(args.releases)]
         found[label] = mean(each)
         empty = sum(result.items == 0 for result in each)
-        print(f"{name:>24}, {label:<10} {found[label].words()}{f', {empty} empty' if empty else ''}", flush=True)
+        print(f"{name:>24}, {label:<10} {found[label].description()}{f', {empty} empty' if empty else ''}", flush=True)
         lines |= {f"{label} {key}": f"{value:.4g}" for key, value in dataclasses.asdict(found[label]).items()}
         lines[f"{label} empty"] = str(empty)
     fixed, best = in_hindsight(histogram(budget, item_type=item_type), batch, true, releases, args.releases)
     ratio = (1 - found["default"].l1) / (1 - best.l1)
-    print(f"{'':>26}hindsight  {best.words()}: {fixed.words()}")
+    print(f"{'':>26}hindsight  {best.description()}: {fixed.description()}")
     most, least, median = BARS.get(name, (None, None, None))
     got = found["default"]
     passed = ratio >= SAVED_BAR and lines["default empty"] == "0"
@@ -164,7 +164,7 @@ def measure(name: str, batch: pa.RecordBatch, args: argparse.Namespace, releases
     passed &= median is None or got.median <= median
     print(f"{'PASS' if passed else 'FAIL':>26}  saves {ratio:.3f} of the best in hindsight", flush=True)
     return lines | {
-        "hindsight": fixed.words(),
+        "hindsight": fixed.description(),
         "hindsight l1": f"{best.l1:.4g}",
         "ratio": f"{ratio:.4f}",
         "passed": str(passed),

@@ -64,7 +64,7 @@ class Case:
     bound: int = 10
     max_item_bytes: int = MAX_ITEM_BYTES
 
-    def words(self, path: Path, key: Path, output: Path) -> list[str]:
+    def description(self, path: Path, key: Path, output: Path) -> list[str]:
         """The words after `headcount`, or after `flink.sh submit`."""
         words = [
             "histogram",

@@ -87,18 +87,18 @@ def annotation(action: argparse.Action) -> str:
 def docstring(command: JobCommand[Any]) -> str:
     """What help() says: the command's own words, with a line for each parameter."""
     parser = make_parser(command)
-    lines = [told("data", DATA)]
+    lines = [parameter_line("data", DATA)]
     for action in arguments(command):
         words = flag.in_python(action) or in_keywords(parser._get_formatter()._expand_help(action))
         if action.choices is not None:
             words = f"{words}; one of {', '.join(map(repr, action.choices))}".replace("'", '"')
         if not flag.is_needed(action) and "default:" not in words:
             words = f"{words} (default: {action.default!r})"
-        lines.append(told(action.dest, f"{words}."))
+        lines.append(parameter_line(action.dest, f"{words}."))
     return command.call.replace("Parameters:\n", "\n".join(["Parameters:", *lines, "", ""]), 1)
 
 
-def told(name: str, words: str) -> str:
+def parameter_line(name: str, words: str) -> str:
     """One entry of a list of parameters."""
     return textwrap.fill(
         f"{name}: {words}", _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8, break_on_hyphens=False

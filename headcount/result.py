@@ -23,7 +23,7 @@ from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.reports.summary import SIZES, heading, in_range, missing, much_left_out, nothing, told
+from headcount.pipelines.reports.summary import SIZES, heading, in_range, missing, much_left_out, nothing, summarize
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.repeated import refuse_another
 
@@ -143,7 +143,7 @@ class Result:
         return target.finished(report.make_report(about, guarantee, self._decision, self._input_digest), written)
 
     def __repr__(self) -> str:
-        shown = told(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())
+        shown = summarize(self.report) if self._show is None else self._show(self.report, self.table.to_pylist())
         return in_keywords(said(self.report, shown)) or str(self.table)
 
     def _repr_html_(self) -> str:

@@ -59,7 +59,7 @@ def _released(command: JobCommand[Any], args: argparse.Namespace, data: Any) -> 
             args.domain = frames.named_domain(args.domain, events.keys, args.max_item_bytes)
         mechanism = command.make_mechanism(args, item_type)
     plan = command.plan(args, mechanism, item_type).stating(domain_digest(args, events.keys))
-    words = options.hint_words(plan.guarantee.epsilon, plan.guarantee.delta)
+    words = options.hint_text(plan.guarantee.epsilon, plan.guarantee.delta)
     if words is not None:
         warnings.warn(words, stacklevel=4)  # where the function was called
     release = accounts.identified(release, args, command.name, plan)
@@ -108,7 +108,7 @@ def _result(
         plan.note,
         args.label,
         args.period,
-        plan.told,
+        plan.summary,
         protection(args),
         args.dataset,
         report.first_made(release.id, reserved, None),

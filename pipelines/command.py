@@ -205,14 +205,14 @@ class JobCommand(Command, Generic[M]):
             say(self.explained(args))
             return
         outcome = self.outcome(args, beam_flags)
-        say(outcome.words(self.shown(outcome)))
+        say(outcome.description(self.shown(outcome)))
         if outcome.unsettled is not None:
             raise UnsettledError(outcome.unsettled)
 
     def shown(self, outcome: Outcome) -> str:
         """What is said of the rows of a job that has ended; nothing of one that is only submitted."""
         if self.show is None:
-            return outcome.told()
+            return outcome.summary()
         return self.show(outcome.report, outcome.rows()) if outcome.report is not None and outcome.files else ""
 
     def explained(self, args: argparse.Namespace) -> str:
@@ -224,8 +224,8 @@ class JobCommand(Command, Generic[M]):
         made = self.make_mechanism(args, options.item_type(args))
         promise, who = made.guarantee(), protection.protection(args)
         # The promise begins with whom it is made to, whatever else a command says of it.
-        told = self.explain(args, made).replace(promise.total_words(), who.of(promise).total_words())
-        return "\n\n".join(filter(None, (told, who.words(promise))))
+        told = self.explain(args, made).replace(promise.promise_line(), who.of(promise).promise_line())
+        return "\n\n".join(filter(None, (told, who.description(promise))))
 
     def plan(self, args: argparse.Namespace, made: M, item_type: type) -> Plan:
         """What the command says of itself. Parameters are as its flags give them, where it does not say otherwise."""
@@ -270,6 +270,6 @@ def say(text: str) -> None:
         print(lines(text).encode(encoding, "replace").decode(encoding))
 
 
-def guarantee_words(args: argparse.Namespace, mechanism: Promise) -> str:
+def guarantee_description(args: argparse.Namespace, mechanism: Promise) -> str:
     """The `explain` of a command that has no more to say than its guarantee."""
-    return mechanism.guarantee().words()
+    return mechanism.guarantee().description()

@@ -39,7 +39,7 @@ class Step(NamedTuple):
         return any(label.startswith("Read/Batches") for label in self.labels)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What it does: "choose names" for Histogram/ChooseNames/Tabulate."""
         if self.is_reading:
             return "reading"
@@ -168,7 +168,7 @@ class _Run:
         left = time_left(self.weights, self.spent, self.current, running, part)
         left = None if left is None else max(left - stale, 0.0)
         number = self.current + 1
-        return seen._replace(step=step.words, number=number, steps=len(self.steps), parts=parts, left=left)
+        return seen._replace(step=step.description, number=number, steps=len(self.steps), parts=parts, left=left)
 
 
 _lock = threading.Lock()

@@ -18,7 +18,7 @@ from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.domain import Domain
-from headcount.mechanisms.bound_choice.by_name.alone import ChoiceAlone, choice_alone, chosen_row
+from headcount.mechanisms.bound_choice.by_name.standalone import StandaloneChoice, chosen_row, standalone_choice
 from headcount.mechanisms.choice.protocol import ChosenBound, Decision
 from headcount.mechanisms.randomness.keys import Release
 from headcount.transforms.core.base import PrivateTransform
@@ -55,7 +55,7 @@ class ChooseBound(PrivateTransform):
         relation, release, item_type, shards: as for `Histogram`.
     """
 
-    mechanism: ChoiceAlone
+    mechanism: StandaloneChoice
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class ChooseBound(PrivateTransform):
         shards: int | None = None,
     ) -> None:
         items = given_items(item_type, domain)
-        made = choice_alone(
+        made = standalone_choice(
             budget,
             release_budget,
             domain=items.domain,

@@ -19,7 +19,7 @@ from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.names import Names
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users, pack_shard, unpack_shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.bounding.steps import bound_shard, provenance, step_subkeys
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import encode_table
@@ -56,7 +56,7 @@ def estimated(
     """(file, released rows) of contributions, sorted, for each of the files, and the `Estimated` decision."""
     stages, item_type = mechanism.stages, mechanism.item_type
     users = contributions | "UserShards" >> UserShards(shards)
-    choice = stages.kept_choice
+    choice = stages.clip_choice
     known, public = None, None
     if mechanism.domain is None:
         chosen = users | "ChooseNames" >> Choose(stages.names_choice, release, shards, ChosenStrategy, keep=True)
@@ -83,7 +83,7 @@ def estimated(
     nobody = names | "Nobody" >> beam.Map(_nobody, arrow_type(item_type)).with_output_types(tuple[int, bytes])
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
-        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, KeptBound, public)
+        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, ClipBound, public)
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(StagePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(StagePlan)
@@ -246,7 +246,7 @@ def _public_table(names: NamesPlan, stages: Stages, named: NamedBatches) -> byte
     return encode_table(stages.public_table(names, sum(batch.num_rows for _, batch in named)))
 
 
-def _plan(chosen: KeptBound, stages: Stages, names: NamesPlan | None) -> StagePlan:
+def _plan(chosen: ClipBound, stages: Stages, names: NamesPlan | None) -> StagePlan:
     return stages.plan(names, chosen)
 
 

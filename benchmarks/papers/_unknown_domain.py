@@ -14,7 +14,7 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.batches.shards import Shard
 from headcount.mechanisms.bound_choice.by_name.methods import choose_unknown_domain
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, CandidateGrid, merged_sums, split_sums
 from headcount.mechanisms.bound_choice.papers.volume import VolumeChoice
 from headcount.mechanisms.choice.exponential import probabilities
 
@@ -113,9 +113,9 @@ def expected_errors(shards: Sequence[Shard], bounds: Iterable[int], release: Bud
     """The relative error at each bound with Laplace noise and no cap, by the expected sums of the items."""
     bounds = sorted(bounds)
     beyond = max(most, bounds[-1]) + 1  # here the sums are the true ones
-    ladder = Ladder((*bounds, beyond))
-    chunks = [chunk for shard in shards for _, chunk in split_sums(shard, ladder, 1)]
-    parts = merged_sums(chunks, ladder, ladder.least(0))
+    grid = CandidateGrid((*bounds, beyond))
+    chunks = [chunk for shard in shards for _, chunk in split_sums(shard, grid, 1)]
+    parts = merged_sums(chunks, grid, grid.least(0))
     sums = np.concatenate([part.whole + part.fraction / 2.0**FRACTION_BITS for part in parts], axis=1)
     found = {}
     for place, bound in enumerate(bounds):

@@ -39,7 +39,7 @@ class MechanismStep:
         epsilon, delta = (check_at_least_0(f"a mechanism's {name}", found[name]) for name in ("epsilon", "delta"))
         return cls(_text_of("a mechanism's name", found["name"]), epsilon, delta, dict(details))
 
-    def words(self) -> str:
+    def description(self) -> str:
         """One line: the share of the budget, then the details, rounded to 8 digits."""
         details = ", ".join(f"{key} {_text(value, 8)}" for key, value in self.details.items())
         share = f"{self.name}: epsilon = {_text(self.epsilon)}, delta = {_text(self.delta)}"
@@ -87,12 +87,12 @@ class Guarantee:
             return known
         return Zcdp(max(self.epsilon**2 / 2 * (1 + 1e-15), math.ulp(0.0)), self.delta)
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The promise as plain lines: the whole, then each mechanism with its share, noise and threshold."""
         promise = _promise(self.unit, _text(self.epsilon), _text(self.delta), self.relation)
-        return "\n".join([promise, *(step.words() for step in self.mechanisms)])
+        return "\n".join([promise, *(step.description() for step in self.mechanisms)])
 
-    def total_words(self) -> str:
+    def promise_line(self) -> str:
         """The promise alone, in one line with its numbers rounded upwards: for one that `compose` has made."""
         return _promise(self.unit, _text_up(self.epsilon), _text_up(self.delta), self.relation)
 
@@ -207,7 +207,7 @@ def _text_of(what: str, value: object) -> str:
 
 def _promise(unit: str, epsilon: str, delta: str, relation: Relation) -> str:
     promise = f"{unit.capitalize()}-level (epsilon = {epsilon}, delta = {delta}) differential privacy"
-    return f"{promise} under {relation.words(unit)}."
+    return f"{promise} under {relation.description(unit)}."
 
 
 def _text_up(value: float) -> str:

@@ -37,7 +37,7 @@ class Relation(enum.Enum):
         """
         return 1 if one_item else self.users
 
-    def words(self, unit: str = "user") -> str:
+    def description(self, unit: str = "user") -> str:
         """The relation as the end of a sentence that begins "differential privacy under"."""
         window = unit.removeprefix("user-")
         what = (

@@ -42,7 +42,7 @@ def over_windows(epsilon: float, delta: float, windows: int) -> tuple[float, flo
     return sum_up([epsilon] * windows), min(1.0, math.exp(min(log_delta, 0.0)) * (1 + 1e-9))
 
 
-def window_words(guarantee: Guarantee, windows: int) -> str:
+def window_description(guarantee: Guarantee, windows: int) -> str:
     """What the unit of a guarantee means, and what it means for a user with more than one."""
     window = window_of(guarantee.unit)
     if window is None:

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from headcount.mechanisms import tuning
-from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan
+from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, VARIANCE_MOMENT, MeasuresPlan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.aggregate.pooled import pooled
 from headcount.mechanisms.batches.names import Names
@@ -55,25 +55,25 @@ def columns_of(metric: Metric, name: str) -> tuple[str, str, str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class NoisySums:
-    """The noisy sums of all named keys, sorted, and the standard deviations of their noise; public. `told` has the columns of
+    """The noisy sums of all named keys, sorted, and the standard deviations of their noise; public. `trees` has the columns of
     what came out of trees."""
 
     items: Names
     sums: Mapping[str, np.ndarray]
     stddev: Mapping[str, float]
-    told: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    trees: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, plan: MeasuresPlan) -> NoisySums:
         """Those in a batch of noisy sums."""
         stddev = {measure.name: measure.stddev for measure in plan.measures if measure.kind != "tree"}
         numbers = {name: np.asarray(rows.column(name)) for name in rows.schema.names if name != "item"}
-        sums, told = (
+        sums, trees = (
             {name: numbers[name] for name in numbers if (name in stddev) is is_sum} for is_sum in (True, False)
         )
         if "users" not in sums and plan.max_per_item == 1 and "rows" in sums:  # with one row a key, users are rows
             sums, stddev = sums | {"users": sums["rows"]}, stddev | {"users": stddev["rows"]}
-        return cls(rows.column("item"), sums, stddev, told)
+        return cls(rows.column("item"), sums, stddev, trees)
 
     def counts(self, kind: str) -> tuple[np.ndarray, float]:
         """The noisy users or events, and the standard deviation of their noise."""
@@ -84,11 +84,11 @@ class NoisySums:
         """A total and the standard deviation of its noise: of users, of events, or middle * n + half * sum."""
         if metric.of is None:
             return self.counts(metric.kind)
-        number, middle, half = values.index(metric.of), metric.of.middle, metric.of.half
+        number, middle, half = values.index(metric.of), metric.of.midpoint, metric.of.half
         own = f"sum{number}"
         if "rows" not in self.sums:  # a sum alone of a range around 0
             return half * self.sums[own], half * self.stddev[own]
-        rows, noise = self.likely_with_value(number)
+        rows, noise = self.typical_with_value(number)
         return middle * rows + half * self.sums[own], float(np.hypot(middle * noise, half * self.stddev[own]))
 
     def with_value(self, number: int) -> tuple[np.ndarray, float]:
@@ -97,7 +97,7 @@ class NoisySums:
         noise = float(np.hypot(self.stddev["rows"], self.stddev[missing]))
         return self.sums["rows"] - self.sums[missing], noise
 
-    def likely_with_value(self, number: int) -> tuple[np.ndarray, float]:
+    def typical_with_value(self, number: int) -> tuple[np.ndarray, float]:
         """The same, or all rows, which have less noise, where what is missing is nowhere more than its noise: neither on one
         key, nor on all together."""
         missing, noise = self.sums[f"missing{number}"], self.stddev[f"missing{number}"]
@@ -133,7 +133,7 @@ def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
     found = {}
     for metric in metrics.each:
         if metric.kind == "quantile":
-            found[metric] = Answer(*(noisy.told[column] for column in columns_of(metric, metric.name)))
+            found[metric] = Answer(*(noisy.trees[column] for column in columns_of(metric, metric.name)))
         if metric.of is None or metric.kind not in ("mean", "variance"):
             continue
         number = metrics.values.index(metric.of)
@@ -144,17 +144,20 @@ def ratio_answers(noisy: NoisySums, metrics: Metrics) -> dict[Metric, Answer]:
 
 def mean_ratio(noisy: NoisySums, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The means of x, by all keys together, each within its interval; and the ends of that."""
-    own, names = noisy.stddev[f"sum{number}"], [f"{kind}{number}" for kind in ("sum", *GAP, *WAVES)]
+    own, names = (
+        noisy.stddev[f"sum{number}"],
+        [f"{kind}{number}" for kind in ("sum", *VARIANCE_MOMENT, *AUXILIARY_MOMENTS)],
+    )
     rows, noise = noisy.with_value(number)
     low, high = fieller(noisy.sums[f"sum{number}"], rows, own, noise, DEVIATIONS, -1.0)
     sums = [noisy.sums[name] for name in names if name in noisy.sums]
-    rows, noise = noisy.likely_with_value(number)
+    rows, noise = noisy.typical_with_value(number)
     means = pooled(sums, rows, own, noise)
     return np.clip(means, low, high), low, high
 
 
 def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
-    rows, by_rows = noisy.likely_with_value(number)
+    rows, by_rows = noisy.typical_with_value(number)
     noise = by_rows, noisy.stddev[f"sum{number}"]
     ratio, low, high = mean_ratio(noisy, number)
     # A number within the range is within half of it from the middle.
@@ -163,12 +166,14 @@ def _mean(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
 
 
 def _within(of: ValueRange, ratio: np.ndarray, stddev: np.ndarray, low: np.ndarray, high: np.ndarray) -> Answer:
-    return Answer(of.middle + of.half * ratio, of.half * stddev, of.middle + of.half * low, of.middle + of.half * high)
+    return Answer(
+        of.midpoint + of.half * ratio, of.half * stddev, of.midpoint + of.half * low, of.midpoint + of.half * high
+    )
 
 
 def _variance(noisy: NoisySums, number: int, of: ValueRange) -> Answer:
     sums, gaps, own = noisy.sums[f"sum{number}"], noisy.sums[f"gap{number}"], noisy.stddev[f"sum{number}"]
-    rows, noise = noisy.likely_with_value(number)
+    rows, noise = noisy.typical_with_value(number)
     mean, gap = _ratio(sums, rows, noise, -1.0), _ratio(gaps, rows, noise, 0.0)
     size = np.maximum(rows, noise)
     by_rows = (gap + 2 * mean**2) * noise

@@ -89,7 +89,7 @@ def _of_rows(kind: str, own: np.ndarray) -> np.ndarray:
     return np.where(lacking, 0, _OF_ROW[kind](np.where(lacking, 0, own)))
 
 
-def _gap(x: np.ndarray) -> np.ndarray:
+def _variance_moment(x: np.ndarray) -> np.ndarray:
     """1 - x^2, rounded down, in units of 2**-VALUE_BITS."""
     return (_WHOLE * _WHOLE - x * x) >> VALUE_BITS
 
@@ -119,7 +119,7 @@ def _rounded(value: np.ndarray) -> np.ndarray:
 
 _OF_ROW: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sum": lambda x: x,
-    "gap": _gap,
+    "gap": _variance_moment,
     "cosine": _cosine,
     "sine": _sine,
 }

@@ -28,13 +28,13 @@ import numpy as np
 from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound, KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound, ClipCandidate, ClipChoice
 from headcount.mechanisms.choice.exponential import select
 from headcount.mechanisms.randomness.lanes import Lanes
 
 
 @dataclasses.dataclass(frozen=True)
-class KeysCandidate(KeptCandidate):
+class KeysCandidate(ClipCandidate):
     """At most `bound` keys with `max_per_item` rows each."""
 
     @property
@@ -44,7 +44,7 @@ class KeysCandidate(KeptCandidate):
 
 
 @dataclasses.dataclass(frozen=True)
-class KeysChoice(KeptChoice):
+class KeysChoice(ClipChoice):
     """The choice of m and c, and of the norms of the totals: `users_budget` is for that of users beside events, or None."""
 
     users_budget: Budget | None = None
@@ -75,7 +75,7 @@ class KeysChoice(KeptChoice):
         assert self.users_budget is not None
         return self.norm_exponents(table[-1 - len(self.norms) : -1], self.users_budget)
 
-    def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ClipBound:
         """The private choice. A user has no more keys than rows, so a b above B is one that noise has drawn."""
         chosen = super().choose(table, lanes)
         if self.users_budget is None:
@@ -83,7 +83,7 @@ class KeysChoice(KeptChoice):
         drawn = self.norms[select(self.users_exponents(table), lanes)]
         return chosen._replace(users_bound=min(drawn, chosen.totals_bound))
 
-    def ends(self) -> tuple[KeptBound, KeptBound]:
+    def ends(self) -> tuple[ClipBound, ClipBound]:
         """The smallest and the largest that can be chosen."""
         first, last = super().ends()
         if self.users_budget is None:

@@ -69,13 +69,13 @@ from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.noise import LARGEST_SCALE
 
 #: What stands beside the sum of a range, for free: one of these, and never both.
-GAP, WAVES = ("gap",), ("cosine", "sine")
+VARIANCE_MOMENT, AUXILIARY_MOMENTS = ("gap",), ("cosine", "sine")
 _MISSING = "missing"
 
 #: The most rows of a user on one key that can count: the sums of 2**33 users then fit 64 bits.
 MOST_PER_ITEM = 1000
 
-_BESIDE = GAP + WAVES
+_BESIDE = VARIANCE_MOMENT + AUXILIARY_MOMENTS
 
 Real = TypeVar("Real", float, Fraction)
 
@@ -190,7 +190,7 @@ def shares(metrics: Metrics, max_per_item: int) -> dict[str, float]:
             "quantile": tuning.QUANTILE_WEIGHT,
         }.get(metric.kind, (0.0, 0.0))
         if metric.kind == "sum":
-            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.middle, metric.of.half))
+            rows, values = ((2 * part / metric.of.largest) ** 2 for part in (metric.of.midpoint, metric.of.half))
         squared["rows"] += rows
         squared[own] = squared.get(own, 0.0) + values
     roots = {name: math.sqrt(value) for name, value in squared.items() if value > 0}
@@ -211,7 +211,7 @@ def make_plan(metrics: Metrics, max_items: int, max_per_item: int, mu: float, re
         levels = LEVELS if kind == "tree" else 1
         sigma = unit * (1 if name == "users" else max_per_item) * math.sqrt(levels / share)
         value = -1 if kind == name else int(name.removeprefix(kind))
-        beside = () if kind != "sum" else GAP if value in gaps else WAVES
+        beside = () if kind != "sum" else VARIANCE_MOMENT if value in gaps else AUXILIARY_MOMENTS
         bits = _bits(sigma) if kind == "sum" else 0
         grid, scale = whole_sigma(sigma, bits)
         if scale >= LARGEST_SCALE:

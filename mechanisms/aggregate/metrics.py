@@ -134,7 +134,7 @@ class Metrics:
         return tuple(kind for kind, by in (("users", {"users"}), ("events", {"events", "sum"})) if asked & by)
 
     @property
-    def users_alone(self) -> bool:
+    def only_users(self) -> bool:
         """Whether nothing but users is asked for, so that one row of a user on a key says all."""
         return all(metric.kind == "users" for metric in self.each)
 

@@ -74,15 +74,15 @@ class Aggregated:
         """The whole promise, in the numbers of what was chosen."""
         return self.plan.guarantee
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
-        return self.plan.words()
+        return self.plan.description()
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
-        return {**self.plan.sections(), **({"groups": self.groups} if self.groups else {})}
+        return {**self.plan.report_fields(), **({"groups": self.groups} if self.groups else {})}
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader asks first: the users that a key needs, and what the bounds left out."""
         names = self.plan.names
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
@@ -253,7 +253,7 @@ def aggregate(
         raise ParameterError("metrics have Gaussian noise, which needs a delta above 0, got 0: give one", "delta")
     items = None if max_items == "auto" else check_bound("max_items", max_items)
     cap = None if max_per_item is None else check_whole("max_per_item", max_per_item, 1, MOST_PER_ITEM)
-    if asked.users_alone:
+    if asked.only_users:
         if cap not in (None, 1):
             raise ParameterError(
                 f"max_per_item={max_per_item!r} says nothing of users, who count once on a key: leave it out",

@@ -18,11 +18,11 @@ from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.choice import KeysCandidate, KeysChoice
-from headcount.mechanisms.aggregate.measures import WAVES, MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metrics
 from headcount.mechanisms.aggregate.ranges import ChosenEnds, RangeChoice
 from headcount.mechanisms.aggregate.totals import totals_norm
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.bounding.steps import ClipNormStep, Step
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.columns.value_ranges import ChosenRange
@@ -41,7 +41,7 @@ class AggregatePlan:
     """What was chosen, and what follows from it: the noise of sums and totals, and the whole guarantee. All is public."""
 
     names: NamesPlan | None
-    kept: KeptBound
+    kept: ClipBound
     metrics: Metrics  # with the ranges that were chosen
     measures: MeasuresPlan
     totals_steps: tuple[Step, ...]
@@ -54,15 +54,15 @@ class AggregatePlan:
         """The ranges that were chosen."""
         return tuple(of for of in self.metrics.values if isinstance(of, ChosenRange))
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
-        parts = [] if self.names is None else [self.names.words()]
+        parts = [] if self.names is None else [self.names.description()]
         rows = "row" if self.kept.max_per_item == 1 else "rows"
         parts.append(
             f"{in_items(self.kept.bound)} of each user, with at most {self.kept.max_per_item:,} {rows} on each"
         )
         if self.totals is not None:
-            rows_or_keys = "items" if self.metrics.users_alone else "rows"
+            rows_or_keys = "items" if self.metrics.only_users else "rows"
             users = f"{in_items(self.kept.users_bound)} and " if self.kept.users_bound else ""
             parts.append(f"totals of at most {users}{self.kept.totals_bound:,} {rows_or_keys} for each user")
         for of in self.ranges:
@@ -74,11 +74,11 @@ class AggregatePlan:
             )
         return "chosen: " + "; ".join(parts)
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         chosen: dict[str, Any] = {}
         if self.names is not None:
-            chosen["names"] = self.names.named.sections()["chosen"]
+            chosen["names"] = self.names.named.report_fields()["chosen"]
         chosen |= {"max_items": self.kept.bound, "max_per_item": self.kept.max_per_item}
         if self.totals is not None:
             chosen["totals_bound"] = self.kept.totals_bound
@@ -100,7 +100,7 @@ class AggregateStages:
     @cached_property
     def shared(self) -> Stages:
         """The stages of a histogram with the same account: what names keys, and noises totals."""
-        return Stages(self.account, self.relation, None, None, self.metrics.users_alone)
+        return Stages(self.account, self.relation, None, None, self.metrics.only_users)
 
     @property
     def names_choice(self) -> LimitedChoice:
@@ -125,7 +125,7 @@ class AggregateStages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             tuning.NORMS_OF_TOTALS if self.calibrated else (),
-            self.metrics.users_alone,
+            self.metrics.only_users,
             account.users_choice,
         )
 
@@ -144,13 +144,13 @@ class AggregateStages:
             stddevs = {each.name: each.stddev for each in plan.measures.measures}
             noise = 0.0
             if f"sum{place}" in stddevs:
-                noise = math.hypot(of.middle * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
+                noise = math.hypot(of.midpoint * stddevs.get("rows", 0.0), of.half * stddevs[f"sum{place}"])
             rows = min(plan.measures.max_items, max(1, keys)) * plan.measures.max_per_item
             found.append(_MEAN_GAUSSIAN * noise * max(1, keys) / rows)
         return self.ranges_choice.noise_table(found)
 
     def plan(
-        self, names: NamesPlan | None, chosen: KeptBound | None, ranges: ChosenEnds | None = None
+        self, names: NamesPlan | None, chosen: ClipBound | None, ranges: ChosenEnds | None = None
     ) -> AggregatePlan:
         """All numbers, for what was chosen: `chosen` has what is not given. The ranges of values, which are chosen last, have
         no part in others."""
@@ -178,16 +178,16 @@ class AggregateStages:
         users = 0 if self.ranges_choice is None else self.ranges_choice.users_needed
         return AggregatePlan(names, kept, metrics, measures, totals_steps, totals, self.guarantee(*steps), users)
 
-    def given(self) -> KeptBound:
+    def given(self) -> ClipBound:
         """What is given in place of a choice."""
-        return KeptBound(self.max_items or 0, self.max_per_item or 0, "gaussian", 0)
+        return ClipBound(self.max_items or 0, self.max_per_item or 0, "gaussian", 0)
 
-    def ends(self) -> list[tuple[NamesPlan | None, KeptBound | None]]:
+    def ends(self) -> list[tuple[NamesPlan | None, ClipBound | None]]:
         """The least and the most that can be chosen: what cannot be calibrated for it is refused before anything runs."""
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
             names = self.shared.names_ends(self.names_choice)
-        bounds: tuple[KeptBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
+        bounds: tuple[ClipBound | None, ...] = (None,) if self.choice is None else self.choice.ends()
         if self.calibrated:
             # Of one key or of many: the former leaves the sums the least precision, the latter the totals.
             bounds = tuple(kept._replace(items=items) for kept in bounds if kept is not None for items in (1, MANY))
@@ -222,7 +222,7 @@ class AggregateStages:
         steps = (*found, *steps)
         return Guarantee(budget.epsilon, budget.delta, self.relation, steps, losses=self.shared.losses)
 
-    def expected_words(self) -> list[str]:
+    def expected_error_lines(self) -> list[str]:
         """What is to be expected, in words, before anything is chosen: it follows from the budget alone."""
         lines = []
         if self.account.names_choice is not None:
@@ -246,7 +246,7 @@ class AggregateStages:
             sizes = ", ".join(
                 f"{each.stddev:,.4g} for {_words(each.kind, each.value, self.metrics)}"
                 for each in plan.measures
-                if each.kind not in (*WAVES, "missing")
+                if each.kind not in (*AUXILIARY_MOMENTS, "missing")
             )
             lines.append(
                 f"with {in_items(items)} of each user and {rows} of its rows on each, noise has a stddev of {sizes}"
@@ -271,7 +271,7 @@ class AggregateStages:
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
-        caps = (1,) if self.metrics.users_alone else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
+        caps = (1,) if self.metrics.only_users else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
         of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / max(1, totals)
@@ -292,7 +292,7 @@ def _words(kind: str, value: int, metrics: Metrics) -> str:
     column = metrics.values[value].column
     if kind == "tree":
         return f"rows in each part of the range of {column}"
-    if kind in WAVES:
+    if kind in AUXILIARY_MOMENTS:
         return f"{kind}s of {column}"
     if kind == "missing":
         return f"rows without {column}"

@@ -22,23 +22,23 @@ import pyarrow as pa
 from headcount.mechanisms.aggregate.answers import Answer, NoisySums, mean_ratio, total_answer
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.histogram.estimates import Grouped, group_rows
 from headcount.mechanisms.histogram.groups import Calibrated, calibrate, cut_groups
 
 
-def totals_norm(kept: KeptBound) -> int:
+def totals_norm(kept: ClipBound) -> int:
     """The norm of a user's vector: of both totals at their bounds, where both are asked for."""
     return math.ceil(kept.totals_bound * math.sqrt(2 if kept.users_bound else 1))
 
 
-def _times(kept: KeptBound) -> tuple[int, ...]:
+def _times(kept: ClipBound) -> tuple[int, ...]:
     """How often each total counts in a user's vector."""
     return (kept.totals_bound // kept.users_bound, 1) if kept.users_bound else (1,)
 
 
-def group_keys(noisy: NoisySums, metrics: Metrics, kept: KeptBound, total_stddev: float) -> Grouped:
+def group_keys(noisy: NoisySums, metrics: Metrics, kept: ClipBound, total_stddev: float) -> Grouped:
     """The keys with the groups that they fall into, by the last of their noisy users and events that totals are made of."""
     counts, noise = noisy.counts(metrics.totals[-1])
     group = np.zeros(len(counts), dtype=np.int64)
@@ -100,6 +100,6 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     assert metric.of is not None
     number = metrics.values.index(metric.of)
     ratio, _, _ = mean_ratio(noisy, number)
-    with_value = np.clip(noisy.likely_with_value(number)[0] / np.where(rows > 0, rows, 1.0), 0.0, 1.0)
-    told = events.estimate * with_value * (metric.of.middle + metric.of.half * ratio)
+    with_value = np.clip(noisy.typical_with_value(number)[0] / np.where(rows > 0, rows, 1.0), 0.0, 1.0)
+    told = events.estimate * with_value * (metric.of.midpoint + metric.of.half * ratio)
     return dataclasses.replace(answer, value=np.clip(told, answer.low, answer.high))

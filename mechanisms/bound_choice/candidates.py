@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import Spread
 from headcount.mechanisms.batches.run_sums import INT64_MAX
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, merged_sums, split_sums
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, CandidateGrid, merged_sums, split_sums
 from headcount.mechanisms.choice.base import ExponentialChoice
 from headcount.mechanisms.choice.protocol import ChosenBound
 
@@ -48,7 +48,7 @@ class SumsChoice(ExponentialChoice[ChosenBound]):
     distinct = False  # whether a user's distinct items count in place of its events
 
     @property
-    def ladder(self) -> Ladder:
+    def candidate_grid(self) -> CandidateGrid:
         """The bounds and caps that are looked at."""
         raise NotImplementedError
 
@@ -66,19 +66,19 @@ class SumsChoice(ExponentialChoice[ChosenBound]):
         """What the users of a shard add to their items, by item shard."""
         if self.distinct:
             shard = dataclasses.replace(shard, count=np.ones(len(shard.count), dtype=np.int64))
-        return split_sums(shard, self.ladder, shards)
+        return split_sums(shard, self.candidate_grid, shards)
 
 
 def make_candidates(
-    budget: Budget, relation: Relation, ladder: Ladder, noise: str, always_capped: bool = False
+    budget: Budget, relation: Relation, grid: CandidateGrid, noise: str, always_capped: bool = False
 ) -> tuple[Candidate, ...]:
     """All (bound, cap, noise): each cap up to the bound, and no cap (unless `always_capped`, if there is a cap).
 
     A cap of the bound itself brings no lower noise, but keeps one item from crowding others out of the sample.
     """
     found = []
-    for bound in ladder.bounds:
-        caps: list[int | None] = [cap for cap in ladder.caps if cap <= bound]
+    for bound in grid.bounds:
+        caps: list[int | None] = [cap for cap in grid.caps if cap <= bound]
         if not (always_capped and caps):
             caps.append(None)
         for cap in caps:
@@ -89,7 +89,7 @@ def make_candidates(
 
 def score_items(
     chunks: Iterable[bytes],
-    ladder: Ladder,
+    grid: CandidateGrid,
     candidates: Sequence[Candidate],
     least: Callable[[Candidate], int],
     score: Callable[[Candidate, np.ndarray, np.ndarray], int],
@@ -99,16 +99,16 @@ def score_items(
     `score` gets the sums (whole, fraction * 2**-30) of some items; it must be zero for sums below `least`, since items
     that stay there may be left out.
     """
-    place = {bound: number for number, bound in enumerate(ladder.bounds)}
-    of_cap: dict[int | None, list[int]] = {cap: [] for cap in (*ladder.caps, None)}
-    lowest = {cap: [INT64_MAX] * len(ladder.bounds) for cap in of_cap}
+    place = {bound: number for number, bound in enumerate(grid.bounds)}
+    of_cap: dict[int | None, list[int]] = {cap: [] for cap in (*grid.caps, None)}
+    lowest = {cap: [INT64_MAX] * len(grid.bounds) for cap in of_cap}
     for number, candidate in enumerate(candidates):
         of_cap[candidate.cap].append(number)
         column = place[candidate.bound]
         lowest[candidate.cap][column] = min(lowest[candidate.cap][column], least(candidate))
     leasts = np.array([least(candidate) for candidate in candidates])
     scores = [0] * len(candidates)
-    for sums in merged_sums(chunks, ladder, lowest):
+    for sums in merged_sums(chunks, grid, lowest):
         numbers = of_cap[sums.cap]
         reached = np.searchsorted(-sums.most, 1 - leasts[numbers], side="right").tolist()
         for number, items in zip(numbers, reached, strict=True):

@@ -51,7 +51,7 @@ from headcount.mechanisms.randomness.lanes import Lanes
 PARTS = 2**8
 
 
-class KeptBound(NamedTuple):
+class ClipBound(NamedTuple):
     """What was chosen; public, since it is paid for. 0 stands for what was not asked for."""
 
     bound: int
@@ -63,7 +63,7 @@ class KeptBound(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptCandidate:
+class ClipCandidate:
     """At most `max_per_item` events on one item and a norm of `bound`, with noise of an expected size of `cost` in all."""
 
     bound: int
@@ -88,11 +88,11 @@ def totals_share(items: int, norm: float, totals_norm: float, least: float) -> f
     return max(least, min(tuning.MOST_TOTALS_SHARE, round(ratio / (1 + ratio), 2)))
 
 
-NOT_ASKED = KeptCandidate(0, 0, "", Fraction(0))
+NOT_ASKED = ClipCandidate(0, 0, "", Fraction(0))
 
 
 @dataclasses.dataclass(frozen=True)
-class KeptChoice(TableChoice):
+class ClipChoice(TableChoice):
     """The choice of both bounds. Without candidates, or without norms, nothing of that kind is chosen.
 
     `once` counts every item of a user once: then users are counted, and not events.
@@ -102,7 +102,7 @@ class KeptChoice(TableChoice):
     totals_budget: Budget | None
     release_budget: Budget
     relation: Relation
-    candidates: tuple[KeptCandidate, ...]
+    candidates: tuple[ClipCandidate, ...]
     norms: tuple[int, ...]
     once: bool = False
 
@@ -134,7 +134,7 @@ class KeptChoice(TableChoice):
     def _part_table(self, whole: Shard, users: np.ndarray | None) -> list[int]:
         """The same without the last entry, for users who stand for so many each, or for themselves (None)."""
         events = whole.totals()
-        found: dict[KeptCandidate, int] = {}
+        found: dict[ClipCandidate, int] = {}
         seen: dict[tuple[Any, ...], list[int]] = {}
         most = int(whole.count.max(initial=1))
         for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
@@ -183,21 +183,21 @@ class KeptChoice(TableChoice):
         """How many users with these totals, who stand for themselves or for so many each, are above each norm."""
         return tails(in_bins(self.norms, np.searchsorted(self.norms, totals), users)) if self.norms else []
 
-    def choose(self, table: Sequence[int], lanes: Lanes) -> KeptBound:
+    def choose(self, table: Sequence[int], lanes: Lanes) -> ClipBound:
         """The private choice."""
         chosen, norm = NOT_ASKED, 0
         if self.candidates and table[-1] > 0:
             chosen = self.candidates[select(self.counts_exponents(table), lanes)]
         if self.norms:
             norm = self.norms[select(self.totals_exponents(table), lanes)]
-        return KeptBound(chosen.bound, chosen.max_per_item, chosen.noise, norm, table[-1])
+        return ClipBound(chosen.bound, chosen.max_per_item, chosen.noise, norm, table[-1])
 
-    def ends(self) -> tuple[KeptBound, KeptBound]:
+    def ends(self) -> tuple[ClipBound, ClipBound]:
         """The smallest and the largest that can be chosen."""
         ranked = sorted(self.candidates, key=lambda each: each.cost) or [NOT_ASKED]
         norms = self.norms or (0,)
         first, last = (
-            KeptBound(each.bound, each.max_per_item, each.noise, norm)
+            ClipBound(each.bound, each.max_per_item, each.noise, norm)
             for each, norm in ((ranked[0], norms[0]), (ranked[-1], norms[-1]))
         )
         return first, last
@@ -238,7 +238,7 @@ def _parts(shard: Shard, caps: Sequence[int]) -> Iterator[tuple[Shard, np.ndarra
 
 
 def _worth(
-    candidates: Sequence[KeptCandidate],
+    candidates: Sequence[ClipCandidate],
     totals: np.ndarray,
     norms: np.ndarray | None,
     spared: np.ndarray,

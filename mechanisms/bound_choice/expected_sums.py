@@ -35,7 +35,7 @@ _BLOCK = 1 << 12  # items whose sums are computed at a time, which bounds the me
 
 
 @dataclasses.dataclass(frozen=True)
-class Ladder:
+class CandidateGrid:
     """The candidate bounds, ascending, and the caps on one item beside 'none', ascending."""
 
     bounds: tuple[int, ...]
@@ -83,26 +83,26 @@ class _Entries(NamedTuple):
     slope: np.ndarray
 
 
-def split_sums(shard: Shard, ladder: Ladder, shards: int) -> Iterator[tuple[int, bytes]]:
+def split_sums(shard: Shard, grid: CandidateGrid, shards: int) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item."""
     cut = cut_by_item(shard.items, shards)
-    place, *columns = _entries(shard, ladder, cut.places())
+    place, *columns = _entries(shard, grid, cut.places())
     return cut.scattered(place, dict(zip(_Entries._fields[1:], columns, strict=True)))
 
 
-def total_sums(shard: Shard, ladder: Ladder) -> list[int]:
+def total_sums(shard: Shard, grid: CandidateGrid) -> list[int]:
     """The sum over all items and users without a cap, at each bound, in units of 2**-30."""
     one_item = np.zeros(len(shard.items), dtype=np.int64)
-    entries = _entries(shard, dataclasses.replace(ladder, caps=()), one_item)
-    levels, slopes = [0] * ladder.steps, [0] * ladder.steps
+    entries = _entries(shard, dataclasses.replace(grid, caps=()), one_item)
+    levels, slopes = [0] * grid.steps, [0] * grid.steps
     for step, a, b in zip(entries.slot.tolist(), entries.level.tolist(), entries.slope.tolist(), strict=True):
         levels[step], slopes[step] = a, b
     return [
-        (sum(levels[: k + 1]) << FRACTION_BITS) + bound * sum(slopes[k + 1 :]) for k, bound in enumerate(ladder.bounds)
+        (sum(levels[: k + 1]) << FRACTION_BITS) + bound * sum(slopes[k + 1 :]) for k, bound in enumerate(grid.bounds)
     ]
 
 
-def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: Least) -> Iterator[ItemSums]:
+def merged_sums(chunks: Iterable[bytes], grid: CandidateGrid, least: Least) -> Iterator[ItemSums]:
     """Adds up the chunks of one item shard: the sums of all items, for each cap, some items at a time.
 
     Items whose sums are all below the `least` that matters may be left out, as most are.
@@ -112,8 +112,8 @@ def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: Least) -> Iterat
     slot, level, slope = (
         np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("slot", "level", "slope")
     )
-    layer, step = np.divmod(slot, ladder.steps)
-    most = _most(code, layer, step, level, slope, len(items), ladder)
+    layer, step = np.divmod(slot, grid.steps)
+    most = _most(code, layer, step, level, slope, len(items), grid)
     kept = np.flatnonzero(most >= min(map(min, least.values())) - 1)
     kept = kept[np.argsort(-most[kept])]
     most = most[kept]
@@ -135,7 +135,7 @@ def merged_sums(chunks: Iterable[bytes], ladder: Ladder, least: Least) -> Iterat
         shape = (int(layer[rows].max()) + 1, wide + 1, len(mine))
         cell = cell * len(mine) + (place[rows] - first)
         levels, slopes = (sum_by_code(cell, values[rows], math.prod(shape)).reshape(shape) for values in (level, slope))
-        yield from _at_bounds(mine, levels, slopes, ladder, columns)
+        yield from _at_bounds(mine, levels, slopes, grid, columns)
 
 
 def _reached(least: Sequence[int], most: float) -> int:
@@ -143,33 +143,39 @@ def _reached(least: Sequence[int], most: float) -> int:
     return max((number + 1 for number, each in enumerate(least) if most >= each - 1), default=0)
 
 
-def _entries(shard: Shard, ladder: Ladder, place: np.ndarray) -> _Entries:
+def _entries(shard: Shard, grid: CandidateGrid, place: np.ndarray) -> _Entries:
     """The entries of all rows, each (place, slot) once; `place` has that of each item."""
     count, item, rows, totals = shard.count, place[shard.item], shard.rows_per_user(), shard.totals()
     items = int(place.max(initial=-1)) + 1
     parts = []
-    for number, cap in enumerate(ladder.caps):  # of users whom all caps so far have changed: ever fewer
+    for number, cap in enumerate(grid.caps):  # of users whom all caps so far have changed: ever fewer
         capped = np.minimum(count, cap)
         held = run_sums(capped, np.cumsum(rows) - rows)
         lower = held < totals
         of_lower = np.repeat(lower, rows)
         same, of_same = ~lower, ~of_lower
-        parts.append(_layer(2 * number, item[of_same], items, count[of_same], rows[same], totals[same], ladder))
+        parts.append(_layer(2 * number, item[of_same], items, count[of_same], rows[same], totals[same], grid))
         count, item, rows, totals = count[of_lower], item[of_lower], rows[lower], totals[lower]
         if len(rows) == 0:
             break
-        parts.append(_layer(2 * number + 1, item, items, capped[of_lower], rows, held[lower], ladder))
+        parts.append(_layer(2 * number + 1, item, items, capped[of_lower], rows, held[lower], grid))
     else:
-        parts.append(_layer(2 * len(ladder.caps), item, items, count, rows, totals, ladder))
+        parts.append(_layer(2 * len(grid.caps), item, items, count, rows, totals, grid))
     return _Entries(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _layer(
-    layer: int, item: np.ndarray, items: int, count: np.ndarray, rows: np.ndarray, totals: np.ndarray, ladder: Ladder
+    layer: int,
+    item: np.ndarray,
+    items: int,
+    count: np.ndarray,
+    rows: np.ndarray,
+    totals: np.ndarray,
+    grid: CandidateGrid,
 ) -> _Entries:
     """The entries of one layer: of rows with these items (by place, of so many) and counts, user after user."""
-    step, level, slope = _lines(count, rows, totals, ladder)
-    lowest = int(step.min(initial=ladder.steps))
+    step, level, slope = _lines(count, rows, totals, grid)
+    lowest = int(step.min(initial=grid.steps))
     cell = (step - lowest) * items + item  # by step, so that the cells of one lie together
     found = np.zeros((int(step.max(initial=lowest)) + 1 - lowest) * items, dtype=bool)
     found[cell] = True
@@ -178,17 +184,17 @@ def _layer(
     number[cells] = np.arange(len(cells), dtype=np.int32)
     code = number[cell].astype(np.intp)
     above, place = np.divmod(cells, items) if items else (cells, cells)
-    place, slot = place.astype(np.int32), (layer * ladder.steps + lowest + above).astype(np.int32)
+    place, slot = place.astype(np.int32), (layer * grid.steps + lowest + above).astype(np.int32)
     return _Entries(place, slot, sum_by_code(code, level, len(cells)), sum_by_code(code, slope, len(cells)))
 
 
 def _lines(
-    count: np.ndarray, rows: np.ndarray, totals: np.ndarray, ladder: Ladder
+    count: np.ndarray, rows: np.ndarray, totals: np.ndarray, grid: CandidateGrid
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(step, level, slope) of rows with these counts, user after user, of users with so many rows and these totals."""
-    ends = np.searchsorted(np.array(ladder.bounds), totals)
+    ends = np.searchsorted(np.array(grid.bounds), totals)
     step, total = np.repeat(ends, rows), np.repeat(totals, rows)
-    level = np.where(step < ladder.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
+    level = np.where(step < grid.steps - 1, count, 0)  # a level beyond the last bound counts nowhere
     return step, level, (count << FRACTION_BITS) // total  # counts are below 2**30, as `shards` cuts them
 
 
@@ -199,15 +205,15 @@ def _most(
     level: np.ndarray,
     slope: np.ndarray,
     items: int,
-    ladder: Ladder,
+    grid: CandidateGrid,
 ) -> np.ndarray:
     """The largest sum of each item over all bounds and caps, but for the rounding of floats.
 
     A higher bound raises the sums. A cap lowers those of items that it bites on, and raises others, whose events are no
     longer crowded out of the sample; so the last bound is looked at under every cap.
     """
-    beyond = step == ladder.steps - 1
-    highest = np.where(beyond, slope * (ladder.bounds[-1] / 2.0**FRACTION_BITS), level)
+    beyond = step == grid.steps - 1
+    highest = np.where(beyond, slope * (grid.bounds[-1] / 2.0**FRACTION_BITS), level)
     layers = int(layer.max(initial=0)) + 1
     added = np.bincount(layer * items + code, weights=highest, minlength=layers * items).reshape(layers, items)
     without = np.cumsum(added[::2], axis=0)
@@ -216,14 +222,14 @@ def _most(
 
 
 def _at_bounds(
-    most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, ladder: Ladder, columns: Mapping[int | None, int]
+    most: np.ndarray, levels: np.ndarray, slopes: np.ndarray, grid: CandidateGrid, columns: Mapping[int | None, int]
 ) -> Iterator[ItemSums]:
     """The sums under each cap, from levels and slopes by layer, step and item; of each cap so many bounds as `columns` has."""
-    bounds = np.array(ladder.bounds)[:, None]
+    bounds = np.array(grid.bounds)[:, None]
     without = [np.cumsum(sums[::2], axis=0) for sums in (levels, slopes)]
     # So many caps change these items' users. Under the others the sums are the same as without a cap.
     bitten = len(levels) // 2
-    for number, caps in enumerate([*((cap,) for cap in ladder.caps[:bitten]), (*ladder.caps[bitten:], None)]):
+    for number, caps in enumerate([*((cap,) for cap in grid.caps[:bitten]), (*grid.caps[bitten:], None)]):
         wide = max(columns[cap] for cap in caps)
         if wide == 0:
             continue

@@ -30,7 +30,7 @@ from headcount.mechanisms.bound_choice.candidates import (
     make_candidates,
     score_items,
 )
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, CandidateGrid
 from headcount.mechanisms.checks import check_one_of
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.choice.protocol import ChosenBound
@@ -59,22 +59,22 @@ class JointChoice(SumsChoice):
         check_one_of("objective", self.objective, OBJECTIVES)
 
     @cached_property
-    def ladder(self) -> Ladder:
+    def candidate_grid(self) -> CandidateGrid:
         """The bounds and caps that are looked at."""
         caps = tuning.CAPS_OF_ONE_STAGE if self.max_per_item is None else (self.max_per_item,)
-        return Ladder(tuning.BOUNDS_OF_ONE_STAGE, caps)
+        return CandidateGrid(tuning.BOUNDS_OF_ONE_STAGE, caps)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """What can be chosen."""
         always_capped = self.max_per_item is not None
-        return make_candidates(self.release_budget, self.relation, self.ladder, self.noise, always_capped)
+        return make_candidates(self.release_budget, self.relation, self.candidate_grid, self.noise, always_capped)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
         if self.objective == "error":
-            return score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, _saved)
-        return score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold // 2, _shown)
+            return score_items(chunks, self.candidate_grid, self.candidates, lambda c: c.threshold, _saved)
+        return score_items(chunks, self.candidate_grid, self.candidates, lambda c: c.threshold // 2, _shown)
 
     def unit(self, candidate: Candidate) -> Fraction:
         """What one stands for in the table."""

@@ -40,7 +40,7 @@ class Bound:
         parts = [f"{name} <= {value}" for name, value in held.items() if value is not None]
         return ", ".join(parts + [f"in steps of 2^-{self.grid}"] * (self.grid > 0)) or "nothing"
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The bounds that hold, for a person; what follows from another one is left out."""
         if self.linf == 1 and self.grid == 0:
             items = min((limit for limit in (self.l0, self.l1) if limit is not None), default=None)

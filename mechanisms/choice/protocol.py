@@ -26,12 +26,12 @@ class ChosenBound(NamedTuple):
     max_per_item: int
     noise: str
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The choice in one line."""
         cap = f", at most {self.max_per_item:,} on one item" if self.max_per_item else ""
         return f"chosen: a bound of {self.bound:,}{cap}, with {self.noise} noise"
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The choice as a part of a report."""
         return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 
@@ -39,10 +39,10 @@ class ChosenBound(NamedTuple):
 class Described(Protocol):
     """What was chosen: a bound, a strategy."""
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The choice in one line."""
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The choice as a part of a report."""
 
 
@@ -56,13 +56,13 @@ class Decision(Generic[ChosenT]):
     chosen: ChosenT
     guarantee: Guarantee
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
-        return self.chosen.words()
+        return self.chosen.description()
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of the report."""
-        return self.chosen.sections()
+        return self.chosen.report_fields()
 
 
 class Choice(Protocol[T_co]):

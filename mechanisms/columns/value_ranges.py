@@ -43,7 +43,7 @@ class ValueRange:
             )
 
     @property
-    def middle(self) -> float:
+    def midpoint(self) -> float:
         """The middle of the range."""
         return (self.low + self.high) / 2
 
@@ -65,8 +65,8 @@ class ValueRange:
         numbers = real_numbers(column, self.column, place or Place())
         real = np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
         missing = np.isnan(real)
-        inside = np.clip(np.where(missing, self.middle, real), self.low, self.high)
-        steps = np.rint((inside - self.middle) / self.half * 2**VALUE_BITS).astype(np.int64)
+        inside = np.clip(np.where(missing, self.midpoint, real), self.low, self.high)
+        steps = np.rint((inside - self.midpoint) / self.half * 2**VALUE_BITS).astype(np.int64)
         # Rounding may lead out of the range, and then by one step at most.
         return pa.array(np.clip(steps, -(2**VALUE_BITS), 2**VALUE_BITS), mask=missing)
 

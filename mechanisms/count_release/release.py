@@ -69,12 +69,12 @@ class Released:
     rho: float
     delta: float
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The outcome in one line."""
         items, rounds = (sum(getattr(level, name) for level in self.levels) for name in ("items", "rounds"))
         return f"released {items:,} items in {rounds:,} rounds, rho {self.rho:.6g} of {self.budget.rho:g}"
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The ledger, as a part of a report."""
         totals = {
             "rho": self.rho,
@@ -84,7 +84,7 @@ class Released:
         }
         return {"ledger": [level._asdict() for level in self.levels], "spent": totals}
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs, at the last level."""
         return {"users_needed": math.ceil(self.levels[-1].threshold)} if self.levels else {}
 

@@ -50,7 +50,7 @@ def promised(steps: tuple[Step, ...]) -> Bound:
 
 def mechanism_steps(plan: NoisePlan) -> tuple[MechanismStep, ...]:
     """The parts of the guarantee of a histogram with this plan."""
-    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.description()})
     return bounding, plan.step("noise" if plan.threshold is None else "noise and threshold")
 
 

@@ -233,11 +233,11 @@ class DecidedDistribution(Decision[ChosenBound]):
 
     plans: tuple[DistributionPlan, ...]
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
         return f"chosen: {self.chosen.bound:,} samples per user, by the method {self.plans[0].method}"
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         return {"chosen": {"samples_per_user": self.chosen.bound, "method": self.plans[0].method}}
 

@@ -47,7 +47,7 @@ class Decided(Decision[ChosenBound]):
 
     plan: NoisePlan
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
         return users_needed([self.plan]) | correlated(self.plan)
 

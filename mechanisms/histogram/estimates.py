@@ -72,16 +72,16 @@ class Estimated:
         """The whole promise, in the numbers of what was chosen."""
         return self.plan.guarantee
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
-        return self.plan.words()
+        return self.plan.description()
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The same as parts of a report."""
         groups = {"groups": self.groups} if self.groups else {}
-        return {**self.plan.sections(), **groups}
+        return {**self.plan.report_fields(), **groups}
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader asks first: the users that an item needs, and what the bound left out."""
         names = self.plan.names
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
@@ -157,7 +157,7 @@ class EstimatesMechanism:
             counts = counts_in_rounds(shard, names.rounds, release, f"{label}/NamedItems", self.item_type)
             items = counts.column("item")
         shard = None if shard is None else shard.with_items(items)
-        chosen, choice = None, stages.kept_choice
+        chosen, choice = None, stages.clip_choice
         if choice is not None:
             public = stages.public_table(names, len(items))
             chosen = choose_of(shard, choice, release, f"{label}/ChooseBounds", public)

@@ -20,9 +20,9 @@ from headcount.mechanisms.accounting.guarantee import Guarantee, MechanismStep
 from headcount.mechanisms.accounting.losses import Draw, Laplace, Losses
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.clip_choice import (
-    KeptBound,
-    KeptCandidate,
-    KeptChoice,
+    ClipBound,
+    ClipCandidate,
+    ClipChoice,
     totals_share,
 )
 from headcount.mechanisms.bounding.clipping import LEAST_STEPS
@@ -56,7 +56,7 @@ class NamesPlan:
     named: ChosenStrategy
     rounds: tuple[Round, ...]
 
-    def words(self) -> str:
+    def description(self) -> str:
         """How items are named, in one line."""
         if self.counts_too:
             return f"names and counts at once, of one {'item' if self.rounds[0].weights == 'count' else 'event'} of each user"
@@ -76,18 +76,18 @@ class StagePlan:
     """
 
     names: NamesPlan | None
-    kept: KeptBound
+    kept: ClipBound
     counts_steps: tuple[Step, ...]
     counts: NoisePlan | None
     totals_steps: tuple[Step, ...]
     totals: NoisePlan | None
     guarantee: Guarantee
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
         parts = []
         if self.names is not None:
-            parts.append(self.names.words())
+            parts.append(self.names.description())
         if self.counts is not None:
             cap = f", at most {self.kept.max_per_item:,} on one item" if self.kept.max_per_item else ""
             parts.append(f"a norm of {self.kept.bound:,}{cap}, with {self.counts.kind} noise")
@@ -95,9 +95,9 @@ class StagePlan:
             parts.append(f"totals of at most {self.kept.totals_bound:,} for each user")
         return "chosen: " + "; ".join(parts)
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
-        named = {} if self.names is None else self.names.named.sections()["chosen"]
+        named = {} if self.names is None else self.names.named.report_fields()["chosen"]
         bounds = self.kept._replace(items=0)._asdict()  # whose number the rows tell
         return {"chosen": named | {name: value for name, value in bounds.items() if value}}
 
@@ -149,12 +149,12 @@ class Stages:
         return LawPart(account.budget, self.relation, account.law.order, account.law.cost, account.hiding)
 
     @cached_property
-    def kept_choice(self) -> KeptChoice | None:
+    def clip_choice(self) -> ClipChoice | None:
         """The choice of the bounds of counts and totals; None if neither is chosen."""
         account = self.account
         if account.counts_choice is None and account.totals_choice is None:
             return None
-        return KeptChoice(
+        return ClipChoice(
             account.counts_choice,
             account.totals_choice,
             account.budget,
@@ -179,10 +179,10 @@ class Stages:
 
     def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
         """The public part of the table from which bounds are chosen, for so many items: whether they are to be counted."""
-        assert self.kept_choice is not None
-        return self.kept_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
+        assert self.clip_choice is not None
+        return self.clip_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
 
-    def plan(self, names: NamesPlan | None, chosen: KeptBound | None) -> StagePlan:
+    def plan(self, names: NamesPlan | None, chosen: ClipBound | None) -> StagePlan:
         """All numbers, for what was chosen: `chosen` has what is not given."""
         kept = self.given()
         if chosen is not None:
@@ -203,7 +203,7 @@ class Stages:
             counts_steps = self._steps(kept.bound, kept.max_per_item, pure)
             counts = self.noise(counts_steps, counts_mu, account.pure_counts, pure, self.items)
             steps += [
-                MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.words()}),
+                MechanismStep("bounding of the counts", 0.0, 0.0, {"a user adds at most": counts.bound.description()}),
                 counts.step("noise of the counts"),
             ]
         totals = None
@@ -216,7 +216,7 @@ class Stages:
         guarantee = self.guarantee(*steps, counted=counted, spent=spent)
         return StagePlan(names, kept, counts_steps, counts, totals_steps, totals, guarantee)
 
-    def split(self, kept: KeptBound, norm: float) -> tuple[float, float]:
+    def split(self, kept: ClipBound, norm: float) -> tuple[float, float]:
         """The mu of counts of this norm and of totals, for what was chosen, on the Gaussian way alone. Where the bound of the
         counts is given, their noise is known before anything runs, and stays that."""
         account = self.account
@@ -225,17 +225,17 @@ class Stages:
             return account.counts_mu, account.totals_mu
         return account.split(totals_share(kept.items, norm, kept.totals_bound, account.totals_share))
 
-    def given(self) -> KeptBound:
+    def given(self) -> ClipBound:
         """What is given in place of a choice; a bound of 0 where one step names and counts."""
         noise = "gaussian" if self.account.gaussian else "laplace"
-        return KeptBound(self.bound or 0, self.max_per_item or 0, noise, 0)
+        return ClipBound(self.bound or 0, self.max_per_item or 0, noise, 0)
 
-    def ends(self) -> list[tuple[NamesPlan | None, KeptBound]]:
+    def ends(self) -> list[tuple[NamesPlan | None, ClipBound]]:
         """The most that can be chosen on each way: what cannot be calibrated for it is refused before anything runs."""
-        asked = self.kept_choice
+        asked = self.clip_choice
         candidates, norms = ((), ()) if asked is None else (asked.candidates, asked.norms)
         most = {each.noise: each for each in sorted(candidates, key=lambda each: each.bound)}
-        bounds = [KeptBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
+        bounds = [ClipBound(each.bound, each.max_per_item, each.noise, 0) for each in most.values()] or [self.given()]
         names: list[NamesPlan | None] = [None]
         if self.account.names_choice is not None:
             names = self.names_ends(self.names_choice)
@@ -305,9 +305,9 @@ class Stages:
     @property
     def chooses(self) -> bool:
         """Whether anything is chosen."""
-        return self.account.names_choice is not None or self.kept_choice is not None
+        return self.account.names_choice is not None or self.clip_choice is not None
 
-    def expected_words(self) -> list[str]:
+    def expected_error_lines(self) -> list[str]:
         """The noise of a count in words, where its bound is given: it follows from the budget alone."""
         if self.bound is None:
             return []
@@ -327,7 +327,7 @@ class Stages:
         steps = self._steps(bound, max_per_item, pure)
         return self.noise(steps, account.counts_mu, account.pure_counts, pure, self.items)
 
-    def _candidates(self) -> tuple[KeptCandidate, ...]:
+    def _candidates(self) -> tuple[ClipCandidate, ...]:
         account = self.account
         caps = (1,) if self.once else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         kinds = ["gaussian"] if account.gaussian else []
@@ -338,7 +338,7 @@ class Stages:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
             for bound in (self.bound,) if self.bound is not None else tuning.BOUNDS_OF_ESTIMATES:
-                found += [KeptCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in caps]
+                found += [ClipCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in caps]
         return tuple(found)
 
     def _cost(self, bound: int, cap: int, kind: str, unit: Fraction) -> Fraction:

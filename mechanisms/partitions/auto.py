@@ -83,7 +83,7 @@ class DecidedSelection(Decision[ChosenStrategy]):
 
     rounds: tuple[Round, ...]
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
         return users_needed(each.plan for each in self.rounds)
 

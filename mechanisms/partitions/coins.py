@@ -79,8 +79,8 @@ def limited(logits: Floats, allowed: Floats, order: float, rhos: Floats) -> Floa
 
 
 @functools.lru_cache(maxsize=256)
-def law_middle(order: float, cost: float) -> float:
-    """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * middle * W / a.
+def slope_ratio(order: float, cost: float) -> float:
+    """How far a law of this W may be above W at orders below a: what is stated is D_alpha <= alpha * slope_ratio * W / a.
 
     In its tails D_alpha / alpha rises with alpha, and in its middle it falls, the more the larger W / d is for users of the
     most items d. The number is what a law of FREE_ITEMS items has, and a little more: larger ones keep it as they are,

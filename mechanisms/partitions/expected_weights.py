@@ -1,9 +1,9 @@
 """How many users each item has, and what they weigh, by the number of items that they have: from one pass over the users.
 
-A user of d distinct items is filed, at each of them, under the first rung K of a ladder with d <= K, with four integers: one,
+A user of d distinct items is filed, at each of them, under the first step K of a grid with d <= K, with four integers: one,
 floor(2**30 / d), its weight, which is floor(2**30 / sqrt(d)), or for laws floor(2**30 / d**(1/4)), and the weight's part (d -
 1)/d for the user's other items, for laws half of it, at most the weight itself. They are rounded down for each user before any
-sum. Their sums by item tell for every rung what the item's expected sum would be if each user kept at most K items.
+sum. Their sums by item tell for every step what the item's expected sum would be if each user kept at most K items.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BLOCK = 1 << 13  # items whose sums are computed at a time, which bounds the me
 
 @dataclasses.dataclass(frozen=True)
 class ItemWeights:
-    """Sums of some items, one column for each rung and one for beyond: of all users whose number of items is at most the rung.
+    """Sums of some items, one column for each step and one for beyond: of all users whose number of items is at most the step.
 
     All but `users` are in units of 2**-30.
     """
@@ -42,9 +42,7 @@ class ItemWeights:
     others: np.ndarray
 
 
-def split_weights(
-    shard: Shard, ladder: Sequence[int], shards: int, by_law: bool = False
-) -> Iterator[tuple[int, bytes]]:
+def split_weights(shard: Shard, grid: Sequence[int], shards: int, by_law: bool = False) -> Iterator[tuple[int, bytes]]:
     """The shard's entries by item, cut into (item shard, bytes) chunks by a hash of the item; `by_law` with weights of laws."""
     if len(shard.item) == 0:
         return iter(())
@@ -60,14 +58,14 @@ def split_weights(
     key.sort()
     starts = np.flatnonzero(begins_run(key))
     place, number = key[starts] >> bits, key[starts] & ((1 << bits) - 1)
-    rung = np.searchsorted(np.array(ladder), held)[number]
-    cells = np.flatnonzero(begins_run(place, rung))
+    step = np.searchsorted(np.array(grid), held)[number]
+    cells = np.flatnonzero(begins_run(place, step))
     weigh = _law_weights if by_law else _root_weights
     each = np.array([((1 << FRACTION_BITS) // max(1, d), *weigh(max(1, d))) for d in held.tolist()]).T
     users = np.diff(starts, append=len(key))
     sums = {"users": np.diff(starts[cells], append=len(key))}
     sums |= {name: run_sums(users * one[number], cells) for name, one in zip(_COLUMNS[1:], each, strict=True)}
-    return cut.rows(place[cells], {"rung": rung[cells]} | sums)
+    return cut.rows(place[cells], {"step": step[cells]} | sums)
 
 
 def _root_weights(items: int) -> tuple[int, int]:
@@ -80,11 +78,11 @@ def _law_weights(items: int) -> tuple[int, int]:
     return own, own * (items - 1) // (2 * items)
 
 
-def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -> Iterator[ItemWeights]:
+def merged_weights(chunks: Iterable[bytes], grid: Sequence[int], least: int) -> Iterator[ItemWeights]:
     """Adds up the chunks of one item shard, some items at a time; items of fewer than `least` users are left out."""
     parts = [unpack(chunk)[0] for chunk in chunks]
     items, code = unite([part["item"] for part in parts])
-    rung, *values = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("rung", *_COLUMNS))
+    step, *values = (np.concatenate([np.asarray(part[name]) for part in parts]) for name in ("step", *_COLUMNS))
     users = sum_by_code(code, values[0], len(items))
     if len(users) and int(users.max()) >= _MOST_USERS:
         raise InputError(f"an item has {_MOST_USERS} users or more, too many to choose a strategy for; give one")
@@ -93,17 +91,17 @@ def merged_weights(chunks: Iterable[bytes], ladder: Sequence[int], least: int) -
     place[kept] = np.arange(len(kept))
     rows = np.flatnonzero(place[code] >= 0)
     rows = rows[np.argsort(place[code[rows]], kind="stable")]
-    place, rung, values = place[code[rows]], rung[rows], [column[rows] for column in values]
+    place, step, values = place[code[rows]], step[rows], [column[rows] for column in values]
     starts = np.searchsorted(place, np.arange(0, len(kept) + _BLOCK, _BLOCK))
-    steps = len(ladder) + 1
+    steps = len(grid) + 1
     for first, begin, end in zip(range(0, len(kept), _BLOCK), starts[:-1], starts[1:], strict=False):
         shape = (min(_BLOCK, len(kept) - first), steps)
-        cell = (place[begin:end] - first) * steps + rung[begin:end]
+        cell = (place[begin:end] - first) * steps + step[begin:end]
         yield ItemWeights(*(_up_to(cell, column[begin:end], shape) for column in values))
 
 
 def _up_to(cell: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Values by item and rung, added up along the rungs."""
+    """Values by item and step, added up along the steps."""
     dense = np.zeros(shape, dtype=np.int64)
     np.add.at(dense.reshape(-1), cell, values)
     return np.cumsum(dense, axis=1)

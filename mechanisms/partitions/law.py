@@ -26,9 +26,9 @@ The law is the largest that a recursion gives: the least of what `own` and the s
 its first states, and then pairs of states that it does not look at would be unproved: earlier states are lowered to the later
 one. What floats round, a part of W keeps back, and every pair is checked again before a law is given out.
 
-Other orders. Many releases are composed with all orders up to a, and not with a alone. Where a `middle` is given, d D_alpha is
-at most alpha * rho for all 1 < alpha <= a and all pairs as above, with rho = middle * W / a. So D_alpha of M* and M' is at most
-alpha * rho, or twice that where a user is replaced, by the same proof. That is checked for every law, too (`coins` says how).
+Other orders. Many releases are composed with all orders up to a, and not with a alone. With a `slope_ratio`, d D_alpha is at
+most alpha * rho for all 1 < alpha <= a and all pairs as above, with rho = slope_ratio * W / a. So D_alpha of M* and M' is at
+most alpha * rho, or twice that where a user is replaced, by the same proof. That is checked for every law, too (see `coins`).
 """
 
 from __future__ import annotations
@@ -128,12 +128,12 @@ class Law:
 
 @functools.lru_cache(maxsize=256)
 def coin_law(
-    items: int, order: float, cost: float, shown: float, fine: int = tuning.CURVE_UNITS, middle: float = math.inf
+    items: int, order: float, cost: float, shown: float, fine: int = tuning.CURVE_UNITS, slope_ratio: float = math.inf
 ) -> Law:
     """The law for K `items`: divergences of `order` of at most `cost` (W) per user, and own items named by `shown` (H) at most.
 
-    With a `middle`, such as `law_middle` gives, divergences of every order alpha up to `order` are at most alpha times rho per
-    user, for rho = `middle` * W / `order`.
+    With a `slope_ratio` (`coins.slope_ratio`), divergences of every order alpha up to `order` are at most alpha times rho per
+    user, for rho = `slope_ratio` * W / `order`.
     Where it would have very many states, as at a small epsilon, its weights are coarser than `fine`.
     """
     if not (cost > 0 and 0 < shown < 1 and order > 1):
@@ -145,9 +145,9 @@ def coin_law(
         )
     weights, numbers = (np.array(column) for column in zip(*law_steps(items, grid), strict=True))
     own = np.array([math.log(shown / number) for number in numbers.tolist()])
-    rho = middle * cost / order
+    rho = slope_ratio * cost / order
     for made in _MADE:
-        held = middle < math.inf and (items < tuning.FREE_ITEMS or made < _MADE[0])
+        held = slope_ratio < math.inf and (items < tuning.FREE_ITEMS or made < _MADE[0])
         wanted = _rising(weights, order, cost * made / numbers, own, limit_of(rho) * made / numbers if held else None)
         chances = _chances(wanted)
         if chances[int(weights[0])] == 0:  # the least state must not be rounded to 0 where others are not

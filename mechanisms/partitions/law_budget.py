@@ -56,7 +56,7 @@ from headcount.mechanisms.accounting.budget import Budget, sum_up
 from headcount.mechanisms.accounting.composition import renyi_left
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
-from headcount.mechanisms.partitions.coins import law_middle
+from headcount.mechanisms.partitions.coins import slope_ratio
 from headcount.mechanisms.partitions.law import Law, check_law_delta, coin_law, law_states, one_item_law
 
 # Into so many parts the values of t are cut, and those of L for one item.
@@ -194,17 +194,17 @@ class LawPart:
 
         Each law keeps its part of it for a user, by the order; a user who is replaced moves as much as two.
         """
-        return self._middle * self.cost / self.order
+        return self._slope_ratio * self.cost / self.order
 
     @property
-    def _middle(self) -> float:
-        return law_middle(self.order, self.cost / self.relation.users)
+    def _slope_ratio(self) -> float:
+        return slope_ratio(self.order, self.cost / self.relation.users)
 
     def law(self, items: int, in_rounds: bool, part: float) -> Law:
         """The law of a round that has this part of all."""
         of_each = self.cost * _SLACK / self.relation.users * part
         fine = {"fine": 1} if items == 1 else {}
-        return coin_law(items, self.order, of_each, self.shown * _SLACK * part, middle=self._middle, **fine)
+        return coin_law(items, self.order, of_each, self.shown * _SLACK * part, slope_ratio=self._slope_ratio, **fine)
 
     def states(self, items: int, in_rounds: bool, part: float) -> float:
         """About how many states the law of a round has."""

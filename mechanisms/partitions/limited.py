@@ -78,7 +78,7 @@ class LimitedChoice(TableChoice):
     @property
     def limits(self) -> tuple[int, ...]:
         """The limits that can be drawn, ascending."""
-        return self.scored.ladder
+        return self.scored.candidate_grid
 
     @property
     def entries(self) -> int:

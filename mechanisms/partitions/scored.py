@@ -77,23 +77,23 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         return any(candidate.strategy == "law" for candidate in self.candidates)
 
     @property
-    def ladder(self) -> tuple[int, ...]:
+    def candidate_grid(self) -> tuple[int, ...]:
         """The numbers of items per user among the candidates, ascending."""
         return tuple(sorted({candidate.items for candidate in self.candidates}))
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard add to their items, by item shard."""
-        return split_weights(shard, self.ladder, shards, self.by_law)
+        return split_weights(shard, self.candidate_grid, shards, self.by_law)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in `unit`s."""
-        rungs = [self.ladder.index(candidate.items) for candidate in self.candidates]
+        steps = [self.candidate_grid.index(candidate.items) for candidate in self.candidates]
         # An item of n users has sums of at most n, and adds nothing where these are below the start of every candidate.
         least = -(-min(each.shape.start * each.threshold for each in self.candidates) // (8 << THRESHOLD_BITS))
         table = [0] * self.entries
-        for sums in merged_weights(chunks, self.ladder, least):
-            for number, (rung, candidate) in enumerate(zip(rungs, self.candidates, strict=True)):
-                table[number] += _worth(candidate, sums, rung)
+        for sums in merged_weights(chunks, self.candidate_grid, least):
+            for number, (step, candidate) in enumerate(zip(steps, self.candidates, strict=True)):
+                table[number] += _worth(candidate, sums, step)
         return table
 
     def unit(self, candidate: StrategyCandidate) -> Fraction:
@@ -126,20 +126,20 @@ class PartitionChoice(ExponentialChoice[ChosenStrategy]):
         """What a reader of the guarantee should know of it."""
         return {
             "strategies": ", ".join(sorted({candidate.strategy for candidate in self.candidates})),
-            "items per user": f"{self.ladder[0]} to {self.ladder[-1]}",
+            "items per user": f"{self.candidate_grid[0]} to {self.candidate_grid[-1]}",
             "candidates": self.entries,
         }
 
 
-def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
+def _worth(candidate: StrategyCandidate, sums: ItemWeights, step: int) -> int:
     """What the items are worth together, in eighths of 2**-40: the sum of clip(8H - 2t, 0, 14t), and 2 of the rest in rounds;
     or for laws of clip(8H - 4t, 0, 10t), and 3.
 
-    H = below + slope * beyond: users up to the rung count as they are, or by their roots. Of those beyond, each item is kept
+    H = below + slope * beyond: users up to the step count as they are, or by their roots. Of those beyond, each item is kept
     with probability K/d and then counts 1, or 1/sqrt(K), so that the share 1/d is multiplied by K, or by sqrt(K).
     """
-    beyond = sums.shares[:, -1] - sums.shares[:, rung]
-    below = sums.roots[:, rung] if candidate.weighed else sums.users[:, rung] << FRACTION_BITS
+    beyond = sums.shares[:, -1] - sums.shares[:, step]
+    below = sums.roots[:, step] if candidate.weighed else sums.users[:, step] << FRACTION_BITS
     slope = candidate.weight_of_all(THRESHOLD_BITS)[0]
     t = candidate.threshold << FRACTION_BITS
     # Floats tell what is far below, and what needs Python's integers; all else is computed exactly.
@@ -149,7 +149,7 @@ def _worth(candidate: StrategyCandidate, sums: ItemWeights, rung: int) -> int:
     narrow = (about < _NARROW) & (t < _NARROW)
     whole = 0
     for rows, kind in ((near & narrow, np.int64), (near & ~narrow, object)):
-        low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, rung]))
+        low, high, others = (column[rows].astype(kind) for column in (below, beyond, sums.others[:, step]))
         held = (low << THRESHOLD_BITS) + high * slope
         worth = np.clip(8 * held - shape.start * t, 0, (shape.end - shape.start) * t)
         if candidate.in_rounds:

@@ -129,16 +129,16 @@ class ChosenStrategy(NamedTuple):
     max_items: int
     rounds: int = 0
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The choice in one line."""
-        return f"chosen: {self.short_words()}"
+        return f"chosen: {self.short_description()}"
 
-    def short_words(self) -> str:
+    def short_description(self) -> str:
         """What was chosen, as a part of a sentence."""
         rounds = {0: "", 1: " in one round"}.get(self.rounds, f" in {self.rounds} rounds")
         return f"{self.strategy}{rounds} with at most {in_items(self.max_items)} of each user"
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The choice as a part of a report."""
         return {"chosen": {name: value for name, value in self._asdict().items() if value}}
 

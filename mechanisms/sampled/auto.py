@@ -53,16 +53,16 @@ class DecidedSample(Decision[ChosenBound]):
 
     sample: SampledHistogramMechanism
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
         items = self.sample.max_items
         return f"chosen: each user counts for {'one' if items == 1 else f'at most {items:,}'} of its distinct items"
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """About how many users an item needs to be shown."""
-        return self.sample.told()
+        return self.sample.summary()
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         plan = self.sample.plan
         chosen = {"max_items": self.sample.max_items, "rate": float(plan.rate), "threshold": plan.threshold}

@@ -147,7 +147,7 @@ class SampledHistogramMechanism:
         names the sample."""
         return self.reported(self.shown(batches, release, label))
 
-    def told(self) -> dict[str, int]:
+    def summary(self) -> dict[str, int]:
         """About how many users an item needs to be shown."""
         return {"users_needed": max(self.plan.w50, math.ceil(self.least / self.plan.rate))}
 
@@ -192,7 +192,7 @@ def sample_steps(plan: SamplePlan, bound: Bound, what: str = "items") -> tuple[M
     if plan.compositions > 1:
         details[f"{what} of a user, each with its own coin"] = plan.compositions
     details |= {"shown with probability 0.5 from": plan.w50, "with 0.95 from": plan.w95}
-    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": bound.words()})
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": bound.description()})
     return bounding, MechanismStep("sample and threshold", plan.epsilon, plan.delta, details)
 
 

@@ -29,7 +29,7 @@ from headcount.mechanisms import tuning
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.bound_choice.candidates import Candidate, SumsChoice, above, score_items
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, CandidateGrid
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.sampled.plan import Objective, calibrate_sample
 
@@ -48,9 +48,9 @@ class ItemsChoice(SumsChoice):
     distinct = True
 
     @property
-    def ladder(self) -> Ladder:
+    def candidate_grid(self) -> CandidateGrid:
         """The numbers of items that are looked at, ascending."""
-        return Ladder(tuple(sorted({candidate.bound for candidate in self.candidates})))
+        return CandidateGrid(tuple(sorted({candidate.bound for candidate in self.candidates})))
 
     @cached_property
     def w50(self) -> Mapping[int, int]:
@@ -64,7 +64,7 @@ class ItemsChoice(SumsChoice):
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """Minus the loss of each candidate over the items of one shard, in units of 2**-30."""
-        return score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, above)
+        return score_items(chunks, self.candidate_grid, self.candidates, lambda c: c.threshold, above)
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the candidates: each is chosen with a probability proportional to exp(-exponent)."""

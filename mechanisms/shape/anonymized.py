@@ -213,7 +213,7 @@ def noise_plan(budget: Budget, max_items: int, relation: Relation) -> NoisePlan:
 
 def noise_guarantee(plan: NoisePlan, *more: MechanismStep) -> Guarantee:
     """The guarantee of noise on every cell, and of what is computed from it."""
-    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.words()})
+    bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": plan.bound.description()})
     steps = (bounding, plan.step("noise on every cell"), *more)
     return Guarantee(plan.epsilon, plan.delta, plan.relation, steps, losses=plan.losses())
 

@@ -86,14 +86,14 @@ class DistinctItemsMechanism(TableChoice):
         check_parts(self.budget, *([] if self.choosing is None else [self.choosing]), self.release_budget)
 
     @cached_property
-    def ladder(self) -> tuple[int, ...]:
+    def candidate_grid(self) -> tuple[int, ...]:
         """The bounds that there are to choose from: one, if it is given."""
         return tuning.ITEMS_OF_DISTINCT if self.max_items is None else (self.max_items,)
 
     @property
     def entries(self) -> int:
         """The length of the table."""
-        return 2 * len(self.ladder)
+        return 2 * len(self.candidate_grid)
 
     def plan(self, max_items: int) -> NoisePlan:
         """The noise for a bound, in units of 2**-10; for either relation, as the proof says."""
@@ -119,7 +119,7 @@ class DistinctItemsMechanism(TableChoice):
     def _losses(self) -> Losses:
         """Those of the choice, and of the noise for whatever bound it takes: a multiple of one item's steps."""
         if self.choosing is None:
-            return self.plan(self.ladder[0]).losses()
+            return self.plan(self.candidate_grid[0]).losses()
         return Losses.of(Draw(self.choosing.epsilon), Laplace(self.release_budget.epsilon, 1 << _GRID_BITS))
 
     def stddev(self, max_items: int) -> float:
@@ -129,23 +129,23 @@ class DistinctItemsMechanism(TableChoice):
     def user_table(self, shard: Shard) -> list[int]:
         """N(K) of the shard's users."""
         rows = np.sort(shard.rows_per_user())
-        above = len(rows) - np.searchsorted(rows, np.array(self.ladder), side="right")
-        return [*above.tolist(), *[0] * len(self.ladder)]
+        above = len(rows) - np.searchsorted(rows, np.array(self.candidate_grid), side="right")
+        return [*above.tolist(), *[0] * len(self.candidate_grid)]
 
     def item_chunks(self, shard: Shard, shards: int) -> Iterator[tuple[int, bytes]]:
         """What the users of a shard give to their items, by item shard."""
-        return split_weights(shard, self.ladder, shards)
+        return split_weights(shard, self.candidate_grid, shards)
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """F(K) of the items of one shard."""
-        found = [0] * len(self.ladder)
-        for sums in merged_weights(chunks, self.ladder, 1):
-            for rung, bound in enumerate(self.ladder):
-                # A user beyond the rung has a share below 2**30 / K, so that K times the sum of them fits 64 bits.
-                beyond = bound * (sums.shares[:, -1] - sums.shares[:, rung])
-                whole = (sums.users[:, rung] > 0) | (beyond >= 1 << FRACTION_BITS)
-                found[rung] += int(np.where(whole, 1 << FRACTION_BITS, beyond).sum())
-        return [*[0] * len(self.ladder), *found]
+        found = [0] * len(self.candidate_grid)
+        for sums in merged_weights(chunks, self.candidate_grid, 1):
+            for step, bound in enumerate(self.candidate_grid):
+                # A user beyond the step has a share below 2**30 / K, so that K times the sum of them fits 64 bits.
+                beyond = bound * (sums.shares[:, -1] - sums.shares[:, step])
+                whole = (sums.users[:, step] > 0) | (beyond >= 1 << FRACTION_BITS)
+                found[step] += int(np.where(whole, 1 << FRACTION_BITS, beyond).sum())
+        return [*[0] * len(self.candidate_grid), *found]
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the bounds: each is chosen with a probability proportional to exp(-exponent)."""
@@ -154,28 +154,31 @@ class DistinctItemsMechanism(TableChoice):
         rank = math.ceil(tuning.USERS_ABOVE_BOUND / epsilon)
         losses = [
             abs(min(Fraction(above), Fraction(found, bound << FRACTION_BITS)) - rank)
-            for bound, above, found in zip(self.ladder, table, table[len(self.ladder) :], strict=False)
+            for bound, above, found in zip(self.candidate_grid, table, table[len(self.candidate_grid) :], strict=False)
         ]
-        return [rung + exponent for rung, exponent in enumerate(em_exponents(losses, 2, epsilon))]
+        return [step + exponent for step, exponent in enumerate(em_exponents(losses, 2, epsilon))]
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> NoisyDistinct:
         """The private choice of the bound, unless it is given, and F of it with noise."""
-        rung = 0 if self.max_items is not None else select(self.exponents(table), lanes)
-        bound, found = self.ladder[rung], table[len(self.ladder) + rung]
+        step = 0 if self.max_items is not None else select(self.exponents(table), lanes)
+        bound, found = self.candidate_grid[step], table[len(self.candidate_grid) + step]
         noise = int(discrete_laplace(lanes, self.plan(bound).scale)[0])
         return NoisyDistinct(bound, (found >> (FRACTION_BITS - _GRID_BITS)) + noise)
 
     def ends(self) -> tuple[NoisyDistinct, NoisyDistinct]:
         """The smallest and the largest bound."""
-        return NoisyDistinct(self.ladder[0], 0), NoisyDistinct(self.ladder[-1], 0)
+        return NoisyDistinct(self.candidate_grid[0], 0), NoisyDistinct(self.candidate_grid[-1], 0)
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the mechanism, in canonical form."""
-        return {"ladder": self.ladder, "plans": [self.plan(bound).to_json() for bound in self.ladder]}
+        return {"ladder": self.candidate_grid, "plans": [self.plan(bound).to_json() for bound in self.candidate_grid]}
 
     def details(self) -> Mapping[str, str | int | float]:
         """What a reader of the guarantee should know of the choice."""
-        return {"items per user": f"{self.ladder[0]} to {self.ladder[-1]}", "candidates": len(self.ladder)}
+        return {
+            "items per user": f"{self.candidate_grid[0]} to {self.candidate_grid[-1]}",
+            "candidates": len(self.candidate_grid),
+        }
 
     def run(self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None) -> pa.RecordBatch:
         """The one released row of contribution batches."""
@@ -227,7 +230,7 @@ class DistinctAnswer:
     guarantee: Guarantee
     row: Mapping[str, Any]
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The answer, and what it can miss."""
         row = self.row
         limits = f"at least {row['low']:,}" if row["high"] is None else f"{row['low']:,} to {row['high']:,}"
@@ -237,7 +240,7 @@ class DistinctAnswer:
             "privately"
         )
 
-    def sections(self) -> dict[str, Any]:
+    def report_fields(self) -> dict[str, Any]:
         """The same for a machine."""
         return {"distinct_items": dict(self.row)}
 
@@ -254,5 +257,5 @@ def distinct_items(
     else:
         choosing, rest = split_budget(whole, default_share("error"), "em")
         made = DistinctItemsMechanism(whole, choosing, rest, relation, None)
-    made.plan(made.ladder[-1])  # refuses what cannot be calibrated
+    made.plan(made.candidate_grid[-1])  # refuses what cannot be calibrated
     return made

@@ -138,7 +138,7 @@ class ShapeAnswers:
     bins: tuple[dict[str, int | float], ...]
     notes: tuple[str, ...] = ()
 
-    def words(self) -> str:
+    def description(self) -> str:
         """All answers in one line, and the notes."""
         parts = [f"samples {self.samples:,}"]
         for row in self.found:
@@ -150,7 +150,7 @@ class ShapeAnswers:
             parts.append(f"{name} {row['value']:{digits}} +- {half_range(row['noise_stddev']):{digits}}")
         return "\n".join(["; ".join(parts), *self.notes])
 
-    def sections(self) -> dict[str, Any]:
+    def report_fields(self) -> dict[str, Any]:
         """The same for a machine, and the shape in bins."""
         found = {"samples": self.samples, "properties": [*map(dict, self.found)], "shape": [*map(dict, self.bins)]}
         return found | ({"notes": list(self.notes)} if self.notes else {})
@@ -168,7 +168,7 @@ class PropertyAnswers:
         """Those that the rows property, value, noise_stddev hold."""
         return cls(guarantee, tuple(rows.to_pylist()))
 
-    def words(self) -> str:
+    def description(self) -> str:
         """All answers in one line."""
         if not self.found:
             return "no answer: too few samples, or too much noise, for this question"
@@ -176,7 +176,7 @@ class PropertyAnswers:
             f"{row['property']} {row['value']:,.6g} +- {half_range(row['noise_stddev']):,.2g}" for row in self.found
         )
 
-    def sections(self) -> dict[str, Any]:
+    def report_fields(self) -> dict[str, Any]:
         """The same for a machine."""
         return {"properties": [*map(dict, self.found)]}
 
@@ -287,7 +287,7 @@ class CentralProperty:
             estimator, plan = self.plan(self.samples)
             noise = {"noise": "discrete Laplace", "stddev": plan.stddev / 2.0**estimator.grid}
             losses = plan.losses()
-        bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.bound.words()})
+        bounding = MechanismStep("bounding", 0.0, 0.0, {"a user adds at most": self.bound.description()})
         steps = (bounding, number, MechanismStep(self.question.name, self.budget.epsilon, 0.0, noise))
         costs = [self.budget.epsilon, *([self.samples.epsilon] if isinstance(self.samples, NoisePlan) else [])]
         return Guarantee(sum_up(costs), 0.0, self.relation, steps, losses=losses)

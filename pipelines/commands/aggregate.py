@@ -84,7 +84,7 @@ def check(args: argparse.Namespace) -> None:
     else:
         options.require_delta(args, "metrics have Gaussian noise")
     options.make_zcdp_or_budget(args)
-    if _metrics(args).users_alone and args.max_per_item not in (None, 1):
+    if _metrics(args).only_users and args.max_per_item not in (None, 1):
         raise ParameterError(
             f"--max-per-item {args.max_per_item} says nothing of users, who count once on an item: leave it out"
         )
@@ -130,7 +130,7 @@ def make_plan(args: argparse.Namespace, made: AggregateMechanism, item_type: typ
 
 def explain(args: argparse.Namespace, made: AggregateMechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    return "\n".join([made.guarantee().words().rstrip(), "", *made.stages.expected_words()])
+    return "\n".join([made.guarantee().description().rstrip(), "", *made.stages.expected_error_lines()])
 
 
 _CALL = """How many users and events each item has, and the sum, mean, variance and quantiles of values: all in one release.

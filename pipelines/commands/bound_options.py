@@ -57,7 +57,7 @@ def check_choice(args: argparse.Namespace) -> None:
 bound_or_auto = numbers.whole_number_or("auto", most=MAX_BOUND)  # the value of --bound
 
 
-class EarlierChoice(NamedTuple):
+class ChoiceFromRelease(NamedTuple):
     """What an earlier job of `headcount choose-bound` chose, for whom, and its release id."""
 
     bound: int
@@ -75,13 +75,13 @@ def add_bound_from(group: argparse._ArgumentGroup) -> None:
         "--bound-from",
         reported=False,
         kind="Path | Mapping[str, Any]",
-        type=earlier_choice,
+        type=choice_from_release,
         metavar="FILE",
         help="in place of --bound, --max-per-item and --noise: what headcount choose-bound chose, by its report.json",
     )
 
 
-def earlier_choice(path: str) -> EarlierChoice:
+def choice_from_release(path: str) -> ChoiceFromRelease:
     """The choice in the report of `headcount choose-bound`."""
     try:
         report = json.loads(stores.read(path))
@@ -98,7 +98,7 @@ def earlier_choice(path: str) -> EarlierChoice:
         ) from None
 
 
-def choice_in(report: Any) -> EarlierChoice:
+def choice_in(report: Any) -> ChoiceFromRelease:
     """The choice that a report of `headcount choose-bound` holds."""
     try:
         if report["command"] != "choose-bound":
@@ -107,7 +107,7 @@ def choice_in(report: Any) -> EarlierChoice:
         chosen, cap = details["chosen"], details["chosen"].get("max_per_item")
         check_bound("bound", chosen["bound"])
         check_bound("max_per_item", cap or 1)
-        return EarlierChoice(
+        return ChoiceFromRelease(
             chosen["bound"],
             cap,
             chosen["noise"],
@@ -119,9 +119,9 @@ def choice_in(report: Any) -> EarlierChoice:
         raise ParameterError("bound_from must be a report of choose-bound", "bound_from") from None
 
 
-def with_earlier_choice(args: argparse.Namespace) -> argparse.Namespace:
+def with_choice_from_release(args: argparse.Namespace) -> argparse.Namespace:
     """The arguments with the bound, cap and noise of --bound-from, if it is given; refuses those of another promise."""
-    found: EarlierChoice | None = args.bound_from
+    found: ChoiceFromRelease | None = args.bound_from
     if found is None:
         return args
     if args.method != "one-stage":

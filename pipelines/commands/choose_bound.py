@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from headcount.mechanisms.accounting.budget import Budget
-from headcount.mechanisms.bound_choice.by_name.alone import ChoiceAlone, choice_alone
+from headcount.mechanisms.bound_choice.by_name.standalone import StandaloneChoice, standalone_choice
 from headcount.mechanisms.bounding.steps import MAX_BOUND
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.keys import Release
@@ -86,9 +86,9 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def make_mechanism(args: argparse.Namespace, item_type: type) -> ChoiceAlone:
+def make_mechanism(args: argparse.Namespace, item_type: type) -> StandaloneChoice:
     """The mechanism that the flags ask for."""
-    return choice_alone(**_parameters(args, item_type, planned_domain(args)))
+    return standalone_choice(**_parameters(args, item_type, planned_domain(args)))
 
 
 def make_transform(args: argparse.Namespace, release: Release, item_type: type, shards: int) -> ChooseRow:
@@ -100,7 +100,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
-    given = {name: value for name, value in options.of_factory(choice_alone, args).items() if value is not None}
+    given = {name: value for name, value in options.of_factory(standalone_choice, args).items() if value is not None}
     return given | {
         "budget": options.make_budget(args),
         "release_budget": _for_budget(args),
@@ -118,7 +118,7 @@ def _for_budget(args: argparse.Namespace) -> Budget:
         raise error.renamed(f"for_{error.parameter}") from None
 
 
-def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> Plan:
+def make_plan(args: argparse.Namespace, made: StandaloneChoice, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     objective = (args.objective or "error") if args.domain is None else None
     parameters = {"objective": objective, "public_domain": args.domain is not None}
@@ -126,11 +126,11 @@ def make_plan(args: argparse.Namespace, made: ChoiceAlone, item_type: type) -> P
     return Plan(made.guarantee(), parameters, files="bound", drawn_as=inside)
 
 
-def explain(args: argparse.Namespace, made: ChoiceAlone) -> str:
+def explain(args: argparse.Namespace, made: StandaloneChoice) -> str:
     """The promise, and what would be chosen on typical data, before anything is read."""
-    from headcount.pipelines.studies import likely
+    from headcount.pipelines.studies import typical
 
-    return "\n".join([made.guarantee().words().rstrip(), "", *likely.words(made, "events")])
+    return "\n".join([made.guarantee().description().rstrip(), "", *typical.description(made, "events")])
 
 
 _CALL = """How much one user should count, chosen privately for a release that comes later and costs its own budget.

@@ -108,7 +108,7 @@ def make_plan(args: argparse.Namespace, made: CountRelease, item_type: type) -> 
 
 def explain(args: argparse.Namespace, plan: CountRelease) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    lines = [plan.guarantee().words(), ""]
+    lines = [plan.guarantee().description(), ""]
     for items in _TYPICAL:
         level = plan.level_for(items) if items <= plan.k_bar else None
         if level is None:

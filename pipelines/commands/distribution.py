@@ -141,7 +141,7 @@ def explain(args: argparse.Namespace, plan: DistributionRelease) -> str:
     robust = plans[0].method in ROBUST
     which = ", whichever samples per user are chosen" if plan.choice is not None else ""
     lines = [
-        plan.guarantee().words(),
+        plan.guarantee().description(),
         "",
         f"the sum of all errors to expect, if the {len(plan.symbols):,} symbols were equally likely{which}:",
         *map(_expected, plans),

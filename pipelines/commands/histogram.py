@@ -18,7 +18,7 @@ from headcount.pipelines.commands.bound_options import (
     add_choice,
     bound_or_auto,
     check_choice,
-    with_earlier_choice,
+    with_choice_from_release,
 )
 from headcount.pipelines.flags import groups, numbers, options
 from headcount.pipelines.flags.flag import add
@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> None:
     """Refuse parameters that do not go together, by the names of their flags."""
     options.require(args, "--epsilon")
-    args = with_earlier_choice(args)
+    args = with_choice_from_release(args)
     options.make_budget(args)
     check_choice(args)
     if args.method == "estimates":
@@ -123,7 +123,7 @@ def make_transform(args: argparse.Namespace, release: Release, item_type: type, 
 
 
 def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | DomainFile | None) -> dict[str, Any]:
-    args = with_earlier_choice(args)
+    args = with_choice_from_release(args)
     return {
         **options.of_factory(histogram, args),
         "budget": options.make_budget(args),
@@ -134,7 +134,7 @@ def _parameters(args: argparse.Namespace, item_type: type, domain: Domain | Doma
 
 def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    args = with_earlier_choice(args)
+    args = with_choice_from_release(args)
     one_stage = isinstance(made, AutoHistogramMechanism)
     parameters = {
         "calibrate": args.calibrate or "totals" if isinstance(made, EstimatesMechanism) else None,
@@ -147,20 +147,20 @@ def make_plan(args: argparse.Namespace, made: _Mechanism, item_type: type) -> Pl
         "public_domain": args.domain is not None,
     }
     told = users_needed([made.plan]) | correlated(made.plan) if isinstance(made, HistogramMechanism) else {}
-    return Plan(made.guarantee(), parameters, told=told)
+    return Plan(made.guarantee(), parameters, summary=told)
 
 
 def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read; where something is chosen, on typical data."""
     if isinstance(made, HistogramMechanism):
         return report.explain(made.guarantee(), made.plan)
-    lines = [made.guarantee().words().rstrip(), ""]
+    lines = [made.guarantee().description().rstrip(), ""]
     if isinstance(made, EstimatesMechanism):
-        lines += made.stages.expected_words()
+        lines += made.stages.expected_error_lines()
     if not isinstance(made, EstimatesMechanism) or made.stages.chooses:
-        from headcount.pipelines.studies import likely
+        from headcount.pipelines.studies import typical
 
-        lines += likely.words(made, args.of)
+        lines += typical.description(made, args.of)
     return "\n".join(lines if isinstance(made, EstimatesMechanism) else [*lines, "", report.BOUNDED])
 
 

@@ -96,18 +96,18 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 def make_plan(args: argparse.Namespace, made: Selection | AutoSelection, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
     told = expected_error.users_needed(each.plan for each in made.rounds) if isinstance(made, Selection) else {}
-    return Plan(made.guarantee(), {}, files="items", told=told)
+    return Plan(made.guarantee(), {}, files="items", summary=told)
 
 
 def explain(args: argparse.Namespace, selection: Selection | AutoSelection) -> str:
     """The promise and what it costs, in words, before anything is read; where the strategy is chosen, on typical data."""
-    lines = [selection.guarantee().words()]
+    lines = [selection.guarantee().description()]
     if isinstance(selection, Selection):
         lines += ["", *_expected(selection.rounds)]
     else:
-        from headcount.pipelines.studies import likely
+        from headcount.pipelines.studies import typical
 
-        lines += ["", *likely.words(selection, "names")]
+        lines += ["", *typical.description(selection, "names")]
     lines += [
         "",
         "how often a user has an item does not matter; which of a user's items count, if not all do, is left to chance",

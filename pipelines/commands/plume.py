@@ -84,19 +84,19 @@ def _parameters(args: argparse.Namespace, item_type: type) -> dict[str, Any]:
 
 def make_plan(args: argparse.Namespace, made: PlumeRelease, item_type: type) -> Plan:
     """What the command says of itself, and the public parameters of it."""
-    told = made.plan().told() if made.choice is None else {}
-    return Plan(made.guarantee(), {"rho": made.zcdp.rho}, told=told)
+    told = made.plan().summary() if made.choice is None else {}
+    return Plan(made.guarantee(), {"rho": made.zcdp.rho}, summary=told)
 
 
 def explain(args: argparse.Namespace, plan: PlumeRelease) -> str:
     """The promise and what it costs, in words, before anything is read; where the bounds are chosen, on typical data."""
-    lines = [plan.guarantee().words()]
+    lines = [plan.guarantee().description()]
     if plan.choice is None:
-        lines += ["", *report.expected_words(plan.plan().plan)]
+        lines += ["", *report.expected_error_lines(plan.plan().plan)]
     else:
-        from headcount.pipelines.studies import likely
+        from headcount.pipelines.studies import typical
 
-        lines += ["", *likely.words(plan, "users")]
+        lines += ["", *typical.description(plan, "users")]
     lines += ["", "a user's items beyond these bounds do not count, which also lowers the counts"]
     return "\n".join(lines)
 

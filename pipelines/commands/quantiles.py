@@ -238,7 +238,9 @@ def explain(args: argparse.Namespace, made: SearchOverValues | TreeOverValues) -
             " a chance of 50 %",
             f"the rank of a median of 1,000,000 users has a standard deviation of {of_a_million:.2g} at most, by the sampling",
         ]
-    return "\n".join([made.guarantee().words(), "", *lines, "values within one part cannot be told apart", _ONE_ROW])
+    return "\n".join(
+        [made.guarantee().description(), "", *lines, "values within one part cannot be told apart", _ONE_ROW]
+    )
 
 
 def source(args: argparse.Namespace) -> type[Source]:

@@ -97,7 +97,7 @@ def plan_of(args: argparse.Namespace, made: Mechanism, note: str) -> Plan:
     if isinstance(made, AutoSampled):
         return Plan(made.guarantee(), {}, note=note, drawn_as=sample_name(args))
     public = {"rate": float(made.plan.rate), "threshold": made.plan.threshold}
-    return Plan(made.guarantee(), public, note=note, told=made.told(), drawn_as=sample_name(args))
+    return Plan(made.guarantee(), public, note=note, summary=made.summary(), drawn_as=sample_name(args))
 
 
 def whose_items(args: argparse.Namespace) -> str:
@@ -118,11 +118,11 @@ def whose_items(args: argparse.Namespace) -> str:
 
 def explain(args: argparse.Namespace, made: Mechanism, note: str | None = None) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [made.guarantee().words(), ""]
+    lines = [made.guarantee().description(), ""]
     if isinstance(made, AutoSampled):
-        from headcount.pipelines.studies import likely
+        from headcount.pipelines.studies import typical
 
-        lines += [*likely.words(made, "users"), ""]
+        lines += [*typical.description(made, "users"), ""]
     else:
         lines += _expected(args, made)
     return "\n".join([*lines, note or whose_items(args)])

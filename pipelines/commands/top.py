@@ -87,21 +87,21 @@ def make_plan(args: argparse.Namespace, made: TopItemsMechanism | NamedTopMechan
     by_draws = isinstance(made, TopItemsMechanism)
     own = {"method": METHODS[0 if by_draws else 1], "k_bar": made.k_bar if by_draws else None}
     told = {"users_needed": math.ceil(made.threshold)} if isinstance(made, TopItemsMechanism) else {}
-    return Plan(made.guarantee(), own, files="top", told=told)
+    return Plan(made.guarantee(), own, files="top", summary=told)
 
 
 def explain(args: argparse.Namespace, plan: TopItemsMechanism | NamedTopMechanism) -> str:
     """The promise and what it buys, in words, before anything is read."""
-    lines = [plan.guarantee().words(), ""]
+    lines = [plan.guarantee().description(), ""]
     if isinstance(plan, TopItemsMechanism):
         lines.append(
             f"items with more than some {float(plan.threshold):,.0f} users may be named, or that many more than the item of"
             f" rank {plan.k_bar + 1:,} has"
         )
     else:
-        from headcount.pipelines.studies import likely
+        from headcount.pipelines.studies import typical
 
-        lines += likely.words(plan.selection, "names")
+        lines += typical.description(plan.selection, "names")
     lines.append(
         f"two items are ranked rightly with a chance of 95 % if their users differ by {2.95 / float(plan.epsilon):,.0f}"
     )

@@ -182,22 +182,22 @@ def make_plan(args: argparse.Namespace, made: TotalPlan | CountPlan, item_type: 
         "noise": made.noise.kind,
     }
     return Plan(
-        made.guarantee(), parameters, told={"assumption": _NOTES["debiased"]} | expected_error.correlated(made.noise)
+        made.guarantee(), parameters, summary={"assumption": _NOTES["debiased"]} | expected_error.correlated(made.noise)
     )
 
 
 def explain(args: argparse.Namespace, made: TotalPlan | CountPlan) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [made.guarantee().words(), ""]
+    lines = [made.guarantee().description(), ""]
     if isinstance(made, TotalPlan):
         for of, part in made.parts():
             if isinstance(part, AutoHistogramMechanism):
-                from headcount.pipelines.studies import likely
+                from headcount.pipelines.studies import typical
 
                 plan = part.auto.decided(part.auto.choice.ends()[0]).plan
                 each = expected_error.expected_error(plan)
                 lines.append(f"{of}: noise of standard deviation {each.stddev:,.4g} times the bound that is chosen")
-                lines += ["", *likely.words(made, "events"), ""]
+                lines += ["", *typical.description(made, "events"), ""]
             else:
                 each = expected_error.expected_error(part.plan)
                 lines.append(

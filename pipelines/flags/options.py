@@ -153,12 +153,12 @@ def check_zcdp_or_budget(args: argparse.Namespace) -> None:
 
 def hint(epsilon: float, delta: float) -> None:
     """One line on standard error for a promise that is allowed and hides little; what is printed otherwise stays as it is."""
-    words = hint_words(epsilon, delta)
+    words = hint_text(epsilon, delta)
     if words is not None:
         print(f"headcount: {words}", file=sys.stderr)
 
 
-def hint_words(epsilon: float, delta: float) -> str | None:
+def hint_text(epsilon: float, delta: float) -> str | None:
     """What is to be said of a promise that is allowed and hides little."""
     words = []
     if epsilon > LARGE_EPSILON:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
-from headcount.mechanisms.accounting.windows import USER, WINDOWS, window_of, window_words
+from headcount.mechanisms.accounting.windows import USER, WINDOWS, window_description, window_of
 from headcount.pipelines.flags.flag import add
 from headcount.pipelines.flags.numbers import whole_number
 
@@ -28,12 +28,12 @@ class Protection(NamedTuple):
         """The same promise, to whom it is made."""
         return guarantee if self.unit == USER else guarantee.per(self.unit)
 
-    def words(self, guarantee: Guarantee) -> str | None:
+    def description(self, guarantee: Guarantee) -> str | None:
         """What the unit means for a user with several; None where all that a user did is protected."""
         window = window_of(self.unit)
         if window is None:
             return None
-        told = window_words(self.of(guarantee), self.windows or _USUAL[window])
+        told = window_description(self.of(guarantee), self.windows or _USUAL[window])
         by = (
             ""
             if self.time is None

@@ -33,7 +33,7 @@ class States:
         self._last: str | None = None
         self._since = 0.0
 
-    def told(self, state: object, elapsed: float) -> str | None:
+    def line(self, state: object, elapsed: float) -> str | None:
         """The line on a state, seen after so many seconds; None if it is not new, or says nothing."""
         if not isinstance(state, str) or state in _UNKNOWN or state == self._last:
             return None
@@ -98,7 +98,7 @@ def watched(result: Any, tell: Callable[[str], None]) -> Iterator[None]:
 
     def look() -> None:
         with suppress(Exception):  # a look never fails a job
-            line = states.told(seen_state(result), time.monotonic() - began)
+            line = states.line(seen_state(result), time.monotonic() - began)
             if line is not None:
                 tell(line)
 

@@ -36,7 +36,7 @@ from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.plan import Plan, label_of
 from headcount.pipelines.sinks import bigquery as sink_bigquery
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.write import WriteOutput, told_first
+from headcount.pipelines.sinks.write import WriteOutput, announced_first
 from headcount.pipelines.sources import events
 from headcount.pipelines.sources.columns import Columns
 from headcount.pipelines.sources.domain import domain_digest
@@ -195,7 +195,7 @@ def run_job(
                     plan.note,
                     args.label,
                     args.period,
-                    plan.told,
+                    plan.summary,
                     protection(args),
                     args.dataset,
                     report.first_made(release.id, account.date, sink.read_report(target) if there else None),
@@ -204,7 +204,7 @@ def run_job(
                 _ = rows | "Output" >> WriteOutput(target, content, sink.commit)
                 if elsewhere is not None:
                     account.started()
-                with told_first(release.id, account.publishing) if here else nullcontext():
+                with announced_first(release.id, account.publishing) if here else nullcontext():
                     finished = _run(pipeline, signals, runner, beam_options)
         except BaseException as error:
             signals.ignore()

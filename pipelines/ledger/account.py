@@ -101,7 +101,7 @@ class Account:
             if self._entry.request.output is None and self.expected is None:
                 raise
             if self._entry.state == COMMITTED:
-                return self._told_again(), None
+                return self._repeat_note(), None
             return None, (
                 f"{error}; this release is published, but not yet committed in the ledger: it counts, and stays reserved; run "
                 f"`headcount ledger resolve {name}`, before the output is moved"
@@ -111,7 +111,7 @@ class Account:
                 f"this release had been given up, and is published: it counts, also beyond the limit of data set {name}"
             )
         said = f"data set {name}: this release is in the ledger (see: headcount ledger total {name})"
-        return self._told_again() or said, None
+        return self._repeat_note() or said, None
 
     def submitted(self) -> str | None:
         """The job runs without this process; what is to be said of that."""
@@ -119,9 +119,9 @@ class Account:
             return None
         name = self._entry.request.dataset
         stays = f"data set {name}: the cost stays reserved until `headcount ledger resolve {name}` finds the output complete"
-        return self._told_again() or self._leave("it was submitted") or stays
+        return self._repeat_note() or self._leave("it was submitted") or stays
 
-    def _told_again(self) -> str | None:
+    def _repeat_note(self) -> str | None:
         """What is to be said of a release that is only written once more."""
         if self._entry is None or self.expected is None:
             return None

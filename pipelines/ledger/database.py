@@ -65,7 +65,7 @@ class Database:
         """Make the tables that are not there yet."""
         if self.file is not None and not os.path.isdir(os.path.dirname(self.file)):
             raise ParameterError(f"--ledger {self.name} lies in a folder that is not there: make it first")
-        with self._told(), self._engine.begin() as connection:
+        with self._one_line_errors(), self._engine.begin() as connection:
             if not sa.inspect(connection).has_table(tables.ledger.name):
                 tables.metadata.create_all(connection)
                 connection.execute(tables.ledger.insert().values(version=tables.VERSION))
@@ -74,7 +74,7 @@ class Database:
         """Refuse a database that holds no ledger, or one of another version."""
         if self.file is not None and not os.path.exists(self.file):  # SQLite would make an empty one
             raise self._none_there()
-        with self._told(), self._reading() as connection:
+        with self._one_line_errors(), self._reading() as connection:
             if not sa.inspect(connection).has_table(tables.ledger.name):
                 raise self._none_there()
             found = connection.execute(sa.select(tables.ledger.c.version)).scalar_one()
@@ -87,13 +87,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only looks."""
-        with self._told(), self._reading() as connection:
+        with self._one_line_errors(), self._reading() as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that nobody else's comes between; it is all on disk at the end, or nothing of it."""
-        with self._told(), self._engine.begin() as connection:
+        with self._one_line_errors(), self._engine.begin() as connection:
             connection.execute(sa.select(tables.ledger.c.version).with_for_update())
             yield connection
 
@@ -106,7 +106,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _one_line_errors(self) -> Iterator[None]:
         """Turns what a database says into one line without the password."""
         try:
             yield

@@ -33,7 +33,7 @@ class Users(NamedTuple):
     time_column: str | None = None
     time_zone: str | None = None
 
-    def words(self) -> str:
+    def description(self) -> str:
         """As the end of a sentence."""
         if self.user_column is None:
             return "no column of users"
@@ -80,7 +80,7 @@ class Dataset:
         """The month or year of a time, if the limit is for such."""
         return datetime.datetime.fromisoformat(at).strftime(SPANS[self.per])
 
-    def limit_words(self) -> str:
+    def limit_description(self) -> str:
         """The limit as the end of a sentence."""
         each = f" in each {self.per}" if self.per else ""
         how = ", however they are planned" if self.adaptive else ""
@@ -102,9 +102,9 @@ class Dataset:
         """Refuse a release that protects others than the releases of this data set do: one of these may be many of them."""
         if known != asked:
             raise ParameterError(
-                f"data set {self.name!r} protects each {self.unit} of {known.words()}, and this release each of "
-                f"{asked.words()}: one of the former may be many of the latter, so that their costs do not add up; give the "
-                "same --user, --time and --time-zone, or another --dataset"
+                f"data set {self.name!r} protects each {self.unit} of {known.description()}, and this release each of "
+                f"{asked.description()}: one of the former may be many of the latter, so that their costs do not add up; give "
+                "the same --user, --time and --time-zone, or another --dataset"
             )
 
 

@@ -32,7 +32,7 @@ class Decision(NamedTuple):
     """What is to be written of an entry, if anything, and why."""
 
     settled: Settled | None
-    words: str
+    description: str
 
 
 def undecided(ledger: Ledger, dataset: str | None = None, release_id: str | None = None) -> list[Entry]:

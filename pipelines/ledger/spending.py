@@ -34,7 +34,7 @@ class Total:
     sum_delta: float
     epsilon: float
 
-    def words(self, delta: float) -> str:
+    def description(self, delta: float) -> str:
         """As it is printed."""
         if not self.releases:
             return "nothing is spent"
@@ -112,7 +112,7 @@ class Room:
             low, high = (middle, high) if self.fits(*[like] * middle) else (low, middle)
         return low
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What is left, as it is printed: one release without a delta, and how many like the last one."""
         words = f"epsilon = {_down(self.left())} for one release at delta = 0"
         if not self._spent:
@@ -136,9 +136,9 @@ class ExceededError(Exception):
         asked = f"epsilon = {_up(more.epsilon)} and delta = {_up(more.delta)}"
         made = f"epsilon = {_up(after.epsilon)}" if math.isfinite(after.epsilon) else "no epsilon at all at this delta"
         return ParameterError(
-            f"data set {dataset.name!r} has a limit of {dataset.limit_words()}; "
+            f"data set {dataset.name!r} has a limit of {dataset.limit_description()}; "
             f"{'in ' + self._span + ' ' if self._span else ''}epsilon = {_up(before.epsilon)} of it is spent, and with this "
-            f"release ({asked}) it would be {made}: nothing was read; what is left: {room.words()}"
+            f"release ({asked}) it would be {made}: nothing was read; what is left: {room.description()}"
         )
 
 

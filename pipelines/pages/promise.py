@@ -23,7 +23,7 @@ def right_guesses(epsilon: float, delta: float) -> float:
     return min(1.0, (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon)))
 
 
-def guess_words(epsilon: float, delta: float) -> str:
+def guess_text(epsilon: float, delta: float) -> str:
     """The same in percent, rounded up to a tenth: it is a limit."""
     tenths = math.ceil(1000 * right_guesses(epsilon, delta) - 1e-9)
     return "nearly 100 %" if tenths >= 1000 else f"{tenths / 10:g} %"
@@ -31,7 +31,7 @@ def guess_words(epsilon: float, delta: float) -> str:
 
 def sentence(guarantee: Mapping[str, Any]) -> str:
     """The promise for a reader without mathematics, from the numbers of a report."""
-    share = guess_words(guarantee["epsilon"], guarantee["delta"])
+    share = guess_text(guarantee["epsilon"], guarantee["delta"])
     what = _what(guarantee["unit"], guarantee["relation"])
     limit = "up to" if share.startswith("nearly") else "at most"
     return (
@@ -45,7 +45,7 @@ def picture(guarantee: Mapping[str, Any]) -> Drawn:
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
     rows = [
         Bar(("by a coin, without the release",), "50 %", _COIN, quiet=True),
-        Bar(("with the release, at most",), guess_words(epsilon, delta), right_guesses(epsilon, delta)),
+        Bar(("with the release, at most",), guess_text(epsilon, delta), right_guesses(epsilon, delta)),
         Bar(("with the data themselves",), "100 %", 1.0, quiet=True),
     ]
     return bars(rows, ["a guess about one " + _whom(guarantee["unit"]), "is right in"])

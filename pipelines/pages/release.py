@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from headcount.mechanisms.accounting.windows import WINDOWS
-from headcount.pipelines.flags.options import LARGE_EPSILON, hint_words
+from headcount.pipelines.flags.options import LARGE_EPSILON, hint_text
 from headcount.pipelines.pages import layout, promise, results, texts
 from headcount.pipelines.pages.rows import read_rows
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.summary import missing, title
-from headcount.pipelines.sinks.finished import changed_words
+from headcount.pipelines.sinks.finished import changed_note
 
 
 def release_page(outcome: Outcome) -> bytes:
@@ -28,8 +28,8 @@ def release_page(outcome: Outcome) -> bytes:
         report=report,
         title=report.get("label", about),
         about=about,
-        changed=changed_words(report),
-        weak=hint_words(guarantee["epsilon"], guarantee["delta"]),
+        changed=changed_note(report),
+        weak=hint_text(guarantee["epsilon"], guarantee["delta"]),
         has_label="label" in report,
         facts=_facts(report),
         parts=results.parts(report, rows),

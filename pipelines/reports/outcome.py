@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headcount.pipelines.reports.summary import is_list, told
+from headcount.pipelines.reports.summary import is_list, summarize
 from headcount.pipelines.sinks.formats import decode
 from headcount.pipelines.storage import stores
 
@@ -32,7 +32,7 @@ class Outcome:
     unsettled: str | None = None
     again: bool = False
 
-    def words(self, shown: str) -> str:
+    def description(self, shown: str) -> str:
         """All that is said of a job: what came out, as `shown`, what must be known of it, what was chosen, and where it is."""
         if self.report is None:
             told = f"submitted; {self.output} is complete when {self.complete} (release {self.release_id})"
@@ -42,9 +42,9 @@ class Outcome:
         page = None if self.page is None else f"to look at: {self.page}"
         return "\n".join(filter(None, (said(self.report, shown), where, self.charged, page)))
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """How many rows came out, the largest of them, and what is missing; of a job that has ended."""
-        return "" if self.report is None else told(self.report)
+        return "" if self.report is None else summarize(self.report)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """The rows of the files in their order, with texts for numbers in CSV."""

@@ -17,15 +17,15 @@ class Plan:
     """What a command says of what it computes, and promises, before it has seen any data.
 
     `parameters` are the public ones, for the report; `files` begins the names of the files. A `note` is what a reader must know
-    of the numbers: it is shown with them, and is in the report. `told` is what else the report tells of the rows, as in
-    `report.Telling`; what a decision tells goes before. `drawn_as` is the label of what is drawn, if it is not the command's.
+    of the numbers: it is shown with them, and is in the report. `summary` is what else the report says of the rows, as in
+    `report.Summarized`; what a decision says goes before. `drawn_as` is the label of what is drawn, if it is not the command's.
     """
 
     guarantee: Guarantee
     parameters: Parameters
     files: str = "counts"
     note: str | None = None
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     drawn_as: str | None = None
 
     def stating(self, more: Parameters) -> Plan:

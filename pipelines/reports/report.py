@@ -43,18 +43,18 @@ class Decision(Protocol):
     def guarantee(self) -> Guarantee:
         """The whole promise, in the numbers of the decision."""
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was decided, in one line."""
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """The same for a machine: more parts of the report, by name."""
 
 
 @runtime_checkable
-class Telling(Protocol):
+class Summarized(Protocol):
     """A decision that tells what a reader of the rows asks first, where it is known: all of it is public or paid for."""
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """`users_needed`, about how many users an item needs to be shown; `share_left_out`, about which share of the events of
         the shown items the bound left out; `assumption`, the sentence on what estimates take for granted; `correlated`, that on
         errors of which all rows have a part."""
@@ -74,7 +74,7 @@ class About:
     note: str | None = None
     label: str | None = None
     period: str | None = None
-    told: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    summary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     protection: Protection = Protection()
     dataset: str | None = None
     date: str | None = None
@@ -102,7 +102,7 @@ def make_report(
     about: About, guarantee: Guarantee, decision: Decision | None = None, input_digest: str | None = None
 ) -> bytes:
     """The content of report.json, before there are rows; what is None was not given and is left out."""
-    protected, guarantee = about.protection.words(guarantee), about.protection.of(guarantee)
+    protected, guarantee = about.protection.description(guarantee), about.protection.of(guarantee)
     content: dict[str, Any] = {
         REPORT_MARK: metadata.version("headcount"),
         "label": about.label,
@@ -111,17 +111,17 @@ def make_report(
         "dataset": about.dataset,
         "command": about.command,
         "release_id": about.release_id,
-        "promise": guarantee.total_words(),
+        "promise": guarantee.promise_line(),
         "protected": protected,
-        "decision": None if decision is None else decision.words(),
+        "decision": None if decision is None else decision.description(),
         "note": about.note,
-        **about.told,
-        **(decision.told() if isinstance(decision, Telling) else {}),
+        **about.summary,
+        **(decision.summary() if isinstance(decision, Summarized) else {}),
     }
     details = {
-        "guarantee": {"words": guarantee.words().splitlines(), **guarantee.as_dict()},
+        "guarantee": {"words": guarantee.description().splitlines(), **guarantee.as_dict()},
         "parameters": _given(about.parameters),
-        **({} if decision is None else decision.sections()),
+        **({} if decision is None else decision.report_fields()),
         **({} if input_digest is None else {INPUT: input_digest}),
         "versions": versions(),
     }
@@ -134,11 +134,11 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def explain(guarantee: Guarantee, plan: NoisePlan) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [guarantee.words().rstrip(), "", *expected_words(plan)]
+    lines = [guarantee.description().rstrip(), "", *expected_error_lines(plan)]
     return "\n".join([*lines, "", BOUNDED])
 
 
-def expected_words(plan: NoisePlan) -> list[str]:
+def expected_error_lines(plan: NoisePlan) -> list[str]:
     """Noise and threshold of counts in words."""
     error = expected_error(plan)
     lines = [

@@ -60,7 +60,7 @@ def is_list(report: Mapping[str, Any]) -> bool:
     return _unit(report) is not None
 
 
-def told(report: Mapping[str, Any], bars: bool = False) -> str:
+def summarize(report: Mapping[str, Any], bars: bool = False) -> str:
     """All that is to be said of the rows, with bars if asked for; nothing, if they are no list that a reader looks through."""
     columns, keys, unit = list(report["columns"]), report.get("keys", []), _unit(report)
     if unit is None:

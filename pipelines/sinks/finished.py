@@ -114,7 +114,7 @@ def sealed(content: Mapping[str, Any]) -> bytes:
     return to_json({**parts, SEAL: _seal(content), **last})
 
 
-def changed_words(report: Mapping[str, Any]) -> str | None:
+def changed_note(report: Mapping[str, Any]) -> str | None:
     """What is to be said of a report that is not as it was written, or of which that cannot be told; else None."""
     if SEAL not in report:
         return "report.json holds no digest of its content: an earlier version of Headcount wrote it, or it was changed"

@@ -13,20 +13,20 @@ from headcount.pipelines.sinks.output import Target, Written, commit, write_file
 from headcount.pipelines.sinks.repeated import refuse_another
 
 # Who wants to know, in this process, before a release is published: by its id, as a step of a pipeline can hold no ledger.
-_told_first: dict[str, Callable[[bytes], None]] = {}
+_announced_first: dict[str, Callable[[bytes], None]] = {}
 
 
 @contextmanager
-def told_first(release_id: str, tell: Callable[[bytes], None]) -> Iterator[None]:
+def announced_first(release_id: str, tell: Callable[[bytes], None]) -> Iterator[None]:
     """While its block runs, `tell` gets the report of a release before any of it is published, if that is done in this process.
 
     If it raises, nothing is published.
     """
-    _told_first[release_id] = tell
+    _announced_first[release_id] = tell
     try:
         yield
     finally:
-        del _told_first[release_id]
+        del _announced_first[release_id]
 
 
 @beam.typehints.with_input_types(tuple[int, pa.RecordBatch])
@@ -77,6 +77,6 @@ class _Commit(beam.DoFn):
         files = self._target.checked(Written(*file) for file in element[1])
         finished = self._target.finished(report, files)
         refuse_another(self._target.expected, finished, self._target.release_id)
-        if self._target.release_id in _told_first:
-            _told_first[self._target.release_id](finished)
+        if self._target.release_id in _announced_first:
+            _announced_first[self._target.release_id](finished)
         self._commit(self._target, files, finished)

@@ -128,7 +128,7 @@ class ColumnTypes:
         return _keys(self.file, columns, {name: self.schema.field(name).type for name in columns.held})
 
 
-def object_words(name: str, fields: Sequence[str] = ()) -> str:
+def object_description(name: str, fields: Sequence[str] = ()) -> str:
     """What a column of objects is, in words that name the fields of a schema and say how to ask for one."""
     more = f" and {len(fields) - _MOST_NAMES} more" if len(fields) > _MOST_NAMES else ""
     known = f" with the fields {', '.join(map(repr, fields[:_MOST_NAMES]))}{more}" if fields else ""
@@ -145,7 +145,7 @@ def found_types(path: str, columns: Columns, schema: pa.Schema, decoded: int = 0
         raise InputError(f"{path}: column {empty[0]!r} is null: by its type no row has a value")
     for name, found in types.items():
         if found is not None and pa.types.is_struct(found):
-            raise InputError(f"{path}: column {name!r} is {object_words(name, found.names)}")
+            raise InputError(f"{path}: column {name!r} is {object_description(name, found.names)}")
     if columns.user is not None:
         types[columns.user] = _user_type(path, columns.user, types[columns.user])
     for name in columns.held:
@@ -271,7 +271,7 @@ def check_names(path: str, columns: Columns, available: pa.Schema | Iterable[str
     top = missing[0].split(".")[0]
     if schema is not None and top in names and pa.types.is_struct(schema.field(top).type):
         fields = schema.field(top).type.names
-        raise InputError(f"{path}: no column {missing[0]!r}; {top!r} is {object_words(top, fields)}")
+        raise InputError(f"{path}: no column {missing[0]!r}; {top!r} is {object_description(top, fields)}")
     if is_schema or len(missing) < len(stored):
         shown = ", ".join(repr(name) for name in names[:_MOST_NAMES])
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""

@@ -35,7 +35,7 @@ from headcount.pipelines.sources.columns import (
     check_names,
     event_batch,
     found_types,
-    object_words,
+    object_description,
 )
 from headcount.pipelines.sources.files import guarded, open_text
 
@@ -306,7 +306,7 @@ def _check_value(
                 _check_value(path, row, name, each, kind.value_type, reason, as_text)
         return
     if isinstance(value, dict):  # whose names may be data, as no schema has them
-        raise InputError(f"{path}, row {row}: column {name!r} is {object_words(name)}")
+        raise InputError(f"{path}, row {row}: column {name!r} is {object_description(name)}")
     if isinstance(value, list):
         raise InputError(f"{path}, row {row}: column {name!r} is a list: give --explode {name}")
     if pa.types.is_string(kind):

@@ -58,7 +58,7 @@ class Comparison:
         """All of it, for a terminal."""
         lines = [NOT_PRIVATE, self._about()]
         for question in self.questions():
-            lines += ["", f"{QUESTIONS[question].words}:", "", *self._block(question)]
+            lines += ["", f"{QUESTIONS[question].description}:", "", *self._block(question)]
         return "\n".join([*lines, "", *self._notes()])
 
     def questions(self) -> list[str]:
@@ -91,7 +91,7 @@ class Comparison:
             shared = {
                 "question": cell.method.question,
                 "method": cell.method.name,
-                "command": cell.method.words(),
+                "command": cell.method.description(),
                 **cell.promised._asdict(),
             }
             if cell.refused is not None:
@@ -131,7 +131,7 @@ class Comparison:
             heads, *rows = self._cells(question)
             asked = QUESTIONS[question]
             drawn = curves(self.of(question), asked.counts)
-            parts.append({"title": asked.words.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
+            parts.append({"title": asked.description.capitalize(), "charts": drawn, "heads": heads, "rows": rows})
         bands = " The shaded parts reach from the least to the most of the releases." if self.releases > 1 else ""
         about = f"{self._about()}.{bands}"
         return layout.render("compare.html", not_private=NOT_PRIVATE, about=about, questions=parts, notes=self._notes())
@@ -148,7 +148,7 @@ class Comparison:
             head, *body = self._cells(question)
             rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in body)
             names = "".join(f"<th>{escape(name)}</th>" for name in head)
-            caption = f"<caption>{escape(QUESTIONS[question].words)}</caption>"
+            caption = f"<caption>{escape(QUESTIONS[question].description)}</caption>"
             parts.append(f"<table>{caption}<thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>")
         return "".join(parts + [f"<p>{escape(note)}</p>" for note in self._notes()])
 
@@ -187,9 +187,9 @@ class Comparison:
             self._spurious(),
         ]
         notes += [
-            f"{method.name}: {method.words()}"
+            f"{method.name}: {method.description()}"
             for method in self.methods()
-            if method.words() != f"headcount {method.name}"
+            if method.description() != f"headcount {method.name}"
         ]
         refused = dict.fromkeys((cell.method.name, cell.refused) for cell in self.cells if cell.refused is not None)
         return notes + [f"{name} refused: {why}" for name, why in refused]

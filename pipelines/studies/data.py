@@ -47,7 +47,7 @@ class Data:
             return 1
         return int(np.quantile(self.pairs, share, method="inverted_cdf"))
 
-    def words(self) -> str:
+    def description(self) -> str:
         """How large it is, in one line; exact."""
         numbers = (int(self.events.sum()), "events"), (len(self.pairs), "users"), (len(self.items), "items")
         return ", ".join(f"{number:,} {what}" for number, what in numbers)

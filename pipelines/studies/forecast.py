@@ -137,7 +137,7 @@ def _releases(cell: Cell, data: Data, smaller: float, number: int) -> Iterator[t
         values: Numbers = dataclasses.asdict(score(rows, data, method.question))
         # Where all items are shown, the least of them says nothing of what is needed.
         values["users_needed"] = smaller * float(users[rows.num_rows - 1]) if 0 < rows.num_rows < len(users) else None
-        yield values, None if decision is None else decision.words()
+        yield values, None if decision is None else decision.description()
 
 
 def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:

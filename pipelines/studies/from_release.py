@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headcount.mechanisms.batches.shards import Shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -32,7 +32,7 @@ from headcount.pipelines.studies.populations.item_law import (
     low_items,
 )
 from headcount.pipelines.studies.populations.laws import Believed, Population, UserLaw
-from headcount.pipelines.studies.populations.user_law import Told, fit_users
+from headcount.pipelines.studies.populations.user_law import UserEvidence, fit_users
 
 #: So many populations are looked at; and fewer rows than these tell too little.
 POPULATIONS, LEAST_ROWS = 4, 10
@@ -63,7 +63,7 @@ ASSUMED = (
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Earlier:
+class PublishedRelease:
     """A release that may be made again otherwise: its method and promise, its report, and the columns of its rows."""
 
     method: Method
@@ -90,8 +90,8 @@ class Earlier:
         noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
         items = fit_items(noisy, random, POPULATIONS)
         groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
-        told = Told(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
-        believed = _mixed(items, fit_users(told, items.best, _SEED))
+        evidence = UserEvidence(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
+        believed = _mixed(items, fit_users(evidence, items.best, _SEED))
         return [
             (dataclasses.replace(population, apart=apart), belief * share)
             for apart, share in _APART.items()
@@ -118,7 +118,7 @@ class Earlier:
         return found
 
 
-def read_earlier(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> Earlier:
+def read_release(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> PublishedRelease:
     """The release with this report and these rows; refuses one that does not tell enough."""
     command, given = report["command"], report["details"]["parameters"]
     if command not in _FLAGS:
@@ -147,7 +147,7 @@ def read_earlier(report: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -
             words += [as_flag(name), *([] if given[name] is True else [str(given[name])])]
     promise = report["details"]["guarantee"]
     promised = Promised(promise["epsilon"], promise["delta"], given["relation"])
-    return Earlier(
+    return PublishedRelease(
         method_of(tuple(words)),
         promised,
         report,
@@ -170,7 +170,7 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
 def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
     """All numbers of a release of so many items, from what its report says was chosen."""
     named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"], chosen.get("rounds", 0)))
-    bounds = KeptBound(
+    bounds = ClipBound(
         chosen.get("bound", 0),
         chosen.get("max_per_item", 0),
         chosen.get("noise", ""),

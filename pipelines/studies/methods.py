@@ -18,7 +18,7 @@ from headcount.pipelines.suggestions import did_you_mean, nearest
 class Question(NamedTuple):
     """What is asked of the items, and the truth that answers are measured by: "events" or "users"."""
 
-    words: str
+    description: str
     of: str
     counts: bool  # or names alone
 
@@ -56,7 +56,7 @@ class Method:
         """What is drawn is called after the command, as in a job."""
         return label_of(self.command[0])
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What to type, without what is read, promised and written."""
         return " ".join(("headcount", *self.command))
 

@@ -68,7 +68,7 @@ def grid(
                 step(doing)
                 rows, decision = run_once(made, data, each, method.label)
                 scores.append(score(rows, data, method.question, large_from))
-                decisions.append(None if decision is None else decision.words())
+                decisions.append(None if decision is None else decision.description())
             cells.append(Cell(method, promised, tuple(scores), tuple(decisions)))
     return cells
 

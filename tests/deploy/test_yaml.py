@@ -163,7 +163,7 @@ def test_what_is_left_out_or_null_is_the_transforms_own_default():
     expected = transforms.Histogram(Budget(1, 1e-6), method="one-stage", bound=3, max_per_item=1, relation="replace")
     assert other.guarantee() == expected.guarantee()
     users = yaml_provider.Histogram(epsilon=1, method="one-stage", bound=3, domain=["a", "b"], max_per_item=1)
-    assert users.guarantee().words().count("an l1 norm of 3 and 1 on one item") == 1
+    assert users.guarantee().description().count("an l1 norm of 3 and 1 on one item") == 1
     with pytest.raises(ParameterError, match="^max_per_item must be an integer from 1 .* got 0$"):
         yaml_provider.Histogram(epsilon=1, domain=["a", "b"], max_per_item=0)
 

@@ -22,7 +22,7 @@ def _explain(*argv: str) -> None:
 def test_explain_prints_the_promise_of_the_file(log, tmp_path, capsys):
     variables = jinja_variables(log, tmp_path / "out")
     _explain(str(FOLDER / "example.yaml"), variables)
-    words = transforms.Histogram(Budget(1, 1e-8)).guarantee().words()
+    words = transforms.Histogram(Budget(1, 1e-8)).guarantee().description()
     assert capsys.readouterr().out == f"Count\n{words}\n"
     assert list(tmp_path.glob("out*")) == [], "nothing ran"
     config = PROMISE | {"key_env": "HEADCOUNT_TEST_KEY_OF_THE_WORKERS"}
@@ -62,7 +62,7 @@ def test_explain_adds_up_several_steps(tmp_path, capsys):
     *_, first, second = capsys.readouterr().out.splitlines()
     rho = transforms.Plume(transforms.Zcdp(0.1, 1e-6), max_items=1).guarantee()
     more = transforms.TopItems(Budget(0.1, 1e-7), 1).guarantee()
-    words = transforms.compose([rho, more]).total_words()
+    words = transforms.compose([rho, more]).promise_line()
     assert first == f"Epsilon and delta of the 2 steps under add-remove compose to: {words}"
     assert second.startswith(
         "Epsilon and delta of the 1 step under replace compose to: User-level (epsilon = 0.2, delta = 1e-06)"

@@ -46,7 +46,7 @@ from headcount.mechanisms import (
 )
 from headcount.mechanisms.accounting.pld_sums import losses_delta, losses_epsilon
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.bound_choice.by_name.alone import choice_alone
+from headcount.mechanisms.bound_choice.by_name.standalone import standalone_choice
 from headcount.mechanisms.columns.value_ranges import ValueRange, value_columns
 from headcount.mechanisms.partitions.rounds import STRATEGIES
 from headcount.mechanisms.shape.answered import AnsweredShape
@@ -98,7 +98,7 @@ def deciding(relation: Relation) -> dict[str, Any]:
         "heavy hitters": heavy_hitters(BUDGET, 0.1, users=500, relation=relation),
         "distribution": learn_distribution(BUDGET, ITEMS, samples_per_user="auto", relation=relation),
         "distinct items": distinct_items(Budget(1), relation=relation),
-        "choice alone": choice_alone(Budget(0.1), BUDGET, relation=relation),
+        "choice alone": standalone_choice(Budget(0.1), BUDGET, relation=relation),
         "answered shape": AnsweredShape(shape_histogram(Budget(1), domain_size=30, relation=relation), ()),
         "shape properties": ShapeProperties(shape_histogram(Budget(1), domain_size=30, relation=relation), ()),
         "central property": central_property(Budget(1), EntropyQuestion(), samples=4000, relation=relation),

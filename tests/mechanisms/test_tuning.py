@@ -21,7 +21,7 @@ from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptCandidate, KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipCandidate, ClipChoice
 from headcount.mechanisms.choice.exponential import probabilities
 from headcount.mechanisms.count_release.papers.plume import plume
 from headcount.mechanisms.histogram.factory import histogram
@@ -146,7 +146,7 @@ def test_every_number_has_a_job_that_shows_it():
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     """Laws that were made with other numbers are made anew, here and in the tests that follow."""
-    cached = (law.coin_law, coins.law_middle, law_budget.worst_mean)
+    cached = (law.coin_law, coins.slope_ratio, law_budget.worst_mean)
     for each in cached:
         each.cache_clear()
     yield
@@ -227,13 +227,13 @@ def shard_of(users):
 @pytest.mark.parametrize("penalty", [0.5, 2.5, 9.0])
 @pytest.mark.parametrize("items", [1, 9, 400])
 def test_any_price_hides_one_user(price, worth, penalty, items, monkeypatch):
-    """The chances of both draws of `KeptChoice`, with and without a user of so many items, differ by e^epsilon at most."""
+    """The chances of both draws of `ClipChoice`, with and without a user of so many items, differ by e^epsilon at most."""
     monkeypatch.setattr(tuning, "MOST_WORTH", worth)
     monkeypatch.setattr(tuning, "LARGE_NORM_PENALTY", penalty)
-    monkeypatch.setattr(KeptChoice, "misplaced", price)
-    candidates = tuple(KeptCandidate(r, c, "gaussian", Fraction(r)) for r in (1, 4, 16, 64) for c in (1, 3))
+    monkeypatch.setattr(ClipChoice, "misplaced", price)
+    candidates = tuple(ClipCandidate(r, c, "gaussian", Fraction(r)) for r in (1, 4, 16, 64) for c in (1, 3))
     parts = Budget(0.5), Budget(0.25)
-    choice = KeptChoice(*parts, BUDGET, Relation.ADD_REMOVE, candidates, (1, 5, 30, 200))
+    choice = ClipChoice(*parts, BUDGET, Relation.ADD_REMOVE, candidates, (1, 5, 30, 200))
     public = np.array(choice.items_table(3))
     before, after = ((public + choice.user_table(shard_of(users))).tolist() for users in ([2, 5], [2, 5, items]))
     for draw, part in ((choice.counts_exponents, parts[0]), (choice.totals_exponents, parts[1])):

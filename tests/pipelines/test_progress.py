@@ -59,7 +59,7 @@ def test_steps_are_named_and_weighed_by_what_they_do():
         Step("g", ("ref_PCollection_PCollection_4/Read",)),
     ]
     assert weights(steps) == [0.2, 10.0, 4.5, 1.0, 0.2, 0.2, 0.2]
-    assert [step.words for step in steps[1:]] == [
+    assert [step.description for step in steps[1:]] == [
         "reading",
         "choose names",
         "named items",

@@ -322,7 +322,7 @@ def test_all_equal_the_pure_functions_however_the_rows_are_cut_and_tell_what_the
     for name, decided in decisions.items():
         (decision,) = decided
         assert decision.guarantee.epsilon == pytest.approx(bench.made(name).guarantee().epsilon), name
-        assert decision.words() and decision.sections(), name
+        assert decision.description() and decision.report_fields(), name
 
 
 @pytest.mark.slow

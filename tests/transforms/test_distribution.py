@@ -113,8 +113,8 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
         return (rows | "Mine" >> LearnDistribution(BUDGET, DOMAIN, release=make_release()).with_decision()).decision
 
     (decided,) = collect(build)
-    assert decided.sections()["chosen"]["samples_per_user"] == decided.plans[0].samples
-    assert f"{decided.plans[0].samples} samples" in decided.guarantee.words()
+    assert decided.report_fields()["chosen"]["samples_per_user"] == decided.plans[0].samples
+    assert f"{decided.plans[0].samples} samples" in decided.guarantee.description()
     assert decided.guarantee.epsilon == 1
 
 
@@ -127,7 +127,8 @@ def test_nothing_is_decided_where_the_samples_are_given():
 
 def test_the_guarantee_is_stated_before_anything_runs():
     assert (
-        "20 samples" in LearnDistribution(BUDGET, DOMAIN, samples_per_user=20, relation="replace").guarantee().words()
+        "20 samples"
+        in LearnDistribution(BUDGET, DOMAIN, samples_per_user=20, relation="replace").guarantee().description()
     )
 
 

@@ -378,7 +378,7 @@ def test_guarantee_is_stated_before_anything_runs():
     transform = Histogram(BUDGET, method="one-stage", bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
-    assert "replacing one user" in guarantee.words() and transform.mechanism.plan.threshold is not None
+    assert "replacing one user" in guarantee.description() and transform.mechanism.plan.threshold is not None
     assert Histogram(BUDGET, method="one-stage", domain=["a"], bound=3).guarantee().delta == 0  # Laplace noise
 
 
@@ -389,8 +389,8 @@ def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_o
         return Histogram(BUDGET, relation=relation, **asked)
 
     assert made(1).mechanism.plan.bound.linf == 1 and made(None).mechanism.plan.bound.linf == 3
-    assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().words()
-    assert f"a user adds at most {norm}." in made(None).guarantee().words()
+    assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().description()
+    assert f"a user adds at most {norm}." in made(None).guarantee().description()
     assert len({made(cap, "replace").mechanism.plan.stddev for cap in (None, 1, 2, 50)}) == 1
     # Gaussian noise of users added or removed may share a draw where counts are capped far below the bound: that is less.
     found = [made(cap).mechanism.plan for cap in (None, 50, 2, 1)]

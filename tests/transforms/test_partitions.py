@@ -71,11 +71,13 @@ def test_every_strategy_equals_the_pure_function_and_tells_what_was_decided(coll
     assert decided.keys() == {1, 3}
     several = decided[3]
     whole, choice, bounding, noise = several.guarantee.mechanisms
-    assert several.chosen.rounds == 3 and "3 rounds" in bounding.words()
+    assert several.chosen.rounds == 3 and "3 rounds" in bounding.description()
     assert (whole.epsilon, whole.delta, choice.epsilon, choice.delta) == (24, 1e-4, 1.56, 0)
     assert 23 < noise.epsilon < 24 and 0.7e-4 < noise.delta < 1e-4
-    assert several.words() == f"chosen: law in 3 rounds with at most {several.chosen.max_items} items of each user"
-    assert several.sections() == {"chosen": several.chosen._asdict()}
+    assert (
+        several.description() == f"chosen: law in 3 rounds with at most {several.chosen.max_items} items of each user"
+    )
+    assert several.report_fields() == {"chosen": several.chosen._asdict()}
 
 
 @pytest.mark.slow

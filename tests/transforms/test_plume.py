@@ -75,9 +75,9 @@ def test_the_decision_tells_what_was_chosen(collect, make_release):
         return (rows | "Mine" >> Plume(ZCDP, release=make_release()).with_decision()).decision
 
     (decided,) = collect(build)
-    assert decided.sections() == {"chosen": {"max_items": decided.counted}}
-    assert f"{decided.counted:,} items per user" in decided.words()
-    assert f"{decided.counted} items" in decided.guarantee.words()
+    assert decided.report_fields() == {"chosen": {"max_items": decided.counted}}
+    assert f"{decided.counted:,} items per user" in decided.description()
+    assert f"{decided.counted} items" in decided.guarantee.description()
 
 
 def test_nothing_is_decided_where_bounds_are_given():

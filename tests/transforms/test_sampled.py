@@ -194,7 +194,7 @@ def test_guarantees_and_what_is_refused():
         transform.guarantee()
         == quantile_hierarchy(BUDGET, 0, 1, levels=5, relation=transform.mechanism.plan.relation).guarantee()
     )
-    assert "levels of a user, each with its own coin 5" in transform.guarantee().words()
+    assert "levels of a user, each with its own coin 5" in transform.guarantee().description()
     assert (
         SampledHistogram(BUDGET, max_items=3).guarantee().epsilon == SampledHistogram(BUDGET).guarantee().epsilon == 2
     )

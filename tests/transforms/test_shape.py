@@ -119,8 +119,8 @@ def test_answers_come_with_the_shape_and_one_too_far_is_left_out(collect, make_r
     assert answers == ShapeProperties(source, QUESTIONS).answers(expected)
     assert [row["property"] for row in answers.found] == ["entropy", "distinct items", "support coverage"]
     assert answers.guarantee.epsilon == 2 and answers.found[2]["samples"] == 3000
-    assert sum(line["items"] for line in answers.sections()["shape"]) == sum(expected.column("items").to_pylist())
-    assert answers.words().startswith(f"samples {answers.samples:,}; entropy ")
+    assert sum(line["items"] for line in answers.report_fields()["shape"]) == sum(expected.column("items").to_pylist())
+    assert answers.description().startswith(f"samples {answers.samples:,}; entropy ")
 
 
 PROPERTIES = {

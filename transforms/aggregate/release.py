@@ -26,7 +26,7 @@ from headcount.mechanisms.batches.domain import Domain, arrow_type
 from headcount.mechanisms.batches.packing import to_ipc
 from headcount.mechanisms.batches.shards import Shard, no_users
 from headcount.mechanisms.batches.value_rows import ValueShard, gather_values, pack_values, unpack_values
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.choice.run import encode_table
 from headcount.mechanisms.columns.keys import ITEM, Keys
 from headcount.mechanisms.columns.value_ranges import AutoRange
@@ -176,7 +176,7 @@ def aggregated(
     )
     rows = (rows, nobody) | "WithNobody" >> beam.Flatten()
     if choice is not None:
-        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, KeptBound, public)
+        bounds = rows | "ChooseBounds" >> Choose(choice, release, shards, ClipBound, public)
         plan = bounds.chosen | "Plan" >> beam.Map(_plan, stages, known).with_output_types(AggregatePlan)
     else:
         plan = names | "Plan" >> beam.Map(stages.plan, None).with_output_types(AggregatePlan)
@@ -266,7 +266,7 @@ def _public_table(_: NamesPlan, stages: AggregateStages, named: NamedBatches) ->
     return encode_table(stages.choice.items_table(max(1, sum(batch.num_rows for _, batch in named))))
 
 
-def _plan(chosen: KeptBound, stages: AggregateStages, names: NamesPlan | None) -> AggregatePlan:
+def _plan(chosen: ClipBound, stages: AggregateStages, names: NamesPlan | None) -> AggregatePlan:
     return stages.plan(names, chosen)
 
 

@@ -34,7 +34,7 @@ from headcount.mechanisms.bound_choice.candidates import (
     make_candidates,
     score_items,
 )
-from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, Ladder, total_sums
+from headcount.mechanisms.bound_choice.expected_sums import FRACTION_BITS, CandidateGrid, total_sums
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents
 from headcount.mechanisms.errors import ParameterError
 
@@ -55,24 +55,24 @@ class VolumeChoice(SumsChoice):
             raise ParameterError(f"kappa must be at least 1, got {self.kappa}", "kappa")
 
     @property
-    def ladder(self) -> Ladder:
+    def candidate_grid(self) -> CandidateGrid:
         """The bounds that are looked at."""
-        return Ladder(self.bounds)
+        return CandidateGrid(self.bounds)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """What can be chosen."""
-        return make_candidates(self.release_budget, self.relation, self.ladder, "laplace")
+        return make_candidates(self.release_budget, self.relation, self.candidate_grid, "laplace")
 
     def user_table(self, shard: Shard) -> list[int]:
         """kappa * sum of min(m, C) over users less the sum of H over items: the part of -q without thresholds."""
-        totals, sums = shard.totals(), total_sums(shard, self.ladder)
+        totals, sums = shard.totals(), total_sums(shard, self.candidate_grid)
         events = [int(np.minimum(totals, bound).sum()) << FRACTION_BITS for bound in self.bounds]
         return [self.kappa.numerator * m - self.kappa.denominator * h for m, h in zip(events, sums, strict=True)]
 
     def item_table(self, chunks: Iterable[bytes]) -> list[int]:
         """The sum of (H - t)^+, since min(H, t) = H - (H - t)^+."""
-        scores = score_items(chunks, self.ladder, self.candidates, lambda c: c.threshold, above)
+        scores = score_items(chunks, self.candidate_grid, self.candidates, lambda c: c.threshold, above)
         return [self.kappa.denominator * score for score in scores]
 
     def exponents(self, table: Sequence[int]) -> list[Fraction]:

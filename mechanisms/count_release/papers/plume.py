@@ -76,15 +76,15 @@ class PlumePlan:
         assert self.plan.bound.l0 is not None
         return self.plan.bound.l0
 
-    def words(self) -> str:
+    def description(self) -> str:
         """What was chosen, in one line."""
         return f"chosen: {in_items(self.counted)} per user"
 
-    def sections(self) -> Mapping[str, Any]:
+    def report_fields(self) -> Mapping[str, Any]:
         """What was chosen, as a part of a report."""
         return {"chosen": {"max_items": self.counted}}
 
-    def told(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Any]:
         """What a reader of the rows asks first: how many users an item needs."""
         return users_needed(each.plan for each in self.rounds)
 
@@ -154,7 +154,7 @@ class PlumeRelease:
             "noise of the counts",
             Zcdp(counting.rho).to_budget(self.zcdp.delta).epsilon,
             self.zcdp.delta,
-            {"a user adds at most": noise.bound.words(), **noise.step("").details},
+            {"a user adds at most": noise.bound.description(), **noise.step("").details},
         )
         return PlumePlan(rounds, noise, self._whole(*names, counts))
 

@@ -125,19 +125,19 @@ def create(args: argparse.Namespace) -> None:
     dataset = make_dataset(args.name, args.unit, args.relation, *limit, users)
     ledger = open_ledger(args.ledger)
     ledger.create(dataset)
-    print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_words()}")
+    print(f"data set {dataset.name} is in {ledger.name}: all releases together may spend {dataset.limit_description()}")
 
 
 def show(args: argparse.Namespace) -> None:
     """List the releases of one data set, or of all."""
-    from headcount.pipelines.ledger import words
+    from headcount.pipelines.ledger import descriptions
 
     ledger = open_ledger(args.ledger)
     found = ledger.datasets() if args.name is None else [ledger.dataset(args.name)]
     if args.html is not None:
         _page(args.html, ledger.name, [(dataset, ledger.entries(dataset.name)) for dataset in found])
         return
-    say("\n\n".join(words.listed(dataset, ledger.entries(dataset.name)) for dataset in found))
+    say("\n\n".join(descriptions.listed(dataset, ledger.entries(dataset.name)) for dataset in found))
 
 
 def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> None:
@@ -153,22 +153,22 @@ def _page(path: str, name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]])
 
 def total(args: argparse.Namespace) -> None:
     """Tell what is spent and what is left."""
-    from headcount.pipelines.ledger import words
+    from headcount.pipelines.ledger import descriptions
 
     ledger = open_ledger(args.ledger)
-    told = words.totalled_json if args.json else words.totalled
+    told = descriptions.totalled_json if args.json else descriptions.totalled
     say(told(ledger.dataset(args.name), ledger.entries(args.name)))
 
 
 def export(args: argparse.Namespace) -> None:
     """Print the entries as JSON lines or CSV."""
-    from headcount.pipelines.ledger import words
+    from headcount.pipelines.ledger import descriptions
 
     ledger = open_ledger(args.ledger)
     if args.name is not None:
         ledger.dataset(args.name)
     entries = ledger.entries(args.name)
-    say((words.json_lines if args.format == "jsonl" else words.csv_lines)(entries))
+    say((descriptions.json_lines if args.format == "jsonl" else descriptions.csv_lines)(entries))
 
 
 def resolve(args: argparse.Namespace) -> None:
@@ -188,7 +188,7 @@ def resolve(args: argparse.Namespace) -> None:
         decision = decide(entry, args.said)
         if entry.state == GIVEN_BACK and decision.settled is None:
             continue
-        told = decision.words
+        told = decision.description
         if decision.settled is not None and not ledger.settle(decision.settled):
             told = "left as it is: somebody else has just told what became of it"
         say(f"release {entry.request.release_id} of data set {entry.request.dataset}: {told}")

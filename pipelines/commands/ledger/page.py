@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 
-from headcount.pipelines.ledger import spending, words
+from headcount.pipelines.ledger import descriptions, spending
 from headcount.pipelines.ledger.records import SPENT, Dataset, Entry, now
 from headcount.pipelines.pages import charts, layout
 from headcount.pipelines.pages.axes import Axis
@@ -19,10 +19,10 @@ def ledger_page(name: str, kept: Sequence[tuple[Dataset, Sequence[Entry]]]) -> b
     parts = [
         {
             "title": dataset.name,
-            "words": words.totalled(dataset, entries, earlier=False).splitlines()[1:],
-            "limit": f"{dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
+            "words": descriptions.totalled(dataset, entries, earlier=False).splitlines()[1:],
+            "limit": f"{dataset.limit_description()}, to each {dataset.unit} under {dataset.relation}",
             "drawn": _drawn(dataset, entries),
-            "rows": words.table(entries),
+            "rows": descriptions.table(entries),
         }
         for dataset, entries in kept
     ]

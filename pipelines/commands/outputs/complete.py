@@ -17,7 +17,7 @@ from headcount.mechanisms.errors import HeadcountError, InputError, ParameterErr
 from headcount.pipelines.command import Tool
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.finished import SEAL, changed_words
+from headcount.pipelines.sinks.finished import SEAL, changed_note
 from headcount.pipelines.storage import stores
 
 # What a finished report holds, whichever command wrote it, and as what.
@@ -43,7 +43,7 @@ class Complete:
     @property
     def is_changed(self) -> bool:
         """Whether the report is certainly not as it was written."""
-        return SEAL in self.report and changed_words(self.report) is not None
+        return SEAL in self.report and changed_note(self.report) is not None
 
     def outcome(self) -> Outcome:
         """What came of the job that wrote it."""

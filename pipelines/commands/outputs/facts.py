@@ -108,7 +108,8 @@ class Facts:
     def adjacency(self) -> str:
         """What a neighbouring input is, in a sentence."""
         column, window = self.parameters.get("user"), WINDOWS.get(self.guarantee.unit)
-        told = f"Two inputs are neighbours if one becomes the other by {self.guarantee.relation.words(self.guarantee.unit)}."
+        change = self.guarantee.relation.description(self.guarantee.unit)
+        told = f"Two inputs are neighbours if one becomes the other by {change}."
         if column is None:
             return told
         whose, zone = "all rows", self.parameters.get("time_zone") or "UTC"  # which a report leaves out
@@ -155,7 +156,7 @@ class Facts:
 
     def mechanisms(self) -> list[str]:
         """What took which part of the promise, line by line."""
-        return [step.words() for step in self.guarantee.mechanisms]
+        return [step.description() for step in self.guarantee.mechanisms]
 
     def tuning(self) -> list[str]:
         """How parameters were set, and what that cost."""

@@ -42,7 +42,7 @@ def record(facts: Facts, over_time: OverTime | None) -> dict[str, Any]:
                 "privacy_unit_details": facts.adjacency(),
                 **({"number_of_privacy_units": facts.users} if _knows_users(facts) else {}),
                 "privacy_parameters": _parameters(facts),
-                "privacy_parameters_details": listed([_told(each) for each in (facts.given(), *facts.converted())]),
+                "privacy_parameters_details": listed([_describe(each) for each in (facts.given(), *facts.converted())]),
             },
             "deployment_model": {
                 "model_name": facts.model,
@@ -87,7 +87,7 @@ def _parameters(facts: Facts) -> dict[str, float]:
     return numbers
 
 
-def _told(each: Converted) -> str:
+def _describe(each: Converted) -> str:
     named = {"epsilon": each.epsilon, "delta": each.delta, "rho": each.rho}
     numbers = ", ".join(f"{name} = {rounded_up(value)}" for name, value in named.items() if value is not None)
     return f"{each.terms} ({numbers}): {each.how}"

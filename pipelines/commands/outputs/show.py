@@ -17,9 +17,9 @@ from headcount.pipelines.pages.release import release_page
 from headcount.pipelines.pages.rows import typed
 from headcount.pipelines.pages.written import put_page
 from headcount.pipelines.reports.outcome import said
-from headcount.pipelines.reports.summary import told
+from headcount.pipelines.reports.summary import summarize
 from headcount.pipelines.sinks import output
-from headcount.pipelines.sinks.finished import changed_words, largest
+from headcount.pipelines.sinks.finished import changed_note, largest
 from headcount.pipelines.storage import stores
 
 _MOST_ROWS = 1_000_000  # that are listed
@@ -50,7 +50,7 @@ def show(args: argparse.Namespace) -> None:
         _page(args, found)
         return
     with reading(found.directory, _VERIFY):
-        text = _json(found, args.rows) if args.json else words(found, args.rows)
+        text = _json(found, args.rows) if args.json else describe(found, args.rows)
     say(text)
 
 
@@ -77,14 +77,14 @@ def _has_screen() -> bool:
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def words(found: Complete, rows: int | None = None) -> str:
+def describe(found: Complete, rows: int | None = None) -> str:
     """All that is printed of an output, with so many rows, or those that its job showed."""
     report, outcome = found.report, found.outcome()
     head = [f"release {outcome.release_id} of headcount {report['command']} in {found.directory}"]
-    head += filter(None, [changed_words(report)])
+    head += filter(None, [changed_note(report)])
     told_of = {"label": "label", "period": "period", "date": "date", "dataset": "data set"}
     head += [f"{words}: {report[name]}" for name, words in told_of.items() if name in report]
-    listed = "" if rows is None else told({**report, "shown": _listed(found, rows)}, bars=True)
+    listed = "" if rows is None else summarize({**report, "shown": _listed(found, rows)}, bars=True)
     if not listed:
         listed = _drawn(found)
     return "\n\n".join(("\n".join(head), said(report, listed), report["promise"]))
@@ -100,7 +100,11 @@ def _drawn(found: Complete) -> str:
     """The rows as the job showed them, with bars."""
     outcome, name = found.outcome(), found.report["command"]
     command = load(name) if name in COMMANDS else None
-    return command.shown(outcome) if isinstance(command, JobCommand) and command.show else told(found.report, bars=True)
+    return (
+        command.shown(outcome)
+        if isinstance(command, JobCommand) and command.show
+        else summarize(found.report, bars=True)
+    )
 
 
 def _listed(found: Complete, number: int) -> list[dict[str, Any]]:

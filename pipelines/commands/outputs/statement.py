@@ -28,8 +28,8 @@ from headcount.pipelines.commands.outputs.registry import record, to_fill_in
 from headcount.pipelines.flags import account
 from headcount.pipelines.flags.account import add_account
 from headcount.pipelines.flags.flag import add
-from headcount.pipelines.flags.options import hint_words
-from headcount.pipelines.sinks.finished import changed_words
+from headcount.pipelines.flags.options import hint_text
+from headcount.pipelines.sinks.finished import changed_note
 from headcount.pipelines.terminal import lines
 
 FORMATS = ("markdown", "json", "yaml")
@@ -54,7 +54,7 @@ def state(args: argparse.Namespace) -> None:
     """Print the statement, or write it to a new file."""
     account.check(args)
     found = read_complete(args.output)
-    unknown = changed_words(found.report)
+    unknown = changed_note(found.report)
     if found.is_changed:
         raise InputError(f"{unknown}: no statement is made of it; see {found.directory!r}")
     told = None if args.ledger is None else over_time(args.ledger, args.dataset, found)
@@ -86,7 +86,7 @@ def over_time(url: str, dataset: str, found: Complete) -> OverTime:
     ledger = open_ledger(url)
     known, entries = ledger.dataset(dataset), ledger.entries(dataset)
     guarantees = spending.spent(entries)
-    total = sentence(spending.total(guarantees, known).words(known.limit_delta))
+    total = sentence(spending.total(guarantees, known).description(known.limit_delta))
     own = [e for e in entries if e.request.release_id == found.report["release_id"] and e.state in SPENT]
     for entry in own:
         reports = {change.report_sha256 for change in entry.changes} - {None}
@@ -96,7 +96,7 @@ def over_time(url: str, dataset: str, found: Complete) -> OverTime:
                 f"changed: the ledger knows another report.json of release {found.report['release_id']!r}, so no statement is "
                 "made of this one"
             )
-    return OverTime(dataset, len(guarantees), total, known.limit_words(), bool(own))
+    return OverTime(dataset, len(guarantees), total, known.limit_description(), bool(own))
 
 
 def stated(found: Complete, format: str, over_time: OverTime | None) -> tuple[str, Sequence[str]]:
@@ -114,7 +114,7 @@ def markdown(facts: Facts, over_time: OverTime | None, found: Complete) -> str:
     told = {"label": "Label", "period": "Period", "date": "Date", "dataset": "Data set"}
     head = [f"{words}: {report[name]}  " for name, words in told.items() if name in report]
     head += [f"Asked for: {facts.product}  ", f"Came out: {report['rows']:,} rows, release `{report['release_id']}`"]
-    weak = hint_words(facts.guarantee.epsilon, facts.guarantee.delta)
+    weak = hint_text(facts.guarantee.epsilon, facts.guarantee.delta)
     beside = [sentence(each) for each in (report.get("protected"), weak) if each is not None]
     promise = [report["promise"], facts.plainly(), *beside]
     parts = {

@@ -18,7 +18,7 @@ from headcount.pipelines.command import say
 from headcount.pipelines.commands.outputs.complete import Complete, OutputTool, add_folder, read_complete, reading
 from headcount.pipelines.flags import groups, options
 from headcount.pipelines.releases import KEY_SOURCES
-from headcount.pipelines.sinks.finished import changed_words
+from headcount.pipelines.sinks.finished import changed_note
 from headcount.pipelines.sinks.output import DATA_FILE, PAGE, REPORT
 from headcount.pipelines.sinks.repeated import REPORT_MARK
 from headcount.pipelines.storage import stores
@@ -39,7 +39,7 @@ def verify(args: argparse.Namespace) -> None:
     """Say that all is as the report says, or refuse with the first file that is not."""
     found = read_complete(args.output)
     check(found)
-    left = (changed_words(found.report), check_page(found))
+    left = (changed_note(found.report), check_page(found))
     if args.input is None:
         say(f"complete and unchanged: {_contents(found)}")
     say("\n".join(filter(None, left)))
@@ -89,7 +89,7 @@ def check(found: Complete) -> None:
     """Refuse an output whose report is not as it was written, that lacks a listed file, has one of other bytes, or has a file
     of another release beside them."""
     if found.is_changed:
-        raise InputError(f"{changed_words(found.report)}; see {found.directory!r}")
+        raise InputError(f"{changed_note(found.report)}; see {found.directory!r}")
     with reading(found.directory):
         present = set(stores.names(found.directory))
     for file in found.files:

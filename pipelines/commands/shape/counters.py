@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
     options.require(args, "--epsilon", "--buckets")
     counts = wired.make_counts(args, args.state, args.batch or "")
     if args.explain:
-        print(counts.guarantee().words())
+        print(counts.guarantee().description())
         return
     if args.batch is None:
         for name in ("input", "input_format", "delimiter", "item", "count"):

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     plan = models.make_shuffled(args)
     if args.explain:
         each = plan.cells / plan.users * plan.messages_per_bucket
-        print(plan.guarantee().words(), "", f"a user sends some {each:,.0f} messages of noise", sep="\n")
+        print(plan.guarantee().description(), "", f"a user sends some {each:,.0f} messages of noise", sep="\n")
         return
     options.require(args, "--output")
     if not args.output.endswith(".parquet"):

@@ -237,7 +237,7 @@ def _mode(plan: _Central) -> str:
 
 def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     """The promise and what it costs, in words, before anything is read."""
-    lines = [made.guarantee().words(), ""]
+    lines = [made.guarantee().description(), ""]
     if isinstance(made, DistinctItemsMechanism):
         return "\n".join([*lines, *_explained_distinct(made), "no item is named"])
     if isinstance(made, CentralProperty):

@@ -140,7 +140,7 @@ def compared(data: Data, args: argparse.Namespace) -> Comparison:
         cells = grid(data, methods, asked, args.releases, large_from=args.large_from, step=bar.step)
     if cells and all(cell.refused is not None for cell in cells):
         raise ParameterError(str(cells[0].refused))
-    return Comparison(data.words(), tuple(cells), args.releases, args.large_from)
+    return Comparison(data.description(), tuple(cells), args.releases, args.large_from)
 
 
 def compare(args: argparse.Namespace) -> None:

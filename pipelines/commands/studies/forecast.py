@@ -16,7 +16,7 @@ from headcount.pipelines.commands.outputs.complete import read_complete, reading
 from headcount.pipelines.commands.studies.compare import epsilons
 from headcount.pipelines.flags import numbers, options
 from headcount.pipelines.flags.flag import add
-from headcount.pipelines.studies import from_release as earlier
+from headcount.pipelines.studies import from_release
 from headcount.pipelines.studies.bar import Bar
 from headcount.pipelines.studies.comparison import check_folder
 from headcount.pipelines.studies.forecast import foresee, looked_at
@@ -117,7 +117,7 @@ def forecast_of(args: argparse.Namespace, report: Mapping[str, Any], rows: Rows)
     with Bar(sys.stderr, 1) as bar:
         bar.step("making up users")
         if args.like is not None:
-            like = earlier.read_earlier(report, rows)
+            like = from_release.read_release(report, rows)
             method, promised = like.method, like.promised
             believed, notes = like.populations()
             name = f"headcount {report['command']}, epsilon {promised.epsilon:g}"

@@ -17,7 +17,7 @@ from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
 from headcount.pipelines.flags import numbers
 from headcount.pipelines.flags.flag import add
-from headcount.pipelines.reports.summary import heading, missing, much_left_out, table, told
+from headcount.pipelines.reports.summary import heading, missing, much_left_out, summarize, table
 from headcount.pipelines.sources.synthetic import generate
 
 _SHOWN = 20
@@ -53,7 +53,7 @@ def demo(args: argparse.Namespace) -> None:
     elapsed = time.monotonic() - started
     assert outcome.report is not None  # the job ran in this process
     print()
-    say(outcome.words(shown({**outcome.report, "shown": _largest(outcome.rows())}, _truth(log))))
+    say(outcome.description(shown({**outcome.report, "shown": _largest(outcome.rows())}, _truth(log))))
     print()
     print("\n".join(outcome.report["details"]["guarantee"]["words"]))
     print()
@@ -63,7 +63,7 @@ def demo(args: argparse.Namespace) -> None:
 def shown(report: Mapping[str, Any], truth: Mapping[str, int]) -> str:
     """The rows of a report with bars, as its job shows them, and the true number of rows beside them."""
     if not report["shown"]:
-        return told(report)
+        return summarize(report)
     head, *lines = table([*report["columns"]], report["shown"], report["keys"], bars=True)
     wide = max(map(len, lines))
     beside = [f"{truth.get(row['item'], 0):,}" for row in report["shown"]]

@@ -181,7 +181,7 @@ def explain(args: argparse.Namespace) -> None:
     found = promises(file, args.jinja_variables)
     if not found:
         raise InputError(f"{file} has no step of Headcount")
-    parts = [f"{label}\n{guarantee.words()}" for label, guarantee in found.items()]
+    parts = [f"{label}\n{guarantee.description()}" for label, guarantee in found.items()]
     if len(found) > 1:
         parts.append(totals(found.values()))
     say("\n\n".join(parts))
@@ -198,7 +198,7 @@ def totals(guarantees: Iterable[Guarantee]) -> str:
     for alike in kinds.values():
         steps = f"{len(alike)} step{'s' * (len(alike) > 1)}"
         under = "" if len(kinds) == 1 else f" under {alike[0].relation.value}"
-        lines.append(f"Epsilon and delta of the {steps}{under} compose to: {compose(alike).total_words()}")
+        lines.append(f"Epsilon and delta of the {steps}{under} compose to: {compose(alike).promise_line()}")
     return "\n".join(lines)
 
 

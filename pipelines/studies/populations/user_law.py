@@ -1,4 +1,4 @@
-"""How much users do, told from what a release of estimates has chosen: the law under which its choices are likely.
+"""How much users do, evidence from what a release of estimates has chosen: the law under which its choices are likely.
 
 A choice is a draw whose chances are known for every population. So are the share of events that a bound leaves out, and the
 count that an item needs to be named, where the law of the items ends. A law of users is the better, the likelier all that is.
@@ -47,7 +47,7 @@ _ROOTS = {"l2": 1 / 2, "law": 1 / 4}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Told:
+class UserEvidence:
     """What a release of estimates tells of its users: how it was to choose, what it chose, and what the bound left out."""
 
     stages: Stages
@@ -65,17 +65,17 @@ class Told:
         return math.hypot(_LEFT_STDDEV, noise)
 
 
-def fit_users(told: Told, law: ItemLaw, seed: int) -> list[tuple[UserLaw, float]]:
+def fit_users(evidence: UserEvidence, law: ItemLaw, seed: int) -> list[tuple[UserLaw, float]]:
     """The likeliest laws of the users for items of this law, each with the share of the belief in it.
 
-    They are ends of searches from the best starts of each kind: often several laws say what was told.
+    They are ends of searches from the best starts of each kind: often several laws say what was evidence.
     """
     from scipy.optimize import minimize
 
     counts = law.counts()
 
     def cost(at: Sequence[float], heavy: bool, events: int) -> float:
-        return -_likely(told, law, counts, _law_at(at, heavy), events, seed)
+        return -_log_likelihood(evidence, law, counts, _law_at(at, heavy), events, seed)
 
     found = []
     for heavy in (False, True):
@@ -96,13 +96,15 @@ def _law_at(at: Sequence[float], heavy: bool) -> UserLaw:
     return UserLaw(centre, spread, habit, heavy)
 
 
-def _likely(told: Told, law: ItemLaw, counts: np.ndarray, users: UserLaw, events: int, seed: int) -> float:
+def _log_likelihood(
+    evidence: UserEvidence, law: ItemLaw, counts: np.ndarray, users: UserLaw, events: int, seed: int
+) -> float:
     """The logarithm of how likely all that is told is under this law, up to what all laws share."""
     population = Population(counts, users)
-    sample = _Sample(population.drawn(np.random.default_rng(seed), events), population, told.named)
-    parts = [_names_chosen(told, sample), *_bounds_chosen(told, sample)]
+    sample = _Sample(population.drawn(np.random.default_rng(seed), events), population, evidence.named)
+    parts = [_names_chosen(evidence, sample), *_bounds_chosen(evidence, sample)]
     whole = sum(-_MUCH * math.log1p(-part / _MUCH) for part in parts)
-    whole -= (_least_off(told, law, sample) ** 2 + _left_out_off(told, sample) ** 2) / 2
+    whole -= (_least_off(evidence, law, sample) ** 2 + _left_out_off(evidence, sample) ** 2) / 2
     expected, stddev = _HEAVY_SPREAD if users.heavy else _SPREAD
     whole -= ((users.spread - expected) / stddev) ** 2 / 2
     return whole - ((users.habit - _HABIT[0]) / _HABIT[1]) ** 2 / 2
@@ -135,9 +137,9 @@ class _Sample:
         return float(weight[rows].sum() * self.stands_for / self.population.items[first:last].sum())
 
 
-def _least_off(told: Told, law: ItemLaw, sample: _Sample) -> float:
+def _least_off(evidence: UserEvidence, law: ItemLaw, sample: _Sample) -> float:
     """How far the count that an item needs is from the one that the items shown tell of, in standard deviations."""
-    names = told.plan.names
+    names = evidence.plan.names
     if names is None:
         return 0.0
     alive = np.ones(len(sample.rank), dtype=bool)
@@ -150,18 +152,18 @@ def _least_off(told: Told, law: ItemLaw, sample: _Sample) -> float:
         assert each.plan.threshold_in_counts is not None
         threshold = float(each.plan.threshold_in_counts)
         if each is not names.rounds[-1]:
-            typical = sample.weight_of_event(weight, told.named // 8, max(told.named // 2, 10))
+            typical = sample.weight_of_event(weight, evidence.named // 8, max(evidence.named // 2, 10))
             alive = sample.rank >= np.count_nonzero(counts * typical > threshold)
-    typical = max(sample.weight_of_event(weight, 3 * told.named // 5, 8 * told.named // 5 + 3), 1e-9)
+    typical = max(sample.weight_of_event(weight, 3 * evidence.named // 5, 8 * evidence.named // 5 + 3), 1e-9)
     needed = math.log(threshold / typical / law.least)
     if law.least == 1.0:  # all items are shown: none needs more than the least of them has
-        needed = max(0.0, math.log(threshold / typical / counts[min(told.named, len(counts)) - 1]))
+        needed = max(0.0, math.log(threshold / typical / counts[min(evidence.named, len(counts)) - 1]))
     return needed / _LEAST_STDDEV
 
 
-def _left_out_off(told: Told, sample: _Sample) -> float:
-    """How far the share that the bound leaves out is from the one that was told, in standard deviations."""
-    plan, named = told.plan, sample.of_named
+def _left_out_off(evidence: UserEvidence, sample: _Sample) -> float:
+    """How far the share that the bound leaves out is from the one that was evidence, in standard deviations."""
+    plan, named = evidence.plan, sample.of_named
     reached = np.minimum(named.totals(), plan.kept.totals_bound).sum()
     if plan.counts is None:  # one event of each user
         left = named.totals() / np.maximum(sample.totals, 1)
@@ -170,20 +172,20 @@ def _left_out_off(told: Told, sample: _Sample) -> float:
         norms = np.sqrt(squared_norms(capped).astype(float))
         left = capped.totals() * np.minimum(1.0, plan.kept.bound / np.maximum(norms, 1e-9))
     share = max(0.0, 1 - float(left.sum()) / max(float(reached), 1e-9))
-    if told.left_out > 0:
-        return (share - told.left_out) / told.left_out_stddev
-    return max(0.0, share / told.left_out_stddev - 2)  # nothing was seen beyond the noise
+    if evidence.left_out > 0:
+        return (share - evidence.left_out) / evidence.left_out_stddev
+    return max(0.0, share / evidence.left_out_stddev - 2)  # nothing was seen beyond the noise
 
 
-def _bounds_chosen(told: Told, sample: _Sample) -> list[float]:
+def _bounds_chosen(evidence: UserEvidence, sample: _Sample) -> list[float]:
     """The logarithms of the chances of the bounds that were chosen."""
-    choice, kept = told.stages.kept_choice, told.plan.kept
+    choice, kept = evidence.stages.clip_choice, evidence.plan.kept
     if choice is None:
         return []
     table = [int(entry * sample.stands_for) for entry in choice.user_table(sample.of_named)]
     found = []
-    if told.plan.counts is not None and choice.candidates:
-        table[-1] = max(1, told.named)
+    if evidence.plan.counts is not None and choice.candidates:
+        table[-1] = max(1, evidence.named)
         asked = [(each.bound, each.max_per_item, each.noise) for each in choice.candidates]
         found.append(_chance(choice.counts_exponents(table), asked.index(kept[:3])))
     if choice.norms:
@@ -191,15 +193,15 @@ def _bounds_chosen(told: Told, sample: _Sample) -> list[float]:
     return found
 
 
-def _names_chosen(told: Told, sample: _Sample) -> float:
+def _names_chosen(evidence: UserEvidence, sample: _Sample) -> float:
     """The logarithm of the chance of the way in which items were named.
 
     The sums of an item over all users are what its events weigh on average, in a band of items of about its rank.
     """
-    if told.plan.names is None:
+    if evidence.plan.names is None:
         return 0.0
-    choice, counts = told.stages.names_choice, sample.population.items
-    least = counts[min(told.named, len(counts) - 1)] / 6
+    choice, counts = evidence.stages.names_choice, sample.population.items
+    least = counts[min(evidence.named, len(counts) - 1)] / 6
     ends = np.unique(np.geomspace(1, 1 + np.searchsorted(-counts, -least), _BANDS).astype(int)) - 1
     if len(ends) < 2:
         return 0.0
@@ -217,7 +219,7 @@ def _names_chosen(told: Told, sample: _Sample) -> float:
         others = weight * np.where(sample.held > way.items, 1.0, way.others * (1 - 1 / sample.held))
         table.append(_in_units(way, sums(weight), sums(others) if way.in_rounds else None))
     table += [int(np.count_nonzero(sample.held > limit) * sample.stands_for) for limit in choice.limits]
-    named = told.plan.names.named
+    named = evidence.plan.names.named
     return _log(choice.chances(table)[[way.chosen for way in choice.candidates].index(named)])
 
 

@@ -18,7 +18,7 @@ from headcount.mechanisms.errors import ParameterError
 def test_words_of_an_unknown_domain():
     plan = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10), Relation.ADD_REMOVE)
     step = plan.step("Noisy counts")
-    assert Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (step,)).words().splitlines() == [
+    assert Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (step,)).description().splitlines() == [
         "User-level (epsilon = 1, delta = 1e-08) differential privacy under adding or removing one user's whole data.",
         "Noisy counts: epsilon = 1, delta = 1e-08; noise discrete Laplace, scale 10, grid 1, stddev 14.136245, "
         "threshold 202.",
@@ -27,7 +27,7 @@ def test_words_of_an_unknown_domain():
 
 def test_words_of_a_public_domain_and_of_replacement():
     plan = calibrate_public_domain(Budget(0.3, 1e-6), Bound(l2=10), Relation.REPLACE, "gaussian")
-    words = Guarantee(0.3, 1e-6, plan.relation, (plan.step("Noise"),)).words()
+    words = Guarantee(0.3, 1e-6, plan.relation, (plan.step("Noise"),)).description()
     assert "(epsilon = 0.3, delta = 1e-06)" in words
     assert "under replacing one user's whole data by any other." in words
     assert "discrete Gaussian" in words and "threshold" not in words
@@ -38,7 +38,7 @@ def test_numbers_are_shown_in_counts_and_in_full():
     step = plan.step("Noise")
     assert step.details["scale"] == pytest.approx(10 / 0.123456789012)
     assert step.details["grid"] == "2^-7"
-    assert "epsilon = 0.123456789012," in step.words()
+    assert "epsilon = 0.123456789012," in step.description()
 
 
 def test_as_dict_survives_json():
@@ -55,7 +55,9 @@ def test_from_dict_gives_back_what_as_dict_has():
     guarantee = Guarantee(1.0, 1e-8, Relation.REPLACE, (plan.step("Noisy counts"),), "user-day")
     as_dict = json.loads(json.dumps(guarantee.as_dict()))
     assert Guarantee.from_dict(as_dict) == guarantee
-    assert Guarantee.from_dict({"words": guarantee.words().splitlines(), **as_dict}) == guarantee  # as in report.json
+    assert (
+        Guarantee.from_dict({"words": guarantee.description().splitlines(), **as_dict}) == guarantee
+    )  # as in report.json
     assert Guarantee.from_dict(as_dict | {"epsilon": 1}) == guarantee  # other JSON writers leave ".0" out
 
 
@@ -114,7 +116,7 @@ def test_from_dict_refuses_what_as_dict_never_gives(change, says):
 
 
 def test_a_step_without_details():
-    assert MechanismStep("Bound", 0.1, 0.0, {}).words() == "Bound: epsilon = 0.1, delta = 0."
+    assert MechanismStep("Bound", 0.1, 0.0, {}).description() == "Bound: epsilon = 0.1, delta = 0."
 
 
 def promise(epsilon, delta=0.0, relation=Relation.ADD_REMOVE, unit="user"):
@@ -126,7 +128,7 @@ def test_guarantees_add_up_in_the_decimals_that_they_print_as():
     assert (whole.epsilon, whole.delta) == (0.6, 0.0)  # where floats give 0.6000000000000001
     assert len(whole.mechanisms) == 3
     assert compose([promise(0.1, 1e-8), promise(0.2, 2e-8), promise(0.3)]).delta == 3e-8
-    assert whole.total_words() == (
+    assert whole.promise_line() == (
         "User-level (epsilon = 0.6, delta = 0) differential privacy under adding or removing one user's whole data."
     )
 
@@ -135,7 +137,7 @@ def test_guarantees_add_up_in_the_decimals_that_they_print_as():
 @settings(deadline=None)
 def test_sums_are_never_rounded_down(parts):
     whole = compose([promise(*part) for part in parts])
-    shown = re.search(r"epsilon = (\S+), delta = (\S+)\)", whole.total_words())
+    shown = re.search(r"epsilon = (\S+), delta = (\S+)\)", whole.promise_line())
     for which, total in enumerate((whole.epsilon, whole.delta)):
         exact = sum(Fraction(repr(part[which])) for part in parts)
         assert Fraction(repr(total)) <= Fraction(shown[which + 1]) <= exact * Fraction(1 + 1e-13)
@@ -169,7 +171,7 @@ def test_guarantees_of_different_kinds_do_not_add_up():
     ],
 )
 def test_bounds_in_words(bound, words):
-    assert bound.words() == words
+    assert bound.description() == words
 
 
 def test_is_frozen():

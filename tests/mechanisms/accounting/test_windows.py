@@ -9,7 +9,7 @@ import pytest
 
 from headcount.mechanisms.accounting.guarantee import Guarantee
 from headcount.mechanisms.accounting.relation import Relation
-from headcount.mechanisms.accounting.windows import over_windows, window_of, window_words
+from headcount.mechanisms.accounting.windows import over_windows, window_description, window_of
 from headcount.mechanisms.errors import ParameterError
 
 
@@ -46,19 +46,24 @@ def test_no_mechanism_that_keeps_the_promise_breaks_the_total(windows):
 def test_many_windows_promise_nothing():
     assert over_windows(1.0, 1e-8, 10_000)[1] == 1.0
     weekly = Guarantee(1.0, 1e-8, Relation.ADD_REMOVE, (), "user-week")
-    assert "a user who is there in 4 weeks is promised epsilon = 4 and delta = 3.12e-07" in window_words(weekly, 4)
-    assert "is promised nothing in total" in window_words(weekly, 365)
+    assert "a user who is there in 4 weeks is promised epsilon = 4 and delta = 3.12e-07" in window_description(
+        weekly, 4
+    )
+    assert "is promised nothing in total" in window_description(weekly, 365)
 
 
 def test_the_unit_is_in_the_words():
     day = Guarantee(1.0, 0.0, Relation.ADD_REMOVE, ()).per("user-day")
-    assert day.words() == (
+    assert day.description() == (
         "User-day-level (epsilon = 1, delta = 0) differential privacy under adding or removing one user's data of one day."
     )
-    assert "replacing one event by any other" in Guarantee(1.0, 0.0, Relation.REPLACE, (), "event").words()
+    assert "replacing one event by any other" in Guarantee(1.0, 0.0, Relation.REPLACE, (), "event").description()
     with pytest.raises(ParameterError, match="each event"):
         Guarantee(1.0, 0.0, Relation.REPLACE, (), "event").per("user-day")
-    assert window_words(Guarantee(1.0, 0.0, Relation.ADD_REMOVE, ()), 1) == "all that a user did is protected together"
+    assert (
+        window_description(Guarantee(1.0, 0.0, Relation.ADD_REMOVE, ()), 1)
+        == "all that a user did is protected together"
+    )
 
 
 def test_what_can_be_protected():

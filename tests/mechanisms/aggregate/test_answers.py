@@ -75,12 +75,12 @@ def test_means_are_of_rows_that_have_a_value_where_some_lack_it():
     (mean,) = ratio_answers(noisy_of(1000, 0.3, 0.5, 20.0, 1, missing=500), metrics).values()
     assert mean.value.mean() == pytest.approx(23, abs=0.05), "of all rows it would be 22"
     noisy = noisy_of(1000, 0.3, 0.5, 20.0, 2)
-    assert noisy.likely_with_value(0) == noisy.counts("events")
+    assert noisy.typical_with_value(0) == noisy.counts("events")
     value, noise = noisy_of(1000, 0.3, 0.5, 20.0, 1, missing=500).total(metrics.each[1], metrics.values)
     assert value.mean() == pytest.approx(23_000, rel=0.001) and noise == pytest.approx(value.std(), rel=0.03)
     taken = 0
     for run in range(1000):
         one = noisy_of(1000, 0.3, 0.5, 20.0, run).sums
         alone = NoisySums(np.arange(1), {name: each[:1] for name, each in one.items()}, dict.fromkeys(one, 20.0))
-        taken += alone.likely_with_value(0)[1] > 20
+        taken += alone.typical_with_value(0)[1] > 20
     assert taken <= 5, "of a mean of at most 1"

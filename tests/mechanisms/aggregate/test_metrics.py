@@ -73,7 +73,7 @@ def test_values_keep_six_digits_of_the_range():
     for low, high in ((0.1, 0.7), (-1e9, 3e14), (1e6, 1e6 + 1)):
         of, column = ValueRange("x", low, high), rng.uniform(low, high, 1000)
         steps = np.asarray(of.fixed_point(pa.array(column)))
-        assert np.abs(of.middle + of.half * steps / 2**20 - column).max() <= of.half * 2**-20
+        assert np.abs(of.midpoint + of.half * steps / 2**20 - column).max() <= of.half * 2**-20
         assert np.abs(steps).max() <= 2**20
 
 
@@ -95,5 +95,5 @@ def test_a_sum_alone_costs_what_noise_on_the_sum_itself_would():
     for low, high in ((0, 100), (-3, 5), (50, 60), (-7, -2)):
         of = ValueRange("price", low, high)
         parts = shares(Metrics.of([Metric("sum", of)]), 4)
-        variance = of.middle**2 / parts.get("rows", math.inf) + of.half**2 / parts["sum0"]
+        variance = of.midpoint**2 / parts.get("rows", math.inf) + of.half**2 / parts["sum0"]
         assert variance == pytest.approx(of.largest**2)

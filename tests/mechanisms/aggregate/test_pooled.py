@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headcount.mechanisms.aggregate.answers import NoisySums, mean_ratio
-from headcount.mechanisms.aggregate.measures import GAP, WAVES
+from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, VARIANCE_MOMENT
 from headcount.mechanisms.aggregate.pooled import pooled
 
 NOISE = 35.0
@@ -86,7 +86,7 @@ def noisy_keys(law: Callable[[Rng, int, int], np.ndarray], keys: int, seed: int)
     found = []
     for _ in range(max(10, 1200 // keys)):
         noisy = {name: np.asarray(each) + NOISE * rng.normal(size=keys) for name, each in sums.items()}
-        for beside in (GAP, WAVES):
+        for beside in (VARIANCE_MOMENT, AUXILIARY_MOMENTS):
             kept = ["rows", "sum0", "missing0", *(f"{kind}0" for kind in beside)]
             found.append(NoisySums(np.arange(keys), {name: noisy[name] for name in kept}, dict.fromkeys(kept, NOISE)))
     return np.array([x.mean() for x in values]), found

@@ -225,4 +225,4 @@ def test_other_metrics_keep_their_noise_but_for_the_share_of_the_tree():
     ]
     alone, one, two = (plan.measures.stddev("sum0") for plan in plans)
     assert alone < one < two < 2 * alone
-    assert "rows in each part of the range of price" in plans[1].guarantee.words()
+    assert "rows in each part of the range of price" in plans[1].guarantee.description()

@@ -98,9 +98,9 @@ def test_the_range_fits_the_values(name, make_release):
     found, decision = chosen(values, release=make_release())
     assert decision.plan.ranges == (ChosenRange("price", 0.0, end, AutoRange("price")),)
     assert found.schema.names[1::4] == ["users", "sum_price", "mean_price", "variance_price"]
-    assert decision.sections()["chosen"]["range of price:auto"] == [0.0, end]
-    assert f"price from 0 to {end:g}" in decision.words()
-    assert "which takes about" in decision.told()["assumption"]
+    assert decision.report_fields()["chosen"]["range of price:auto"] == [0.0, end]
+    assert f"price from 0 to {end:g}" in decision.description()
+    assert "which takes about" in decision.summary()["assumption"]
     for column in found.schema.names[1:]:
         assert np.isfinite(np.asarray(found.column(column))).all(), column
 
@@ -122,7 +122,7 @@ def test_without_users_or_values_it_is_near_the_least_and_says_so(values, make_r
     rows = batches(values, ASKED) if len(values) else []
     found, decision = made.run_decided(rows, make_release())
     assert decision is not None and decision.plan.ranges[0].high <= 1e-8
-    assert "too few users, or values above 0, to choose by" in decision.words()
+    assert "too few users, or values above 0, to choose by" in decision.description()
     assert (np.abs(np.asarray(found.column("sum_price"))) < 1e-3).all()
 
 

@@ -91,8 +91,8 @@ def test_bounds_are_chosen_and_nothing_that_is_chosen_is_beyond_the_truth(make_r
     made, decision = aggregate(RICH, ALL).run_decided(batches_of(rows), make_release())
     kept = decision.plan.kept
     assert 1 <= kept.bound <= 4096 and kept.max_per_item in (1, 3, 10, 100, 1000) and kept.totals_bound >= 3
-    assert decision.words().startswith("chosen: names by ")
-    assert {"chosen", "groups"} <= decision.sections().keys() and "share_left_out" in decision.told()
+    assert decision.description().startswith("chosen: names by ")
+    assert {"chosen", "groups"} <= decision.report_fields().keys() and "share_left_out" in decision.summary()
     for name, truth in truth_of(rows).items():
         if name != "variance_price":
             assert column(made, name) == pytest.approx(truth, rel=0.15), name

@@ -12,7 +12,7 @@ from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.aggregate.totals import _times, totals_norm
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
-from headcount.mechanisms.bound_choice.clip_choice import PARTS, KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import PARTS, ClipBound
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from headcount.mechanisms.bound_choice.clip_choice import PARTS, KeptBound
     [(100, 0, (1,), 100), (100, 7, (14, 1), 142), (10, 10, (1, 1), 15)],
 )
 def test_keys_count_as_often_as_both_bounds_allow(events, users, times, norm):
-    kept = KeptBound(1, 1, "gaussian", events, users_bound=users)
+    kept = ClipBound(1, 1, "gaussian", events, users_bound=users)
     assert (_times(kept), totals_norm(kept)) == (times, norm)
     # A user at both bounds is within the norm: nothing of it is scaled down.
     vector = [times[0] * users, events] if users else [events]

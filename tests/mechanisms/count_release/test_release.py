@@ -168,7 +168,9 @@ def test_nothing_to_find_ends_where_public_numbers_say():
     plan = count_release(Zcdp(0.5, 1e-6), k_bar=5)
     rounds = [plan.release(data, KEY).released for data in (frame([]), frame([1, 1]), frame([1] * 5, 1))]
     assert rounds[0] == rounds[1] == rounds[2]
-    assert rounds[0].words() == f"released 0 items in {len(rounds[0].levels)} rounds, rho {rounds[0].rho:.6g} of 0.5"
+    assert (
+        rounds[0].description() == f"released 0 items in {len(rounds[0].levels)} rounds, rho {rounds[0].rho:.6g} of 0.5"
+    )
     used_up = plan.release(frame([10**6] * 5), KEY)
     assert used_up.counts.num_rows == 5
     assert sum(level.rounds for level in used_up.released.levels) > 5 + 10  # goes on, up to the end of the budget
@@ -286,7 +288,7 @@ def test_the_report():
     released = outcome.released
     assert dataclasses.replace(released.guarantee, spent=None) == plan.guarantee()
     assert released.guarantee.spent.rho == pytest.approx(released.rho) and released.rho < 0.5
-    sections = json.loads(json.dumps(released.sections(), allow_nan=False))
+    sections = json.loads(json.dumps(released.report_fields(), allow_nan=False))
     assert [set(line) for line in sections["ledger"]] == [
         {"epsilon", "threshold", "sigma", "rounds", "items", "rho", "delta"}
     ] * len(released.levels)
@@ -294,7 +296,7 @@ def test_the_report():
     assert sections["spent"]["rho"] <= sections["spent"]["rho_budget"] == 0.5
     rounds = sum(line["rounds"] for line in sections["ledger"])
     assert (
-        released.words()
+        released.description()
         == f"released {outcome.counts.num_rows} items in {rounds} rounds, rho {released.rho:.6g} of 0.5"
     )
 
@@ -311,7 +313,10 @@ def test_the_guarantee_in_epsilon_and_delta():
     assert plan.zcdp == Zcdp.from_budget(Budget(1, 1e-8), 5e-9)
     budget = plan.zcdp.to_budget(5e-9)
     assert budget.epsilon == pytest.approx(1, rel=1e-6) and budget.delta <= 1e-8
-    assert "5e-09-approximate 0.016" in plan.guarantee().words() and "any number of items" in plan.guarantee().words()
+    assert (
+        "5e-09-approximate 0.016" in plan.guarantee().description()
+        and "any number of items" in plan.guarantee().description()
+    )
 
 
 REFUSED = [

@@ -100,7 +100,7 @@ def test_the_guarantee_names_every_part_and_the_shares_add_up():
     assert dense.epsilon == 1 and dense.delta == 1e-6
     assert sum(step.epsilon for step in dense.mechanisms) == pytest.approx(1)
     for part in ("20 samples", "number of users: epsilon = 0.05", "symbols that a user can change 20", "by ks"):
-        assert part in dense.words()
+        assert part in dense.description()
     sparse = learn_distribution(
         BUDGET, names(50), samples_per_user=20, method="sparse", users=1000, relation=Relation.REPLACE
     ).guarantee()
@@ -110,22 +110,25 @@ def test_the_guarantee_names_every_part_and_the_shares_add_up():
         "larger symbols chosen by ks",
         "symbols that a user can change 40",
     ):
-        assert part in sparse.words()
+        assert part in sparse.description()
     assert learn_distribution(BUDGET, names(50), samples_per_user=20, method="laplace").guarantee().delta == 0
     auto = learn_distribution(BUDGET, names(50))
-    assert "choice of the samples per user: epsilon = 0.05" in auto.guarantee().words()
+    assert "choice of the samples per user: epsilon = 0.05" in auto.guarantee().description()
     many, few = auto.decided(ChosenBound(1000, 0, "")), auto.decided(ChosenBound(5, 0, ""))
-    assert many.words() == "chosen: 1,000 samples per user, by the method laplace"
-    assert few.sections() == {"chosen": {"samples_per_user": 5, "method": "laplace"}}
+    assert many.description() == "chosen: 1,000 samples per user, by the method laplace"
+    assert few.report_fields() == {"chosen": {"samples_per_user": 5, "method": "laplace"}}
     for part in (
         "choice of the samples per user: epsilon = 0.05",
         "1000 samples",
         "how much users differ: epsilon = 0.0475",
     ):
-        assert part in many.guarantee.words()
+        assert part in many.guarantee.description()
     assert sum(step.epsilon for step in many.guarantee.mechanisms) == pytest.approx(1)
-    assert "noise: epsilon = 0.9025, delta = 0; noise discrete Laplace" in few.guarantee.words()
-    assert "all of the budget" in learn_distribution(BUDGET, names(5), samples_per_user="buckets").guarantee().words()
+    assert "noise: epsilon = 0.9025, delta = 0; noise discrete Laplace" in few.guarantee.description()
+    assert (
+        "all of the budget"
+        in learn_distribution(BUDGET, names(5), samples_per_user="buckets").guarantee().description()
+    )
 
 
 def test_baselines_do_not_pay_for_a_number_of_users_that_they_do_not_need():

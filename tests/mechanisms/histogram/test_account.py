@@ -17,7 +17,7 @@ from headcount.mechanisms.accounting.composition import Parts, composed_delta
 from headcount.mechanisms.accounting.gaussian import gaussian_sigma
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.accounting.thresholds import TOTAL_SHARE
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound, totals_share
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound, totals_share
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import Account, make_account, zcdp_account
@@ -206,7 +206,7 @@ def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, s
     account = make(promise, named=True, chosen=True, calibrated=True)
     stages = Stages(account, relation, None, None, False)
     root = math.sqrt(relation.users)
-    for items, kept in ((3, KeptBound(1, 1, "gaussian", 1)), (300, KeptBound(12_288, 1000, "gaussian", 10**7))):
+    for items, kept in ((3, ClipBound(1, 1, "gaussian", 1)), (300, ClipBound(12_288, 1000, "gaussian", 10**7))):
         names = stages.names_plan(ChosenStrategy(strategy, items))
         plan, rounds = stages.plan(names, kept), names.rounds
         found = [sum(precision(each.plan, root) for each in rounds)]
@@ -235,7 +235,7 @@ def test_the_precision_of_all_gaussian_stages_is_that_of_the_account(relation, s
 def test_the_epsilons_of_all_laplace_stages_are_those_of_the_account(relation):
     account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
     stages = Stages(account, relation, None, None, False)
-    names, kept = stages.names_plan(ChosenStrategy("laplace", 1)), KeptBound(0, 0, "", 1000)
+    names, kept = stages.names_plan(ChosenStrategy("laplace", 1)), ClipBound(0, 0, "", 1000)
     plan, (once,) = stages.plan(names, kept), names.rounds
     assert plan.counts is None
     for made, l1, epsilon in ((once.plan, 1, account.pure_counts), (plan.totals, 1000, account.pure_totals)):
@@ -244,7 +244,7 @@ def test_the_epsilons_of_all_laplace_stages_are_those_of_the_account(relation):
         assert 0.999 * epsilon < spent <= epsilon * (1 + 1e-12)
     assert once.plan.delta == account.pure_hiding
     public = Stages(make_account(Budget(1), named=False, chosen=True, calibrated=True), relation, None, None, False)
-    chosen = public.plan(None, KeptBound(6, 3, "laplace", 100))
+    chosen = public.plan(None, ClipBound(6, 3, "laplace", 100))
     assert chosen.counts.kind == chosen.totals.kind == "laplace" and chosen.guarantee.delta == 0
     assert relation.users * 6 / (float(chosen.counts.scale) / 2**chosen.counts.grid) <= public.account.pure_counts
 
@@ -252,7 +252,7 @@ def test_the_epsilons_of_all_laplace_stages_are_those_of_the_account(relation):
 def test_noise_for_added_users_is_caught_where_users_are_replaced():
     """The mutation: a stage that forgets the relation has twice the precision."""
     account = make_account(Budget(1, 1e-8), named=True, chosen=True, calibrated=True)
-    plan = Stages(account, Relation.ADD_REMOVE, None, None, False).plan(None, KeptBound(6, 3, "gaussian", 100))
+    plan = Stages(account, Relation.ADD_REMOVE, None, None, False).plan(None, ClipBound(6, 3, "gaussian", 100))
     assert precision(plan.counts, math.hypot(6, 6)) > 1.9 * account.counts_mu**2
 
 

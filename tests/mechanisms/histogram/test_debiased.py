@@ -201,7 +201,7 @@ def test_the_guarantee_names_every_part():
     words = (
         debiased_count(Budget(1, 1e-6), ["x", "y", "z"], max_per_item=4, users_share=0.25, max_items=2)
         .guarantee()
-        .words()
+        .description()
     )
     for part in (
         "(epsilon = 1, delta = 0)",
@@ -212,8 +212,8 @@ def test_the_guarantee_names_every_part():
     ):
         assert part in words
     public = debiased_count(Budget(1), "x", max_per_item=4, users=1234).guarantee()
-    assert "number of users: epsilon = 0, delta = 0; public 1234." in public.words()
-    assert "a user adds at most 4 events on one item." in public.words()
+    assert "number of users: epsilon = 0, delta = 0; public 1234." in public.description()
+    assert "a user adds at most 4 events on one item." in public.description()
 
 
 def test_parts_that_cost_more_than_the_whole_are_refused():

@@ -131,7 +131,7 @@ def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
     assert told.plan.counts is None and told.plan.names.counts_too
     assert column(released, "count") == pytest.approx([400] * 5, abs=60)
     assert (
-        told.words() == "chosen: names and counts at once, of one event of each user; "
+        told.description() == "chosen: names and counts at once, of one event of each user; "
         f"totals of at most {told.plan.kept.totals_bound} for each user"
     )
 
@@ -145,12 +145,12 @@ def test_columns_and_words(make_release):
     assert released.schema.names == ESTIMATES and released.column("item").to_pylist() == ITEMS
     assert (column(released, "count") == np.rint(column(released, "count"))).all()
     assert (column(released, "low") <= column(released, "count")).all()
-    assert set(told.sections()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
-    assert set(told.told()) == {"users_needed", "share_left_out", "assumption"}
-    assert told.words().startswith("chosen: ")
+    assert set(told.report_fields()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
+    assert set(told.summary()) == {"users_needed", "share_left_out", "assumption"}
+    assert told.description().startswith("chosen: ")
     released, told = estimates(RICH, calibrate="none").run_decided(batches, make_release())
     assert released.schema.names == BOUNDED
-    assert told.left_out is None and set(told.sections()) == {"chosen"}
+    assert told.left_out is None and set(told.report_fields()) == {"chosen"}
 
 
 @pytest.mark.seconds

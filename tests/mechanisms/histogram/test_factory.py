@@ -34,7 +34,7 @@ def test_parameters_reach_the_stages():
     made = estimates(BUDGET, of="users", relation=Relation.REPLACE)
     assert made.stages.once and made.stages.max_per_item == 1 and made.stages.relation is Relation.REPLACE
     made = estimates(BUDGET, bound=50, max_per_item=4, calibrate="none")
-    assert (made.stages.bound, made.stages.max_per_item) == (50, 4) and made.stages.kept_choice is None
+    assert (made.stages.bound, made.stages.max_per_item) == (50, 4) and made.stages.clip_choice is None
     assert made.stages.given()[:3] == (50, 4, "gaussian") and not made.stages.account.pure
     assert made.guarantee().epsilon == 1 and made.guarantee().delta == 1e-8
     assert estimates(Budget(1), domain=DOMAIN, bound=5).stages.given().noise == "laplace"
@@ -118,7 +118,7 @@ def test_a_stage_is_made_for_what_names_its_items():
 @pytest.mark.parametrize("cap", [1, 3, 10**6, 10**9])
 def test_a_cap_of_any_size_leaves_something_to_choose(cap):
     for domain, noise in itertools.product((None, DOMAIN), ("auto", "gaussian")):
-        choice = estimates(BUDGET, domain=domain, max_per_item=cap, noise=noise).stages.kept_choice
+        choice = estimates(BUDGET, domain=domain, max_per_item=cap, noise=noise).stages.clip_choice
         assert {candidate.max_per_item for candidate in choice.candidates} == {cap}
 
 
@@ -134,14 +134,14 @@ def test_every_promise_is_the_whole_budget_with_the_choices_that_are_made():
             assert (plan.guarantee.epsilon, plan.guarantee.delta) == (1, 1e-8)
             assert all(step.epsilon <= 1 and step.delta <= 1e-8 for step in plan.guarantee.mechanisms)
             assert (plan.totals is not None) == (calibrate == "totals")
-            assert plan.words().startswith("chosen: ") and plan.sections()["chosen"]
+            assert plan.description().startswith("chosen: ") and plan.report_fields()["chosen"]
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_all_choices_and_all_noise_are_for_the_relation_and_the_account(relation, domain):
     stages = estimates(BUDGET, domain=domain, relation=relation).stages
-    account, kept = stages.account, stages.kept_choice
+    account, kept = stages.account, stages.clip_choice
     assert kept.relation is relation and stages.guarantee().relation is relation
     assert (kept.counts_budget, kept.totals_budget) == (account.counts_choice, account.totals_choice)
     if domain is None:

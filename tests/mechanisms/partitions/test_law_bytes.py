@@ -8,9 +8,9 @@ import pytest
 
 BYTES = """
 import hashlib
-from headcount.mechanisms.partitions.coins import law_middle
+from headcount.mechanisms.partitions.coins import slope_ratio
 from headcount.mechanisms.partitions.law import coin_law
-print(hashlib.sha256(coin_law(3, 20.0, 0.5, 1e-9, middle=law_middle(20.0, 0.5)).chances).hexdigest())
+print(hashlib.sha256(coin_law(3, 20.0, 0.5, 1e-9, slope_ratio=slope_ratio(20.0, 0.5)).chances).hexdigest())
 print([hashlib.sha256(coin_law(items, 20.0, 0.5, 1e-9).chances).hexdigest() for items in (2, 30, 1000)])
 """
 

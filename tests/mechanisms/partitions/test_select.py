@@ -221,9 +221,9 @@ def test_the_guarantee_tells_all_numbers(strategy, relation):
     bounding, noise = guarantee.mechanisms
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (0.5, 1e-7, relation)
     assert (noise.epsilon, noise.delta, noise.details["strategy"]) == (0.5, 1e-7, strategy)
-    assert "12 items" in bounding.words()
+    assert "12 items" in bounding.description()
     for each in selection.rounds:
-        assert f"{float(each.plan.threshold_in_counts):.8g}"[:6] in noise.words()
+        assert f"{float(each.plan.threshold_in_counts):.8g}"[:6] in noise.description()
 
 
 @pytest.mark.parametrize(

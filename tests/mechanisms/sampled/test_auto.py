@@ -89,9 +89,15 @@ def test_nothing_in_gives_nothing_out(make_release):
 def test_the_decision_says_what_was_chosen():
     made = heavy_hitters(BUDGET, 0.1, users=1000)
     decided = made.decided(made.choice.ends()[0])
-    assert decided.words() == "chosen: each user counts for one of its distinct items"
-    assert decided.sections()["chosen"].items() >= {"max_items": 1, "threshold": decided.sample.plan.threshold}.items()
-    assert "choice of the items per user: epsilon = 0.2, delta = 0; items per user 1 to 300" in made.guarantee().words()
+    assert decided.description() == "chosen: each user counts for one of its distinct items"
+    assert (
+        decided.report_fields()["chosen"].items()
+        >= {"max_items": 1, "threshold": decided.sample.plan.threshold}.items()
+    )
+    assert (
+        "choice of the items per user: epsilon = 0.2, delta = 0; items per user 1 to 300"
+        in made.guarantee().description()
+    )
     assert made.choice.ends()[1].bound == 300
 
 

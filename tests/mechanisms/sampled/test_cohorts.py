@@ -72,7 +72,7 @@ def test_the_rate_is_the_best_one_or_the_given_one(make_release):
     assert (given.plan.rate, given.threshold) == (RATE, least_threshold(BUDGET, RATE, Relation.REPLACE))
     promise = given.guarantee()
     assert (promise.epsilon, promise.delta, promise.relation) == (1, 1e-6, Relation.REPLACE)
-    assert "users asked, who may be known 100" in promise.words()
+    assert "users asked, who may be known 100" in promise.description()
 
 
 def test_answers_are_counted_with_one_item_of_each_who_takes_part_and_scaled(make_release):

@@ -98,7 +98,7 @@ def test_the_guarantee_has_every_part_and_adds_up():
     assert (guarantee.epsilon, guarantee.delta) == (1, 1e-6)
     assert [step.epsilon for step in guarantee.mechanisms] == [0, 0.8, 0.2, 0]
     assert [step.delta for step in guarantee.mechanisms] == [0, 1e-6, 0, 0]
-    assert "share of the noisy number of users, at least 0.01" in guarantee.words()
+    assert "share of the noisy number of users, at least 0.01" in guarantee.description()
     with pytest.raises(ParameterError):
         dataclasses.replace(hitters, least=1)
 

@@ -132,7 +132,7 @@ def test_what_was_bounded_otherwise_is_refused(make_release):
 
 def test_guarantee_says_rate_threshold_and_what_is_found():
     histogram = sampled_histogram(Budget(1, 1e-8), max_items=1)
-    words, told = histogram.guarantee().words(), json.dumps(histogram.guarantee().as_dict())
+    words, told = histogram.guarantee().description(), json.dumps(histogram.guarantee().as_dict())
     assert "(epsilon = 1, delta = 1e-08)" in words and "rate 0.28824267, threshold 23" in words
     assert "with 0.95 from 104" in words and '"threshold": 23' in told
 
@@ -144,7 +144,7 @@ def test_heavy_hitters_are_a_higher_threshold_on_public_users(make_release):
         hitters.least == -(-hitters.plan.rate * 1000 // 1)
         and hitters.plan == sampled_histogram(BUDGET, max_items=1).plan
     )
-    assert "at least" in hitters.guarantee().words()
+    assert "at least" in hitters.guarantee().description()
     assert set(found(hitters.run([crowd([2000, 1500, 500, 100])], make_release()))) == {"i0", "i1"}
     assert heavy_hitters(BUDGET, 0.01, users=100, max_items=1).least == hitters.plan.threshold
 

@@ -124,7 +124,7 @@ class TestHierarchy:
 
     def test_guarantee_and_parameters(self, make_release):
         hierarchy = Hierarchy(ALL, Leaves(0, 1, 16), 2, 4)
-        assert "levels of a user, each with its own coin 20" in hierarchy.guarantee().words()
+        assert "levels of a user, each with its own coin 20" in hierarchy.guarantee().description()
         with pytest.raises(InputError, match="leaves 0 to 15"):
             hierarchy.run([leaf_rows(np.array([16]))], make_release())
         for wrong in ({"levels": 0}, {"levels": 21}, {"branching": 1}, {"branching": 5, "levels": 10}):
@@ -174,7 +174,7 @@ class TestSearch:
         for batches in ([], [leaf_rows(np.array([0, 1]))]):
             (row,) = search.run(batches, make_release()).to_pylist()
             assert math.isnan(row["value"]) and math.isnan(row["rank_stddev"])
-        assert "rate" in search.guarantee().words()
+        assert "rate" in search.guarantee().description()
 
     def test_wrong_parameters_are_named(self):
         for wrong in ({"quantile": 0}, {"quantile": 1}, {"quantile": "x"}):

@@ -226,7 +226,7 @@ def test_the_guarantee_states_noise_relation_and_cells():
     for relation, items, scale in ((Relation.ADD_REMOVE, 1, 2), (Relation.REPLACE, 1, 4), (Relation.REPLACE, 3, 12)):
         histogram = anonymized_histogram(Budget(0.5), domain_size=1000, max_items=items, relation=relation)
         assert histogram.plan.scale == scale
-        assert histogram.guarantee().relation is relation and "cells 1000" in histogram.guarantee().words()
+        assert histogram.guarantee().relation is relation and "cells 1000" in histogram.guarantee().description()
 
 
 def test_the_domain_size_is_public_and_taking_it_from_the_data_is_refused():

@@ -299,7 +299,7 @@ def test_of_nothing_there_is_nothing_to_say_but_that():
     rows = shape_rows(Tally(*np.zeros((2, 0), dtype=np.int64)), np.zeros(0))
     questions = (EntropyQuestion(), DistinctQuestion(), CoverageQuestion())
     answers = ShapeProperties(anonymized_histogram(Budget(1), domain_size=2000), questions).answers(rows)
-    assert answers.words() == "samples 0; distinct items among them 0 +- 0"
+    assert answers.description() == "samples 0; distinct items among them 0 +- 0"
 
 
 def test_public_numbers_that_do_not_fit_are_told():
@@ -308,10 +308,10 @@ def test_public_numbers_that_do_not_fit_are_told():
     hashed, many = (hashed_histogram(Budget(1), users=None, buckets=buckets) for buckets in (2000, 4000))
     for source, words in ((few, "all 1,000 cells are in use"), (hashed, "more than half of the 2,000 buckets")):
         answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
-        assert words in answers.words() and words in answers.sections()["notes"][0]
+        assert words in answers.description() and words in answers.report_fields()["notes"][0]
     for source in (enough, many):
         answers = ShapeProperties(source, (DistinctQuestion(),)).answers(rows)
-        assert answers.notes == () and "notes" not in answers.sections()
+        assert answers.notes == () and "notes" not in answers.report_fields()
 
 
 def test_a_question_far_too_far_is_refused_and_never_overflows():

@@ -170,7 +170,7 @@ def test_public_sizes_are_needed():
     with pytest.raises(ParameterError, match="at most 2.31 users"):
         hashed_histogram(Budget(1), users=2**40, mode="l2")
     assert hashed_histogram(Budget(1), users=1000).buckets == 4000
-    assert isinstance(hashed_histogram(Budget(1), users=1000).guarantee().words(), str)
+    assert isinstance(hashed_histogram(Budget(1), users=1000).guarantee().description(), str)
     assert Tally(*NOTHING).total == 0
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import headcount
 from headcount.pipelines.commands.outputs.complete import read_complete
-from headcount.pipelines.commands.outputs.show import words
+from headcount.pipelines.commands.outputs.show import describe
 from headcount.pipelines.commands.shape.release import plot
 from headcount.pipelines.flags.groups import FORMATS
 from headcount.pipelines.sinks.finished import SHOWN, sealed
@@ -83,10 +83,10 @@ def test_more_rows_are_listed_in_the_order_of_the_report(result, tmp_path, forma
     result.save(tmp_path / "out", format=format, output_files=3)
     found, number = read_complete(str(tmp_path / "out")), result.table.num_rows
     assert number > SHOWN + 1
-    assert words(found, SHOWN) == words(found)
-    more = words(found, SHOWN + 1)
+    assert describe(found, SHOWN) == describe(found)
+    more = describe(found, SHOWN + 1)
     assert f"{number:,} items came out; the {SHOWN + 1} largest, with the range of the noise:" in more
-    every, first = words(found, 10**6), words(found).splitlines()
+    every, first = describe(found, 10**6), describe(found).splitlines()
     assert f"{number:,} items came out, with the range of the noise:" in every
     lines = every.splitlines()
     at = next(k for k, line in enumerate(lines) if line.startswith("  the.page"))

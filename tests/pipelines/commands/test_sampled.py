@@ -163,7 +163,7 @@ def test_the_promise_is_that_of_the_relation(run, command, relation):
         relation.value,
         "--explain",
     )
-    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.words()}.")
+    assert status == 0 and out.splitlines()[0].endswith(f"under {relation.description()}.")
 
 
 def test_explain_reads_nothing(run):

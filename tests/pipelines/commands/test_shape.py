@@ -63,7 +63,7 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     report = json.loads((out / "report.json").read_text())
     questions = (EntropyQuestion(accuracy=0.5), DistinctQuestion(), CoverageQuestion())
     answers = ShapeProperties(plan, questions).answers(rows)
-    assert {name: report["details"][name] for name in answers.sections()} == answers.sections()
+    assert {name: report["details"][name] for name in answers.report_fields()} == answers.report_fields()
     assert [row["property"] for row in report["details"]["properties"]] == [
         "entropy",
         "distinct items",
@@ -76,7 +76,7 @@ def test_a_shape_from_one_command_is_that_of_the_pure_function(run, place, tmp_p
     )
     assert {"domain_size": 3000, "mode": "central", "max_items": 1}.items() <= report["details"]["parameters"].items()
     lines = said.splitlines()
-    assert lines[0] == report["decision"] == answers.words()
+    assert lines[0] == report["decision"] == answers.description()
     assert said.split("\n\n")[1] == release.plot(report["details"]) and lines[2].split() == ["users", "items", "error"]
     assert lines[-3:-1] == [report["note"], f"wrote {out} (release r1)"]
     again = tmp_path / "again"

@@ -44,8 +44,8 @@ def check_report(out, plan, said):
     report = json.loads((out / "report.json").read_text())
     batch = pq.read_table(out / "shape-00000-of-00001.parquet").to_batches()[0]
     answers = ShapeProperties(plan, QUESTIONS).answers(batch)
-    assert {name: report["details"][name] for name in answers.sections()} == answers.sections()
-    assert said.splitlines()[0] == report["decision"] == answers.words()
+    assert {name: report["details"][name] for name in answers.report_fields()} == answers.report_fields()
+    assert said.splitlines()[0] == report["decision"] == answers.description()
     return report
 
 

@@ -119,7 +119,7 @@ def report_of(job, **parts):
     parameters = {name: value for name, value in plan.parameters.items() if value is not None}
     details = {"guarantee": plan.guarantee.as_dict(), "parameters": parameters, "versions": {"numpy": "2"}}
     shared = {"headcount": "0.1.0", "command": words.split()[0], "release_id": "0123456789abcdef", "rows": 5}
-    return json.loads(json.dumps(shared | {"promise": plan.guarantee.total_words(), "details": details} | parts))
+    return json.loads(json.dumps(shared | {"promise": plan.guarantee.promise_line(), "details": details} | parts))
 
 
 def told(report, over_time=None):

@@ -26,7 +26,7 @@ def test_states_are_told_once_and_with_their_time():
         (95, "RUNNING"),
         (185, "DONE"),
     ]
-    told = [line for line in (states.told(state, after) for after, state in seen) if line is not None]
+    told = [line for line in (states.line(state, after) for after, state in seen) if line is not None]
     assert told == ["STARTING after 0:02", "RUNNING after 1:20, STARTING for 1:18", "DONE after 3:05, RUNNING for 1:45"]
 
 

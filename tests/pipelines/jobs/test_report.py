@@ -67,7 +67,7 @@ def test_explain_speaks_of_threshold_and_error():
     noise = calibrate_unknown_domain(Budget(1, 1e-8), Bound(l1=10, linf=10), Relation.ADD_REMOVE)
     text = report.explain(guarantee_of(noise), noise)
     error = expected_error.expected_error(noise)
-    assert guarantee_of(noise).words() in text
+    assert guarantee_of(noise).description() in text
     for number in (error.threshold, error.even_count, error.sure_count):
         assert f"{number:,.6g}" in text
     assert "50 %" in text and "99.9 %" in text and "95 %" in text
@@ -81,14 +81,14 @@ def test_explain_of_a_public_domain_has_no_threshold():
 
 def test_the_report_holds_the_promise_and_public_parameters_only():
     noise = plan("laplace", 10, 200)
-    about = report.About("histogram", "r1", {"bound": 10, "count": None}, told={"users_needed": 7})
+    about = report.About("histogram", "r1", {"bound": 10, "count": None}, summary={"users_needed": 7})
     content = report.make_report(about, guarantee_of(noise))
     found = json.loads(content)
     assert list(found) == ["headcount", "command", "release_id", "promise", "users_needed", "details"]
-    assert found["release_id"] == "r1" and found["promise"] == guarantee_of(noise).total_words()
+    assert found["release_id"] == "r1" and found["promise"] == guarantee_of(noise).promise_line()
     details = found["details"]
     assert list(details) == ["guarantee", "parameters", "versions"]
-    assert details["guarantee"]["words"] == guarantee_of(noise).words().splitlines()
+    assert details["guarantee"]["words"] == guarantee_of(noise).description().splitlines()
     assert (details["guarantee"]["epsilon"], details["guarantee"]["delta"]) == (1.0, 1e-8)
     assert details["parameters"] == {"bound": 10}
     assert {"python", "apache-beam", "numpy", "pyarrow"} < set(details["versions"])
@@ -98,13 +98,13 @@ def test_the_report_holds_the_promise_and_public_parameters_only():
 def test_words_of_the_user_and_what_a_decision_tells_go_before_the_details():
     noise = plan("laplace", 10, 200)
     decided = Decided(ChosenBound(10, 0, "laplace"), guarantee_of(noise), noise)
-    about = report.About("histogram", "r1", {}, "a note", "all shops", "week 3", told={"users_needed": 1})
+    about = report.About("histogram", "r1", {}, "a note", "all shops", "week 3", summary={"users_needed": 1})
     found = json.loads(report.decided_report(decided, about))
     own = ["label", "period", "command", "release_id", "promise", "decision", "note", "users_needed"]
     assert list(found) == ["headcount", *own, "details"]
     assert (found["label"], found["period"], found["note"]) == ("all shops", "week 3", "a note")
     assert found["users_needed"] == expected_error.expected_error(noise).even_count
-    assert found["details"]["chosen"]["bound"] == 10 and found["decision"] == decided.words()
+    assert found["details"]["chosen"]["bound"] == 10 and found["decision"] == decided.description()
 
 
 def test_the_date_is_that_of_the_first_run():

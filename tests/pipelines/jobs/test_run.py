@@ -111,8 +111,8 @@ def test_estimates_are_the_default_and_those_of_the_pure_function(run, events, k
     first = next(row for row in wanted.to_pylist() if row["item"] == "i1")
     assert first["count"] == pytest.approx(true["i1"], rel=0.1)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["decision"] == told.words() and report["share_left_out"] == round(told.left_out, 3)
-    assert report["assumption"] in said and f"\n{told.words()}\nwrote " in said
+    assert report["decision"] == told.description() and report["share_left_out"] == round(told.left_out, 3)
+    assert report["assumption"] in said and f"\n{told.description()}\nwrote " in said
     status, out, err = run(
         "histogram", "--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6", "--explain"
     )

@@ -231,13 +231,13 @@ def test_reserved_entries_are_given_back_only_on_proof(ledger, tmp_path):
     }.items():
         decision = decide(ledger.reserve(request(id, guarantee=promise(0.1), **given)))
         if id in ("call", "job"):
-            assert decision.settled.change.state == GIVEN_BACK and "has ended" in decision.words
+            assert decision.settled.change.state == GIVEN_BACK and "has ended" in decision.description
         else:
-            assert decision.settled is None and "stays reserved" in decision.words
+            assert decision.settled is None and "stays reserved" in decision.description
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "report.json").write_text('{"headcount": "1", "release_id": "other", "files": []}')
     late = ledger.reserve(request("late", guarantee=promise(0.1), process=gone, output=out))
-    assert "may have replaced it" in decide(late).words
+    assert "may have replaced it" in decide(late).description
     over = ledger.reserve(request("over", guarantee=promise(0.1), process=gone, output=out, replaces="other"))
     assert decide(over).settled.change.state == GIVEN_BACK and (tmp_path / "out" / "report.json").exists()
 

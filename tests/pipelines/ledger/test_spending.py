@@ -52,5 +52,5 @@ def test_a_hundred_releases_of_mixed_kinds_are_told_of_at_once():
     """It took more than a minute, and takes half a second; a machine that is busy has ten times that."""
     room = spending.Room(make_dataset("d", "user", "add-remove", 4, 1e-6, None), [*mixed(100)])
     began = time.process_time()
-    assert room.total.releases == 100 and 0 < room.total.epsilon < room.total.sum_epsilon and room.words()
+    assert room.total.releases == 100 and 0 < room.total.epsilon < room.total.sum_epsilon and room.description()
     assert time.process_time() - began < 5

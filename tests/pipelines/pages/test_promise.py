@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from headcount.pipelines.pages.promise import guess_words, right_guesses, sentence
+from headcount.pipelines.pages.promise import guess_text, right_guesses, sentence
 
 
 def best_guess(first, second):
@@ -41,8 +41,8 @@ def test_a_limit_without_delta_would_be_passed():
 
 
 def test_words_round_upwards():
-    assert [guess_words(epsilon, 0) for epsilon in (0, 1, 2)] == ["50 %", "73.2 %", "88.1 %"]
-    assert guess_words(0, 0.001) == "50.1 %" and guess_words(20, 0) == guess_words(800, 0) == "nearly 100 %"
+    assert [guess_text(epsilon, 0) for epsilon in (0, 1, 2)] == ["50 %", "73.2 %", "88.1 %"]
+    assert guess_text(0, 0.001) == "50.1 %" and guess_text(20, 0) == guess_text(800, 0) == "nearly 100 %"
 
 
 @pytest.mark.parametrize(

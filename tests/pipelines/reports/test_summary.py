@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headcount.pipelines.reports.summary import in_range, told
+from headcount.pipelines.reports.summary import in_range, summarize
 
 COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
 
@@ -25,7 +25,7 @@ def report(rows, number=None, **more):
 
 
 def test_a_table_of_the_largest():
-    lines = told(report([row("tea", 12345.0), row("a\nb\x1b", 7.0)], 4281)).splitlines()
+    lines = summarize(report([row("tea", 12345.0), row("a\nb\x1b", 7.0)], 4281)).splitlines()
     assert lines == [
         "4,281 items came out; the 2 largest, with the range of the noise:",
         "",
@@ -40,7 +40,7 @@ def test_a_table_of_the_largest():
 def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
     found = {**row("tea", 5.0), "count": 6.0}
     made = report([found], share_left_out=0.15, assumption="count assumes this")
-    lines = told(made | {"columns": {**COUNTS, "count": ""}}).splitlines()
+    lines = summarize(made | {"columns": {**COUNTS, "count": ""}}).splitlines()
     assert lines[0] == "1 item came out, with the range of the noise:"
     assert lines[2].split() == ["item", "count", "low", "high"]
     assert lines[-2:] == ["the bound left out about 15 % of the events of the items shown", "count assumes this"]
@@ -48,24 +48,26 @@ def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
 
 def test_much_that_was_left_out_is_told_above_the_numbers():
     made = report([row("tea", 50.0)], share_left_out=0.413)
-    lines = told(made).splitlines()
+    lines = summarize(made).splitlines()
     assert lines[1] == (
         "the bound left out about 41 % of the events of the items shown: that is estimated, and the range of the noise does "
         "not hold it"
     )
     assert "left out" not in "\n".join(lines[2:])
-    assert "left out" not in told(report([], share_left_out=0.413))
+    assert "left out" not in summarize(report([], share_left_out=0.413))
 
 
 def test_the_first_line_is_for_people():
     parameters = {"user": "who", "item": "page", "of": "users"}
     asked = {"command": "histogram", "keys": ["page"], "details": {"parameters": parameters}}
     shown = [{"page": "/", **row("", 50.0)}]
-    assert told(report(shown, 127, **asked)).splitlines()[0] == (
+    assert summarize(report(shown, 127, **asked)).splitlines()[0] == (
         "counts of users by page: 127 items came out; the 1 largest, with the range of the noise:"
     )
     of = metrics("users", "mean_age") | {"command": "aggregate"}
-    assert told(of).splitlines()[0] == "users and mean_age by country: 2 items came out, with the range of the noise:"
+    assert (
+        summarize(of).splitlines()[0] == "users and mean_age by country: 2 items came out, with the range of the noise:"
+    )
 
 
 def test_a_range_that_is_wider_than_its_number_is_told():
@@ -94,12 +96,12 @@ def metrics(*names):
 
 
 def test_every_metric_has_its_range_beside_it():
-    assert told(metrics("users", "mean_age")).splitlines()[2:4] == [
+    assert summarize(metrics("users", "mean_age")).splitlines()[2:4] == [
         "  country        users    low to high     mean_age    low to high",
         "  de       about 2,000  0.25 to 2,980  about 2,000  0.25 to 2,980",
     ]
     names = ["users", "events", "sum_price", "mean_price", "p50_seconds", "p90_seconds"]
-    lines = told(metrics(*names)).splitlines()
+    lines = summarize(metrics(*names)).splitlines()
     heads = [line for line in lines if line.startswith("  country")]
     assert len(heads) == 2 and " ".join(heads).replace("low to high", "").split() == [
         "country",
@@ -113,23 +115,23 @@ def test_every_metric_has_its_range_beside_it():
 
 def test_that_errors_are_correlated_is_told_where_there_are_rows():
     words = "all 9 bounded counts share one draw of the noise"
-    assert told(report([row("tea", 5.0)], correlated=words)).splitlines()[-1] == words
-    assert words not in told(report([], correlated=words))
+    assert summarize(report([row("tea", 5.0)], correlated=words)).splitlines()[-1] == words
+    assert words not in summarize(report([], correlated=words))
 
 
 def test_rows_that_were_left_out_are_told():
     left_out = [{"rows": 37, "because": "their count is below 10"}]
-    assert "37 rows left out because their count is below 10" in told(report([row("a", 11.0)], left_out=left_out))
-    nothing = told(report([], left_out=left_out)).splitlines()
+    assert "37 rows left out because their count is below 10" in summarize(report([row("a", 11.0)], left_out=left_out))
+    nothing = summarize(report([], left_out=left_out)).splitlines()
     assert nothing == ["no row came out: all were left out", "37 rows left out because their count is below 10"]
 
 
 def test_what_to_do_if_nothing_came_out():
-    first, columns, bound, more, _ = told(report([], users_needed=212)).splitlines()
+    first, columns, bound, more, _ = summarize(report([], users_needed=212)).splitlines()
     assert first.endswith("an item needs about 212 users here, if each counts once")
     assert "--user who" in columns and "--item what" in columns and "up to 40" in bound and "--epsilon" in more
     chosen = report([]) | {"details": {"parameters": {"user": "who"}, "chosen": {"bound": 1}}}
-    assert "a lower bound" not in told(chosen)
+    assert "a lower bound" not in summarize(chosen)
 
 
 def test_names_and_ranks_are_shown_alone():
@@ -139,25 +141,25 @@ def test_names_and_ranks_are_shown_alone():
         "rows": 2,
         "shown": [{"rank": 1, "item": "b"}, {"rank": 2, "item": "a"}],
     }
-    assert told(top).splitlines() == ["2 items came out:", "", "  rank  item", "     1  b", "     2  a"]
+    assert summarize(top).splitlines() == ["2 items came out:", "", "  rank  item", "     1  b", "     2  a"]
     numbers = {"columns": {"item": ""}, "keys": ["item"], "rows": 20, "shown": [{"item": 12345}]}
-    assert told(numbers).splitlines()[0] == "20 items came out; the first 1:" and "  12345" in told(numbers)
+    assert summarize(numbers).splitlines()[0] == "20 items came out; the first 1:" and "  12345" in summarize(numbers)
 
 
 def test_quantiles_are_shown_and_shapes_have_words_of_their_own():
     found = {"columns": {"quantile": "", "value": ""}, "rows": 1, "shown": [{"quantile": 0.5, "value": None}]}
-    assert told(found).splitlines() == ["1 quantile came out:", "", "  quantile    value", "       0.5  unknown"]
-    assert told({"columns": {"count": "", "items": ""}, "rows": 5, "shown": []}) == ""
+    assert summarize(found).splitlines() == ["1 quantile came out:", "", "  quantile    value", "       0.5  unknown"]
+    assert summarize({"columns": {"count": "", "items": ""}, "rows": 5, "shown": []}) == ""
 
 
 def test_several_key_columns():
     shown = [{"country": "de", "year": 2026, "bounded_count": 1234567.0, "noise_stddev": 1.5, "low": 1.0, "high": 2.0}]
     columns = dict.fromkeys(shown[0], "")
-    lines = told(report(shown) | {"columns": columns, "keys": ["country", "year"]}).splitlines()
+    lines = summarize(report(shown) | {"columns": columns, "keys": ["country", "year"]}).splitlines()
     assert lines[2:4] == ["  country  year  bounded_count  low  high", "  de       2026      1,234,567    1     2"]
     parameters = {"user": "who", "item": ["country", "seen:year"]}
     nothing = report([]) | {"columns": columns, "keys": ["country"], "details": {"parameters": parameters}}
-    assert "and --item country --item seen:year the ones to count?" in told(nothing)
+    assert "and --item country --item seen:year the ones to count?" in summarize(nothing)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +173,13 @@ def test_several_key_columns():
 )
 def test_the_share_left_out_is_of_what_is_counted(command, parameters, unit):
     made = report([row("tea", 5.0)], share_left_out=0.413) | {"command": command, "details": {"parameters": parameters}}
-    assert f"the bound left out about 41 % of the {unit} of the items shown" in told(made)
+    assert f"the bound left out about 41 % of the {unit} of the items shown" in summarize(made)
 
 
 def test_times_that_are_all_different_lead_to_their_days():
     hint = "- if {0} holds times, count them by the day (or hour, week, month, year): --item {0}:day"
     for item, column in (("seen", "seen"), (["age:0,18", "a\\:b"], "a\\:b")):
         made = report([], 0) | {"details": {"parameters": {"user": "u", "item": item}}}
-        assert told(made).splitlines()[-1] == hint.format(column)
+        assert summarize(made).splitlines()[-1] == hint.format(column)
     made = report([], 0) | {"details": {"parameters": {"user": "u", "item": ["seen:day", "age:0,18"]}}}
-    assert "holds times" not in told(made)
+    assert "holds times" not in summarize(made)

@@ -17,8 +17,8 @@ from headcount.mechanisms.columns.key_column import parse_columns
 from headcount.mechanisms.columns.keys import resolve
 from headcount.mechanisms.counting.quality import Quality
 from headcount.mechanisms.counting.released import normal_counts_batch
-from headcount.pipelines.reports.summary import told
-from headcount.pipelines.sinks.finished import SHOWN, changed_words, finished, sealed, summary
+from headcount.pipelines.reports.summary import summarize
+from headcount.pipelines.sinks.finished import SHOWN, changed_note, finished, sealed, summary
 from headcount.pipelines.sinks.meanings import key_meanings, meanings
 from headcount.transforms.core import rows as row_types
 
@@ -49,16 +49,16 @@ def test_the_largest_of_all_files_are_shown_and_details_stay_last():
 def test_a_report_knows_its_own_content():
     """Whatever its layout: what counts is what it says. Each part of it counts, and so does one that came or went."""
     found = report(counts(0, 40, 2))
-    assert changed_words(found) is None
-    assert changed_words(json.loads(json.dumps(dict(reversed(found.items())), indent=7))) is None
+    assert changed_note(found) is None
+    assert changed_note(json.loads(json.dumps(dict(reversed(found.items())), indent=7))) is None
     assert json.loads(sealed(found)) == found
     for name in found:
-        other = changed_words({key: value for key, value in found.items() if key != name})
+        other = changed_note({key: value for key, value in found.items() if key != name})
         assert other is not None and other.startswith(
             "changed: " if name != "content_sha256" else "report.json holds no"
         )
-        assert changed_words(found | {name: 0}) is not None
-    assert changed_words(found | {"more": 1}) is not None and changed_words(found | {"rows": math.nan}) is not None
+        assert changed_note(found | {name: 0}) is not None
+    assert changed_note(found | {"more": 1}) is not None and changed_note(found | {"rows": math.nan}) is not None
 
 
 def test_ties_are_in_the_order_of_items_whatever_the_files():
@@ -135,7 +135,15 @@ def test_several_key_columns_of_any_type():
     assert found["columns"]["seen_hour"].endswith(
         "column 'seen' of the input by its hour, in the time zone Europe/Berlin"
     )
-    assert told(found).splitlines()[2].split() == ["day", "yes", "age", "seen_hour", "bounded_count", "low", "high"]
+    assert summarize(found).splitlines()[2].split() == [
+        "day",
+        "yes",
+        "age",
+        "seen_hour",
+        "bounded_count",
+        "low",
+        "high",
+    ]
 
 
 def test_weeks_and_months_say_which_day_they_are():

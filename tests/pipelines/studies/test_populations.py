@@ -11,12 +11,12 @@ import pytest
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.batches.shards import Shard, one_shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptBound
+from headcount.mechanisms.bound_choice.clip_choice import ClipBound
 from headcount.mechanisms.errors import InputError
 from headcount.mechanisms.histogram.factory import histogram
 from headcount.mechanisms.partitions.select import ChosenStrategy
 from headcount.mechanisms.randomness.keys import KeyFile, Release
-from headcount.pipelines.studies import from_release as earlier
+from headcount.pipelines.studies import from_release
 from headcount.pipelines.studies.forecast import similar_budget
 from headcount.pipelines.studies.populations import assumed, user_law
 from headcount.pipelines.studies.populations.item_law import NoisyCounts, fit_items
@@ -115,12 +115,14 @@ def test_where_all_items_are_alike_there_is_none_below():
     assert counts.min() > 3500
 
 
-def told_by(population: Population, release: Release) -> tuple[user_law.Told, NoisyCounts]:
+def told_by(population: Population, release: Release) -> tuple[user_law.UserEvidence, NoisyCounts]:
     made = histogram(Budget(1, 1e-8), item_type=int)
     shard = population.drawn(np.random.default_rng(5), 1e9)
     rows, decided = made.run_decided([shard.to_batch()], release)
     bounded, counts = (np.asarray(rows.column(name)) for name in ("bounded_count", "count"))
-    told = user_law.Told(made.stages, decided.plan, len(counts), decided.groups, decided.left_out, float(counts.sum()))
+    told = user_law.UserEvidence(
+        made.stages, decided.plan, len(counts), decided.groups, decided.left_out, float(counts.sum())
+    )
     kept = float(bounded.sum() / counts.sum())
     return told, NoisyCounts(bounded, decided.plan.counts.stddev, min(1.0, kept), None)
 
@@ -148,7 +150,7 @@ def test_a_smaller_population_has_noise_and_threshold_in_proportion(smaller):
     plans = []
     for budget in (Budget(1, 1e-8), Budget(*similar_budget(1, 1e-8, smaller))):
         stages = histogram(budget).stages
-        plans.append(stages.plan(stages.names_plan(ChosenStrategy("law", 30, 2)), KeptBound(3, 3, "gaussian", 100)))
+        plans.append(stages.plan(stages.names_plan(ChosenStrategy("law", 30, 2)), ClipBound(3, 3, "gaussian", 100)))
     whole, small = plans
     assert small.counts.stddev * smaller == pytest.approx(whole.counts.stddev, rel=0.05)
     needed = [float(plan.names.rounds[-1].plan.threshold_in_counts) for plan in plans]
@@ -192,6 +194,6 @@ PARAMETERS = {"relation": "add-remove", "of": "events", "method": "estimates", "
 def test_what_does_not_tell_enough_is_refused(command, parameters, rows, words):
     details = {"parameters": PARAMETERS | parameters, "guarantee": {"epsilon": 1.0, "delta": 1e-8}}
     with pytest.raises(InputError, match=words):
-        earlier.read_earlier(
+        from_release.read_release(
             {"command": command, "details": details}, [{"bounded_count": 1.0, "noise_stddev": 1.0}] * rows
         )

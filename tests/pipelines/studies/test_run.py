@@ -50,8 +50,8 @@ def test_a_method_is_what_its_command_would_release(make_release):
     rows, decision = run_once(method.mechanism(PROMISED, str), DATA, release, method.label)
     same = histogram(Budget(2.0, 1e-6), calibrate="none").run([log()], release, "Histogram")  # of the rows as they came
     assert rows.equals(same)
-    assert decision.words().startswith("chosen: ")
-    assert method.words() == "headcount histogram --calibrate none"
+    assert decision.description().startswith("chosen: ")
+    assert method.description() == "headcount histogram --calibrate none"
 
 
 def test_the_same_key_repeats_a_study_and_a_fresh_one_does_not(make_release):

@@ -33,7 +33,7 @@ def test_the_truth_of_each_item():
     truth = dict(zip(DATA.items.to_pylist(), zip(DATA.events.tolist(), DATA.users.tolist(), strict=True), strict=True))
     assert truth == {"a": (10, 2), "b": (6, 3), "c": (4, 1)}
     assert sorted(DATA.pairs.tolist()) == [2, 2, 2]
-    assert DATA.words() == "20 events, 3 users, 3 items"
+    assert DATA.description() == "20 events, 3 users, 3 items"
     assert DATA.places(pa.array(["c", "zz"])).tolist() == [DATA.items.to_pylist().index("c"), -1]
 
 
@@ -93,7 +93,7 @@ def test_nothing_shown_is_worth_nothing():
 def test_no_data_at_all():
     data = in_memory([])
     found = score(rows(item=pa.array([], pa.string()), count=pa.array([], pa.float64())), data, "events", 1)
-    assert data.words() == "0 events, 0 users, 0 items" and data.items_per_user(0.9) == 1
+    assert data.description() == "0 events, 0 users, 0 items" and data.items_per_user(0.9) == 1
     assert (found.items, found.covered, found.l1, found.drop_rate) == (0, 0, None, None)
 
 

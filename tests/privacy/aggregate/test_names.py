@@ -183,6 +183,6 @@ def test_what_the_release_promises_is_what_is_said_of_its_losses():
     # One release costs no more than its promise, and 52 of them 7.48 at 1e-6 in place of 52.
     assert total_epsilon([guarantee], 1e-8) <= 1 and total_delta([guarantee], 1) <= 1e-8
     assert total_epsilon([guarantee] * 52, 1e-6) == pytest.approx(7.483, rel=1e-3)
-    assert "Renyi" in guarantee.mechanisms[0].words()
+    assert "Renyi" in guarantee.mechanisms[0].description()
     names = made.stages.shared.names_cost()
     assert 0.5 < names.epsilon < 1 and names.delta == 1e-8

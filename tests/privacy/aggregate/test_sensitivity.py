@@ -33,7 +33,7 @@ import pytest
 
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate import bounding, measures
-from headcount.mechanisms.aggregate.measures import GAP, WAVES, MeasuresPlan, make_plan
+from headcount.mechanisms.aggregate.measures import AUXILIARY_MOMENTS, VARIANCE_MOMENT, MeasuresPlan, make_plan
 from headcount.mechanisms.aggregate.metrics import Metric, Metrics, parse_metric, parse_metrics
 from headcount.mechanisms.aggregate.trees import BRANCHING, LEVELS, leaf_of
 from headcount.mechanisms.batches.contributions import contribution_batch
@@ -156,7 +156,7 @@ def test_no_row_is_longer_than_one_half_range():
         np.concatenate([np.arange(-(2**20), 2**20 + 1, 2**9), *(np.arange(10) + end for end in (-(2**20), 2**20 - 9))])
     )
     squares = {kind: make(x).astype(object) ** 2 for kind, make in bounding._OF_ROW.items()}
-    for beside in (GAP, WAVES):
+    for beside in (VARIANCE_MOMENT, AUXILIARY_MOMENTS):
         assert max(squares["sum"] + sum(squares[kind] for kind in beside)) <= 2**40
     assert min(squares["sum"] + squares["cosine"] + squares["sine"]) > 2**40 - 2**22, "they leave nothing unused"
 
@@ -201,7 +201,7 @@ def test_weights_that_are_not_squared_are_caught(unchecked):
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_values_that_are_not_cut_are_caught(unchecked):
     def uncut(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
-        return pa.array(np.rint((np.asarray(column) - self.middle) / self.half * 2**20).astype(np.int64))
+        return pa.array(np.rint((np.asarray(column) - self.midpoint) / self.half * 2**20).astype(np.int64))
 
     unchecked.setattr(ValueRange, "fixed_point", uncut)
     assert audit("mean", 1, 1, Relation.ADD_REMOVE) > 100
@@ -218,11 +218,11 @@ def test_values_from_the_wrong_middle_are_caught(unchecked):
 
 
 def test_waves_beside_a_gap_are_caught(unchecked):
-    unchecked.setattr(measures, "GAP", GAP + WAVES)
+    unchecked.setattr(measures, "VARIANCE_MOMENT", VARIANCE_MOMENT + AUXILIARY_MOMENTS)
     assert audit("all", 1, 1, Relation.ADD_REMOVE) > 1.1
 
 
-@pytest.mark.parametrize("kind", WAVES)
+@pytest.mark.parametrize("kind", AUXILIARY_MOMENTS)
 def test_waves_that_x_leaves_no_room_for_are_caught(kind, unchecked):
     real = bounding._OF_ROW[kind]
     unchecked.setitem(bounding._OF_ROW, kind, lambda x: 3 * real(x) // 2)

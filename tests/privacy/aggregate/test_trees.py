@@ -98,7 +98,7 @@ def test_values_that_are_not_cut_are_refused(make_release, monkeypatch):
     """Once where rows are bounded, and once more where leaves meet: there they would be those of another key."""
 
     def uncut(self: ValueRange, column: pa.Array, place: Any) -> pa.Array:
-        return pa.array(np.rint((np.asarray(column) - self.middle) / self.half * 2**20).astype(np.int64))
+        return pa.array(np.rint((np.asarray(column) - self.midpoint) / self.half * 2**20).astype(np.int64))
 
     monkeypatch.setattr(ValueRange, "fixed_point", uncut)
     for price in (150.0, -1.0):

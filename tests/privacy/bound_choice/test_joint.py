@@ -18,7 +18,7 @@ from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bound_choice import expected_sums, joint
 from headcount.mechanisms.bound_choice.candidates import Candidate
-from headcount.mechanisms.bound_choice.expected_sums import Ladder, split_sums
+from headcount.mechanisms.bound_choice.expected_sums import CandidateGrid, split_sums
 from headcount.mechanisms.bound_choice.joint import JointChoice
 from headcount.mechanisms.choice.exponential import gem_exponents, probabilities
 from headcount.mechanisms.histogram.auto import auto_unbounded_histogram
@@ -43,7 +43,7 @@ def choice_among(candidates, relation, objective):
     """The choice of an automatic histogram among these candidates, the last of them in many copies."""
     caps = tuple(sorted({c.cap for c in candidates if c.cap is not None}))
     choice = automatic(relation, objective)
-    choice.__dict__["ladder"] = Ladder(tuple(sorted({c.bound for c in candidates})), caps)
+    choice.__dict__["candidate_grid"] = CandidateGrid(tuple(sorted({c.bound for c in candidates})), caps)
     choice.__dict__["candidates"] = (*candidates[:-1], *[candidates[-1]] * COPIES)
     return choice
 
@@ -57,7 +57,7 @@ def table(choice, *kinds):
     for times, counts in kinds:
         rows = {"user": ["u"] * len(counts), "item": list(counts), "count": pa.array(counts.values(), pa.int64())}
         shard = gather(chunk for _, chunk in split_by_user(pa.RecordBatch.from_pydict(rows), 1))
-        for _, chunk in split_sums(shard, choice.ladder, 1):
+        for _, chunk in split_sums(shard, choice.candidate_grid, 1):
             columns, _ = unpack(chunk)
             for name in ("level", "slope"):
                 columns[name] = pa.array(np.asarray(columns[name]) * times)
@@ -193,16 +193,16 @@ def add_remove_capped(objective):
     return choice, table(choice, *data), table(choice, *data, (1, items("x", 6, 7)))
 
 
-def rounded_up(count, rows, totals, ladder, lines=expected_sums._lines):
+def rounded_up(count, rows, totals, grid, lines=expected_sums._lines):
     """Slopes rounded to nearest: 2**30/6 is 2/3 beyond a whole number."""
-    step, level, slope = lines(count, rows, totals, ladder)
+    step, level, slope = lines(count, rows, totals, grid)
     total = np.repeat(totals, rows)
     return step, level, slope + (2 * ((count << 30) % total) >= total)
 
 
-def all_events(count, rows, totals, ladder, lines=expected_sums._lines):
+def all_events(count, rows, totals, grid, lines=expected_sums._lines):
     """Slopes of all seven events in place of the one under the cap."""
-    return lines(count * np.where(len(count) == 6, 7, 1), rows, totals, ladder)
+    return lines(count * np.where(len(count) == 6, 7, 1), rows, totals, grid)
 
 
 @pytest.mark.parametrize("objective", ["error", "items"])

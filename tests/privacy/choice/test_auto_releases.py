@@ -21,7 +21,7 @@ from headcount.mechanisms.batches.packing import pack, unpack
 from headcount.mechanisms.batches.shards import gather, split_by_user
 from headcount.mechanisms.bound_choice import joint
 from headcount.mechanisms.bound_choice.candidates import Candidate
-from headcount.mechanisms.bound_choice.expected_sums import Ladder
+from headcount.mechanisms.bound_choice.expected_sums import CandidateGrid
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.choice.protocol import Choice
 from headcount.mechanisms.count_release.papers import plume
@@ -191,7 +191,7 @@ NUMBERS = ((100, 10_000), (1000, 10_000), (10, 1000))  # items per user and thre
 
 def among_three(choice: Any) -> Any:
     """The choice that a release holds, among three candidates whose sensitivities are 1 : 10 : 1, the last in many copies."""
-    choice.__dict__["ladder"] = Ladder((10, 100, 1000), (1,))
+    choice.__dict__["candidate_grid"] = CandidateGrid((10, 100, 1000), (1,))
     made = [Candidate(items, 1, "gaussian", threshold, 1) for items, threshold in NUMBERS]
     choice.__dict__["candidates"] = (*made[:-1], *[made[-1]] * COPIES)
     return choice

@@ -99,8 +99,8 @@ def public(method: str, noise: str) -> object:
 
 # Made by the test of each: all of them take seconds.
 CHOICES: dict[str, Callable[[], Any]] = {
-    "kept": lambda: estimates(BUDGET).stages.kept_choice,
-    "kept, domain": lambda: estimates(Budget(2), domain=DOMAIN).stages.kept_choice,
+    "kept": lambda: estimates(BUDGET).stages.clip_choice,
+    "kept, domain": lambda: estimates(Budget(2), domain=DOMAIN).stages.clip_choice,
     "names": lambda: estimates(BUDGET).stages.names_choice,
     "joint, error": lambda: unknown(),
     "joint, items": lambda: unknown(objective="items"),

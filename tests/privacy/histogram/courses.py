@@ -22,7 +22,7 @@ from headcount.mechanisms.aggregate.choice import KeysChoice
 from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
-from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
 from headcount.mechanisms.calibration.noise import law_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice import run as choice_run
@@ -231,7 +231,7 @@ def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
 
 def ranges(choice: Any, one: list[int], other: list[int], decided: Any) -> dict[str, float]:
     """The range of the log-ratios of all chances, in units of the epsilon that the choice has for it."""
-    if isinstance(choice, KeptChoice):
+    if isinstance(choice, ClipChoice):
         parts = {"totals": (choice.totals_exponents, choice.totals_budget)} if choice.norms else {}
         if decided.bound:
             parts["counts"] = (choice.counts_exponents, choice.counts_budget)

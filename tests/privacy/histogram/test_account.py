@@ -20,7 +20,7 @@ from headcount.mechanisms.accounting.pld_sums import losses_delta
 from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.aggregate.metrics import Metric, parse_metric
 from headcount.mechanisms.aggregate.release import AggregateMechanism, aggregate
-from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
 from headcount.mechanisms.histogram import account as module
 from headcount.mechanisms.histogram.account import Account
 from headcount.mechanisms.histogram.estimates import EstimatesMechanism
@@ -174,7 +174,7 @@ def test_a_year_costs_no_less_than_what_its_thresholds_leave_to_show(name, monke
 def composed(mechanism: EstimatesMechanism | AggregateMechanism) -> Losses:
     """The losses of the Gaussian plan, by what each of the choices draws with, and by the account's noise."""
     stages = mechanism.stages
-    account, bounds = stages.account, stages.kept_choice if isinstance(stages, Stages) else stages.choice
+    account, bounds = stages.account, stages.clip_choice if isinstance(stages, Stages) else stages.choice
     names = stages.names_choice
     choices = [names.limit, names.scored.budget]
     choices += [] if bounds is None else [bounds.counts_budget, bounds.totals_budget]
@@ -235,15 +235,15 @@ def test_where_one_step_names_and_counts_no_bound_of_the_counts_is_drawn(make_re
     assert in_one_step(make_release(), monkeypatch) == (3, True)
     _, decided = made("auto", BUDGET).run_decided(batch_of(ONCE), make_release())
     assert (decided.plan.kept.bound, decided.plan.kept.max_per_item, decided.plan.kept.items) == (0, 0, 0)
-    assert not {"bound", "max_per_item"} & decided.sections()["chosen"].keys()
+    assert not {"bound", "max_per_item"} & decided.report_fields()["chosen"].keys()
 
 
 MUTATIONS: dict[str, tuple[type, str, Callable[..., Any]]] = {
-    "items that are counted": (Stages, "public_table", lambda self, _, items: self.kept_choice.items_table(items)),
+    "items that are counted": (Stages, "public_table", lambda self, _, items: self.clip_choice.items_table(items)),
     "a choice that asks no more": (
-        KeptChoice,
+        ClipChoice,
         "choose",
-        lambda self, table, lanes, real=KeptChoice.choose: real(self, [*table[:-1], 12], lanes),
+        lambda self, table, lanes, real=ClipChoice.choose: real(self, [*table[:-1], 12], lanes),
     ),
 }
 

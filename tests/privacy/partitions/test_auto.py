@@ -199,9 +199,9 @@ def test_others_that_are_taken_off_in_place_of_left_out_are_caught(monkeypatch):
     """Less what users of one item add: losses would move both ways, which the one-sided form does not allow."""
     worth = scored._worth
 
-    def less(candidate, sums, rung):
-        alone = int((sums.roots[:, rung] - sums.others[:, rung]).sum()) << 10
-        return worth(candidate, sums, rung) - (3 * alone if candidate.in_rounds else 0)
+    def less(candidate, sums, step):
+        alone = int((sums.roots[:, step] - sums.others[:, step]).sum()) << 10
+        return worth(candidate, sums, step) - (3 * alone if candidate.in_rounds else 0)
 
     monkeypatch.setattr(scored, "_worth", less)
     assert min(min(each) for each in small_moves()) < 0

@@ -17,7 +17,7 @@ from headcount.mechanisms.accounting.relation import Relation
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.histogram.account import make_account
 from headcount.mechanisms.partitions import coins
-from headcount.mechanisms.partitions.coins import law_middle
+from headcount.mechanisms.partitions.coins import slope_ratio
 from headcount.mechanisms.partitions.law import Law, coin_law, law_weight
 from headcount.mechanisms.partitions.law_budget import LawPart
 from tests.privacy.partitions.test_law import WHOLE, _divergence, chances_of, largest_ratio, states_of
@@ -117,7 +117,7 @@ def test_a_middle_is_stated_for_any_budget():
     for epsilon in (0.05, 0.3, 1, 4, 8):
         for delta in (1e-10, 1e-8, 1e-5):
             part = part_of(epsilon, delta)
-            assert 1 < law_middle(part.order, part.cost) < 1.45
+            assert 1 < slope_ratio(part.order, part.cost) < 1.45
 
 
 # What composition makes of it.

@@ -45,10 +45,10 @@ def tables(made: DistinctItemsMechanism, users: Users) -> list[int]:
 def loss(made: DistinctItemsMechanism, one: Users, other: Users, draws: Draws) -> tuple[float, float]:
     """The exact privacy loss of the choice, and the largest of the noise, over bounds that can be chosen."""
     both, chosen, moved = [tables(made, users) for users in (one, other)], 0.0, 0.0
-    for rung in SOME & set(range(len(made.ladder))):
-        bound, seen = made.ladder[rung], []
+    for step in SOME & set(range(len(made.candidate_grid))):
+        bound, seen = made.candidate_grid[step], []
         for table in both:
-            draws.forget([rung])
+            draws.forget([step])
             drawn = made.choose(table, Lanes(bytes(32), np.zeros((1, 2), dtype=np.uint64)))
             assert drawn.max_items == bound
             noise = list(draws.noise)
@@ -108,7 +108,9 @@ def largest_move(made: DistinctItemsMechanism) -> float:
     nobody, most = [0] * made.entries, 0.0
     for items in range(1, 60):
         table = tables(made, {"x": [f"x{k}" for k in range(items)]})
-        found = zip(made.ladder, nobody[len(made.ladder) :], table[len(made.ladder) :], strict=True)
+        found = zip(
+            made.candidate_grid, nobody[len(made.candidate_grid) :], table[len(made.candidate_grid) :], strict=True
+        )
         most = max(most, *((after - before) / (bound << FRACTION_BITS) for bound, before, after in found))
     return most
 
@@ -132,8 +134,8 @@ def test_a_user_of_any_number_of_items_weighs_the_bound_at_most_and_weights_roun
 def test_audit_sees_whole_weights(monkeypatch, draws):
     """A user of d items who gives each all of its weight moves F by d."""
 
-    def whole(shard, ladder, shards):
-        return real(shard, (*ladder[:-1], 10**6), shards)
+    def whole(shard, grid, shards):
+        return real(shard, (*grid[:-1], 10**6), shards)
 
     real = distinct.split_weights
     monkeypatch.setattr(distinct, "split_weights", whole)
@@ -144,8 +146,8 @@ def test_audit_sees_a_choice_by_the_sum_itself(monkeypatch, draws):
     """F moves by K, and not by 1 as F / K does."""
 
     def exponents(self, table):
-        bounds = len(self.ladder)
-        scaled = [found * bound for found, bound in zip(table[bounds:], self.ladder, strict=True)]
+        bounds = len(self.candidate_grid)
+        scaled = [found * bound for found, bound in zip(table[bounds:], self.candidate_grid, strict=True)]
         return real(self, [*[10**9] * bounds, *scaled])
 
     real = DistinctItemsMechanism.exponents
@@ -161,7 +163,7 @@ def test_audit_sees_noise_for_one_item_wherever_it_is_drawn(monkeypatch, draws):
 
     def choose(self: DistinctItemsMechanism, table: list[int], lanes: Lanes) -> NoisyDistinct:
         noise = int(distinct.discrete_laplace(lanes, self.plan(1).scale)[0])
-        return NoisyDistinct(self.ladder[0], (table[len(self.ladder)] >> 20) + noise)
+        return NoisyDistinct(self.candidate_grid[0], (table[len(self.candidate_grid)] >> 20) + noise)
 
     with monkeypatch.context() as context:
         context.setattr(DistinctItemsMechanism, "choose", choose)

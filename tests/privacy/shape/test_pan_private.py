@@ -277,7 +277,7 @@ def test_hashed_events_have_their_collisions_taken_out():
 
 def test_the_guarantee_is_for_events_and_wrong_parameters_are_refused():
     promise = pan_private_counts(Budget(0.5), buckets=10).guarantee()
-    assert promise.unit == "event" and promise.words().startswith("Event-level (epsilon = 0.5")
+    assert promise.unit == "event" and promise.description().startswith("Event-level (epsilon = 0.5")
     with pytest.raises(ParameterError, match="buckets must be given"):
         pan_private_counts(Budget(1), buckets=None)
     with pytest.raises(ParameterError, match="fit into memory"):

@@ -26,7 +26,7 @@ from headcount.mechanisms.aggregate.release import aggregate
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.bound_choice import clip_choice as module
-from headcount.mechanisms.bound_choice.clip_choice import KeptChoice
+from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
 from headcount.mechanisms.choice.exponential import gem_exponents
 from headcount.mechanisms.histogram.factory import estimates
 from headcount.mechanisms.randomness.lanes import Lanes
@@ -47,14 +47,14 @@ USERS: dict[str, User] = {
 }
 
 
-def choice_of(what: str, relation: Relation) -> KeptChoice:
+def choice_of(what: str, relation: Relation) -> ClipChoice:
     """The choice that a histogram or an aggregate holds."""
     if what == "aggregate":
         metrics = [Metric("users"), Metric("events")]
         return aggregate(BUDGET, metrics, domain=DOMAIN, relation=relation).stages.choice
     noise = "laplace" if what == "laplace" else "gaussian"
     of = "users" if what == "users" else "events"
-    return estimates(BUDGET, domain=DOMAIN, of=of, noise=noise, relation=relation).stages.kept_choice
+    return estimates(BUDGET, domain=DOMAIN, of=of, noise=noise, relation=relation).stages.clip_choice
 
 
 @functools.cache
@@ -63,14 +63,14 @@ def crowd() -> tuple[User, ...]:
     return tuple({(7 * u + k) % ITEMS: 1 + u % 3 for k in range(1 + u % 90)} for u in range(150))
 
 
-def table_of(choice: KeptChoice, users: list[User]) -> list[int]:
+def table_of(choice: ClipChoice, users: list[User]) -> list[int]:
     rows = [(f"u{number}", DOMAIN[item], count) for number, user in enumerate(users) for item, count in user.items()]
     user, item, count = (pa.array(list(column)) for column in zip(*rows, strict=True))
     whole = choice.user_table(one_shard([contribution_batch(user, item, count)]))
     return [a + b for a, b in zip(whole, choice.items_table(ITEMS), strict=True)]
 
 
-def worst(choice: KeptChoice, draws: Draws) -> float:
+def worst(choice: ClipChoice, draws: Draws) -> float:
     """The largest sum of what all draws of the choice lose, over neighbours, in units of its epsilon."""
     found = {}
     for name, user in USERS.items():

@@ -25,8 +25,8 @@ from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bound_choice import clip_choice as kept_module
 from headcount.mechanisms.bound_choice.clip_choice import (
     PARTS,
-    KeptCandidate,
-    KeptChoice,
+    ClipCandidate,
+    ClipChoice,
     totals_share,
 )
 from headcount.mechanisms.bounding.steps import ClipNormStep, LimitPerItemStep, bound_shard
@@ -38,15 +38,15 @@ COST = Fraction(5)
 
 def choice_of(
     relation: Relation = Relation.ADD_REMOVE, once: bool = False, noises: tuple[str, ...] = ("gaussian", "laplace")
-) -> KeptChoice:
+) -> ClipChoice:
     """All candidates that are looked at, of both kinds of noise."""
     candidates = [
-        KeptCandidate(r, c, noise, COST * r)
+        ClipCandidate(r, c, noise, COST * r)
         for noise in noises
         for r in tuning.BOUNDS_OF_ESTIMATES
         for c in tuning.CAPS
     ]
-    return KeptChoice(
+    return ClipChoice(
         Budget(0.5), Budget(1), Budget(10, 1e-6), relation, tuple(candidates), tuning.NORMS_OF_TOTALS, once
     )
 
@@ -59,7 +59,7 @@ def shard_of(users: list[dict[str, int]]) -> Shard | None:
     return one_shard([contribution_batch(pa.array(user), pa.array(item), pa.array(count, pa.int64()))])
 
 
-def table_of(choice: KeptChoice, users: list[dict[str, int]], items: int = 3) -> list[int]:
+def table_of(choice: ClipChoice, users: list[dict[str, int]], items: int = 3) -> list[int]:
     shard = shard_of(users)
     mine = [0] * choice.entries if shard is None else choice.user_table(shard)
     return [own + public for own, public in zip(mine, choice.items_table(items), strict=True)]
@@ -178,10 +178,10 @@ def small_users() -> list[dict[str, int]]:
     return [user for user in made if user] + EXTREME[:2]
 
 
-def few(relation: Relation) -> KeptChoice:
+def few(relation: Relation) -> ClipChoice:
     """Six candidates and four norms of very different sensitivity."""
     choice = choice_of(relation)
-    candidates = [KeptCandidate(r, c, noise, COST * r) for r, c, noise in SIX]
+    candidates = [ClipCandidate(r, c, noise, COST * r) for r, c, noise in SIX]
     return dataclasses.replace(choice, candidates=tuple(candidates), norms=(1, 3, 30, 1000))
 
 
@@ -195,7 +195,7 @@ SIX = [
 ]
 
 
-def logs(choice: KeptChoice, table: list[int]) -> list[np.ndarray]:
+def logs(choice: ClipChoice, table: list[int]) -> list[np.ndarray]:
     """The logarithms of all chances, of both draws, in units of their epsilon."""
     counts, totals = choice.counts_exponents(table), choice.totals_exponents(table)
     parts = ((counts, choice.counts_budget), (totals, choice.totals_budget))
@@ -206,7 +206,7 @@ def plus(one: list[int], other: list[int]) -> list[int]:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def worst(choice: KeptChoice) -> float:
+def worst(choice: ClipChoice) -> float:
     """The largest range of log-ratios, over crowds that make other candidates the best, and all neighbours by one user."""
     each, found = [table_of(choice, [user], 0) for user in small_users()], 0.0
     for items, crowd in itertools.product((1, 50), (0, 1, 40)):
@@ -233,7 +233,7 @@ def test_both_draws_have_the_range_of_their_epsilon_on_all_small_neighbours(rela
 
 
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    def worth(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
+    def worth(candidates: list[ClipCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
         by = totals if norms is None else norms
         left = [totals * np.minimum(1, each.bound / np.maximum(by, 1)) * spared for each in candidates]
         return [int((np.floor(kept * PARTS) * (1 if users is None else users)).sum()) for kept in left]
@@ -245,37 +245,37 @@ def the_cap_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept, divided by the part that the cap has left: a guess at what there was, which no limit holds for."""
     worth = kept_module._worth
 
-    def more(candidates: list[KeptCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
+    def more(candidates: list[ClipCandidate], totals: Any, norms: Any, spared: Any, users: Any) -> list[int]:
         return worth(candidates, totals, norms, 1 / np.maximum(spared, 1e-9), users)
 
     monkeypatch.setattr(kept_module, "_worth", more)
 
 
 def whole_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    def exponents(self: KeptChoice, table: list[int]) -> list[Fraction]:
+    def exponents(self: ClipChoice, table: list[int]) -> list[Fraction]:
         losses = [
             table[-1] * each.cost - Fraction(parts, PARTS) for each, parts in zip(self.candidates, table, strict=False)
         ]
         sensitivities = [self.misplaced * each.most for each in self.candidates]
         return sharp(losses, sensitivities, self.counts_budget.epsilon_fraction, True)
 
-    monkeypatch.setattr(KeptChoice, "counts_exponents", exponents)
+    monkeypatch.setattr(ClipChoice, "counts_exponents", exponents)
 
 
 def items_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = KeptChoice.user_table
-    monkeypatch.setattr(KeptChoice, "user_table", lambda self, shard: [*table(self, shard)[:-1], len(shard.item)])
+    table = ClipChoice.user_table
+    monkeypatch.setattr(ClipChoice, "user_table", lambda self, shard: [*table(self, shard)[:-1], len(shard.item)])
 
 
 def events_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = KeptChoice.user_table
+    table = ClipChoice.user_table
 
-    def by_events(self: KeptChoice, shard: Shard) -> list[int]:
+    def by_events(self: ClipChoice, shard: Shard) -> list[int]:
         start, totals = len(self.candidates), shard.totals()
         above = [int(totals[totals > norm].sum()) for norm in self.norms]
         return [*table(self, shard)[:start], *above, 0]
 
-    monkeypatch.setattr(KeptChoice, "user_table", by_events)
+    monkeypatch.setattr(ClipChoice, "user_table", by_events)
 
 
 @pytest.mark.seconds
@@ -297,7 +297,7 @@ def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
     choice = few(relation)
     logs(choice, choice.items_table(1))
     assert asked == [relation is Relation.ADD_REMOVE]
-    pair = tuple(KeptCandidate(1, cap, "gaussian", COST) for cap in (1000, 1))
+    pair = tuple(ClipCandidate(1, cap, "gaussian", COST) for cap in (1000, 1))
     few_items, many = {f"i{n}": 1000 for n in range(64)}, {"a": 64, **{f"i{n}": 1 for n in range(128)}}
     choice = dataclasses.replace(choice, candidates=pair)
     first, second = (table_of(choice, [user])[:2] for user in (few_items, many))
@@ -308,7 +308,7 @@ def test_the_form_for_added_users_is_for_them_alone(relation, monkeypatch):
 def test_an_event_left_out_is_half_an_error(monkeypatch):
     """Forty events that the larger bound keeps, and the smaller leaves out, against noise that is larger by twenty in all: both
     losses are the same. At a fifth the smaller one would win, and the ten largest counts of real data miss the truth."""
-    pair = tuple(KeptCandidate(r, 1, "laplace", Fraction(r)) for r in (1, 2))
+    pair = tuple(ClipCandidate(r, 1, "laplace", Fraction(r)) for r in (1, 2))
     choice, seen = dataclasses.replace(choice_of(), candidates=pair), []
     monkeypatch.setattr(kept_module, "gem_exponents", lambda losses, *given: seen.append(losses) or losses)
     choice.counts_exponents(table_of(choice, [{"a": 1, "b": 1}] * 40, items=20))

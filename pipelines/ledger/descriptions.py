@@ -39,9 +39,11 @@ def table(entries: Sequence[Entry]) -> list[tuple[str, ...]]:
 
 def listed(dataset: Dataset, entries: Sequence[Entry]) -> str:
     """A data set with its limit, and its releases in order."""
-    head = f"data set {dataset.name}, limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}"
+    head = (
+        f"data set {dataset.name}, limit {dataset.limit_description()}, to each {dataset.unit} under {dataset.relation}"
+    )
     known = dataset.users if dataset.user_column is not None else _first_users(entries)
-    head += "" if known is None else f", told apart by {known.words()}"
+    head += "" if known is None else f", told apart by {known.description()}"
     if not entries:
         return f"{head}\n  no release yet"
     return "\n".join([head, "", *aligned(table(entries), [True] * len(_HEADS))])
@@ -57,15 +59,15 @@ def totalled(dataset: Dataset, entries: Sequence[Entry], earlier: bool = True) -
     current = dataset.span(now())
     here = spending.Room(dataset, spending.spent(entries, current))
     lines = [
-        f"data set {dataset.name}: limit {dataset.limit_words()}, to each {dataset.unit} under {dataset.relation}",
-        f"{f'in {current}' if current else 'spent'}: {here.total.words(dataset.limit_delta)}",
-        f"left: {here.words()}",
+        f"data set {dataset.name}: limit {dataset.limit_description()}, to each {dataset.unit} under {dataset.relation}",
+        f"{f'in {current}' if current else 'spent'}: {here.total.description(dataset.limit_delta)}",
+        f"left: {here.description()}",
     ]
     if dataset.per:
         for span in sorted({entry.span for entry in entries} - {current}) if earlier else ():
-            lines.append(f"in {span}: {_total(dataset, entries, span).words(dataset.limit_delta)}")
+            lines.append(f"in {span}: {_total(dataset, entries, span).description(dataset.limit_delta)}")
         ever = _total(dataset, entries)
-        lines.append(f"in all time, for which there is no limit: {ever.words(dataset.limit_delta)}")
+        lines.append(f"in all time, for which there is no limit: {ever.description(dataset.limit_delta)}")
     reserved = sum(entry.state in OPEN for entry in entries)
     if reserved:
         lines.append(

@@ -58,7 +58,7 @@ class Outcome:
     of: str = ""
 
 
-def words(mechanism: Any, question: str) -> list[str]:
+def description(mechanism: Any, question: str) -> list[str]:
     """What to expect of a mechanism that chooses something, as an answer to this question: lines for `--explain`."""
     domain = getattr(mechanism, "domain", None)
     if domain is not None and len(domain) > _MOST_ITEMS:
@@ -94,7 +94,7 @@ def _outcome(mechanism: Any, data: Data, question: str) -> Outcome:
         return Outcome({"max_items": kept}, needed=needed, left_out=1 - float(counted), of=of)
     assert isinstance(mechanism, Deciding)
     rows, decision = mechanism.run_decided(data.batches, _RELEASE, "Likely")
-    chosen = {} if decision is None else decision.sections().get("chosen", {})
+    chosen = {} if decision is None else decision.report_fields().get("chosen", {})
     if "of" in rows.schema.names:  # totals
         (row,) = (row for row in rows.to_pylist() if row["of"] == "events")
         left_out = _left_out(row["bounded_count"], data.events.sum())

@@ -19,7 +19,7 @@ from headcount.mechanisms.randomness.keys import Release
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceAlone:
+class StandaloneChoice:
     """The choice as a value: of a bound for the items of a public `domain`, or for those that come from the data."""
 
     choice: Choice[ChosenBound]
@@ -55,7 +55,7 @@ def chosen_row(chosen: ChosenBound) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([chosen._asdict()])
 
 
-def choice_alone(
+def standalone_choice(
     budget: Budget,
     release_budget: Budget,
     *,
@@ -69,13 +69,13 @@ def choice_alone(
     users: int = tuning.GUESSED_USERS,
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
-) -> ChoiceAlone:
+) -> StandaloneChoice:
     """The choice of a bound for a release of `release_budget`, with items of a public `domain` or of the data."""
     if domain is None:
         choice = choose_unknown_domain(budget, release_budget, relation, method, objective, noise, max_per_item, kappa)
-        return ChoiceAlone(choice, None)
+        return StandaloneChoice(choice, None)
     names = public_domain(domain, item_type)
     choice = choose_public_domain(
         budget, release_budget, relation, len(names), noise, method, sparsity, users, max_per_item
     )
-    return ChoiceAlone(choice, names)
+    return StandaloneChoice(choice, names)
