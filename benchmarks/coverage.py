@@ -98,7 +98,7 @@ def measure(
     every = truth(shard, 1 if of == "users" else 0)
     for _ in range(args.releases):
         rows, decided = mechanism.run_decided([batch], next(ids))
-        cap = decided.plan.kept.max_per_item
+        cap = 1 if of == "users" else decided.plan.kept.max_per_item
         if cap not in caps:
             caps[cap] = truth(shard, cap)
         place = np.asarray(pa.compute.index_in(rows.column("item"), shard.items))
@@ -106,7 +106,7 @@ def measure(
         if decided.left_out is not None:
             found.left_out.append(decided.left_out)
         if args.chosen:
-            print(f"    {decided.plan.words()}; groups {decided.groups}, left out {decided.left_out or 0:.3f}")
+            print(f"    {decided.plan.description()}; groups {decided.groups}, left out {decided.left_out or 0:.3f}")
     line = found.line(name, of)
     print("  ".join(f"{key} {value}" for key, value in line.items()), flush=True)
     return line
