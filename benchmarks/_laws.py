@@ -30,7 +30,7 @@ def demo_log(folder: Path) -> pa.RecordBatch:
 
 def drawn(law: str, seed: int = 1) -> pa.RecordBatch:
     """The rows of a law as a contribution batch."""
-    user, item = LAWS[law](np.random.default_rng(seed))
+    user, item = (LAWS | CHECKS)[law](np.random.default_rng(seed))
     return contribution_batch(pa.array(user.astype(np.int64)), pa.array(item.astype(np.int64)))
 
 
@@ -166,4 +166,49 @@ LAWS: dict[str, Callable[[np.random.Generator], Columns]] = {
     "a thousand items": _spread(lambda random: np.full(2_000, 1_000), 15_000, 0.3),
     "many and few": _many_and_few,
     "popular and the rest": _popular_and_rest,
+}
+
+
+def _bots(random: np.random.Generator) -> Columns:
+    """One user in two hundred has a thousand events on each of ten items, which others have too."""
+    people, bots = 1 + random.poisson(8, 40_000), np.full(200, 10_000)
+    user = _users(np.concatenate([people, bots]))
+    favourites = random.permutation(2_000)[:10]
+    return user, np.where(user < 40_000, _zipf(random, 2_000, 0.9, len(user)), favourites[np.arange(len(user)) % 10])
+
+
+def _two_tastes(random: np.random.Generator) -> Columns:
+    """Many who do little and some who do much, each kind with a ranking of its own of the same items."""
+    user = _users(
+        np.concatenate([1 + random.poisson(3, 50_000), np.clip(random.lognormal(4, 1, 5_000), 1, 3_000).astype(int)])
+    )
+    rank = _zipf(random, 5_000, 0.8, len(user))
+    other = random.permutation(5_000)
+    return user, np.where(user < 50_000, rank, other[rank])
+
+
+def _few_keys(random: np.random.Generator) -> Columns:
+    """Twenty-five countries: a user has one or two, and in some countries users do far more than in others."""
+    home, eager = _zipf(random, 25, 1.0, 60_000), random.lognormal(0, 0.5, 25)
+    user = _users(1 + random.poisson(10 * eager[home]))
+    abroad = random.random(len(user)) < 0.05
+    return user, np.where(abroad, _zipf(random, 25, 1.0, len(user)), home[user])
+
+
+def _weekly(random: np.random.Generator) -> Columns:
+    """The days of half a year, with quiet weekends: some users come once, some on most days, with some events on each."""
+    chance = np.where(np.arange(182) % 7 < 5, 1.0, 0.6)
+    daily = random.beta(0.3, 4, 20_000)
+    there = random.random((20_000, 182)) < np.minimum(1, daily[:, None] * chance * 1.5)
+    user, day = np.nonzero(there)
+    events = 1 + random.poisson(3, len(user))
+    return np.repeat(user, events), np.repeat(day, events)
+
+
+#: By which nothing is ever chosen.
+CHECKS: dict[str, Callable[[np.random.Generator], Columns]] = {
+    "bots": _bots,
+    "two tastes": _two_tastes,
+    "few keys": _few_keys,
+    "weekly series": _weekly,
 }

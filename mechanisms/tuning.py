@@ -46,6 +46,9 @@ NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM = Fraction(1, 20), 0.07
 #: all estimates too low.
 COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE = 0.05, 0.07
 
+#: Of epsilon, for how many events of one user on one item count (`histogram.account`).
+CAP_CHOICE_SHARE = 0.03
+
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1
 
@@ -126,6 +129,10 @@ ONE_EVENT_WORTH = Fraction(7, 8)
 #: takes bounds with less noise, and fewer items. A whole number.
 LEAST_COUNT_BY_NOISE = 2
 
+#: More of one user's events on one item count if one more in a hundred of the pairs of a user and an item has them: for each
+#: step of the menu (`clip_choice`). Less counts more events of few users; a tenth at most for ten steps.
+ABOVE_CAP = 0.01
+
 #: What the noise of a total counts beside that of all counts, which it multiplies (`clip_choice`): more gives totals more
 #: precision. 0.3 and 1 do about as well.
 TOTALS_NOISE_PRICE = 0.3
@@ -191,7 +198,8 @@ BOUNDS_OF_ESTIMATES = tuple(2**power for power in range(14))
 
 #: Events of one user on one item: in one stage (`bound_choice.joint`), and in estimates and aggregates (`histogram.stages`,
 #: `aggregate.stages`). These could be one menu.
-CAPS_OF_ONE_STAGE, CAPS = (1, 2, 3, 5, 10, 20, 50, 100), (1, 3, 10, 100, 1000)
+CAPS_OF_ONE_STAGE, CAPS = (1, 2, 3, 5, 10, 20, 50, 100), (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+CAPS_OF_AGGREGATE = (1, 3, 10, 100, 1000)
 
 #: Events of each user in totals of groups, ten in every factor of ten (`histogram.stages`, `aggregate.stages`).
 NORMS_OF_TOTALS = tuple(sorted({round(10 ** (step / 10)) for step in range(71)}))
@@ -334,6 +342,17 @@ GROUP_BY_TOTAL_NOISE, GROUP_BY_OWN_NOISE = 16.0, 8.0
 #: Neighbouring groups are joined if their scales differ by fewer standard deviations than this; and the most groups
 #: (`histogram.groups`).
 GROUPS_ALIKE, MOST_GROUPS = 3.0, 64
+
+#: How far items of a size differ in what the bound left out of them, as a part of their count: the standard deviation where
+#: this share of the events or more is left out, and in proportion below that; twice that where one event of each user is
+#: counted, as the root of a user's items becomes their number (`histogram.groups`). What real data showed; more makes intervals
+#: wider. And how many second looks this is worth, which may tell of more.
+SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD = 0.15, 0.3, 4
+
+#: The distribution of counts behind the noisy ones (`histogram.deconvolution`): how finely it is told, in standard deviations
+#: of the noise, up to how many of them, and the steps of its computation. Finer and farther is slower; more steps follow single
+#: items.
+SHRINKAGE_STEP, FARTHEST_SHRUNK, SHRINKAGE_ROUNDS = 0.25, 60.0, 150
 
 #: How often noise is taken for missing values (`aggregate.answers`). If it is more, estimates without any are less close; if it
 #: is less, more values may be missing before estimates know it.

@@ -101,11 +101,11 @@ def estimated(
         made = gathered | "ByFile" >> beam.FlatMap(by_file, files).with_output_types(tuple[int, bytes])
         decision = plan | "Decision" >> beam.Map(_not_calibrated).with_output_types(Estimated)
         return CountsAndDecision(sorted_by_item(barrier(made)), decision)
-    grouped = gathered | "Group" >> beam.Map(group_items, decided, stages.once).with_output_types(Grouped)
+    grouped = gathered | "Group" >> beam.Map(group_items, decided).with_output_types(Grouped)
     groups = beam.pvalue.AsSingleton(beside(grouped, "GroupsBeside"))
     every = grouped | "EveryGroup" >> beam.Map(_every_group).with_output_types(tuple[int, pa.RecordBatch])
     totals = rows | "Totals" >> NoisyStage(
-        "totals", known_plan, beam.pvalue.AsList(every), (groups, _GroupRows(stages.once)), release, shards, int
+        "totals", known_plan, beam.pvalue.AsList(every), (groups, group_rows), release, shards, int
     )
     made = grouped | "Estimate" >> beam.ParDo(_Estimate(files), decided, beam.pvalue.AsList(totals)).with_output_types(
         tuple[int, bytes]
@@ -198,16 +198,6 @@ class _Bound(Ahead):
         # As with every bound that is decided: shards that were bounded differently never meet in one noise step.
         origin = provenance(f"{self._label} at {tuple(plan.kept)}", self._release.id, self._number)
         yield bound_shard(shard, steps, subkeys, origin).to_batch(number)
-
-
-class _GroupRows:
-    """`group_rows` for what is counted."""
-
-    def __init__(self, once: bool) -> None:
-        self._once = once
-
-    def __call__(self, shard: Shard, grouped: Grouped) -> Shard:
-        return group_rows(shard, grouped, self._once)
 
 
 class _Estimate(beam.DoFn):

@@ -114,13 +114,12 @@ def total_answer(
     metric: Metric,
     value: np.ndarray,
     noise_stddev: np.ndarray | float,
-    reach: tuple[np.ndarray, np.ndarray] | None = None,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Answer:
-    """A total with its interval, which goes so far below and above it as `reach` says, or as its noise does. None that cannot
-    be negative has an end below 0, and ends of counts are whole numbers."""
+    """A total with its interval, which has these ends, or those of its noise. None that cannot be negative has an end below 0,
+    and ends of counts are whole numbers."""
     stddev = np.broadcast_to(np.asarray(noise_stddev, np.float64), value.shape)
-    below, above = (DEVIATIONS * stddev,) * 2 if reach is None else reach
-    low, high = value - below, value + above
+    low, high = (value - DEVIATIONS * stddev, value + DEVIATIONS * stddev) if ends is None else ends
     if metric.of is None:
         low, high = outward(low, high)
     elif metric.is_total:

@@ -51,6 +51,7 @@ class KeysChoice(ClipChoice):
 
     name = "keys"
     misplaced = tuning.LEFT_OUT_PRICE_OF_AGGREGATE
+    flattens = True
 
     @property
     def budget(self) -> Budget:
@@ -69,6 +70,10 @@ class KeysChoice(ClipChoice):
         if self.users_budget is not None:
             table += self.above(shard.rows_per_user())
         return [*table, items]
+
+    def most(self, candidate: ClipCandidate, items: int) -> int:
+        """What a user is worth to a candidate at most."""
+        return candidate.most
 
     def users_exponents(self, table: Sequence[int]) -> list[Fraction]:
         """The exponents of the norms b."""

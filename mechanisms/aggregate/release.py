@@ -202,7 +202,8 @@ def released(
     left_out = None
     if grouped is not None and totals is not None and plan.totals is not None:
         told = np.asarray(totals.column("bounded_count"))
-        estimates, left_out = calibrated(noisy, grouped, told, plan.totals.stddev, metrics)
+        least = 0 if plan.names is None else 1
+        estimates, left_out = calibrated(noisy, grouped, told, plan.totals.stddev, metrics, least)
     columns = {}
     for metric in metrics.each:
         answer = (found | estimates).get(metric)

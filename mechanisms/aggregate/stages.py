@@ -125,8 +125,8 @@ class AggregateStages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             tuning.NORMS_OF_TOTALS if self.calibrated else (),
-            self.metrics.only_users,
-            account.users_choice,
+            (1 if self.metrics.only_users else 0,),
+            users_budget=account.users_choice,
         )
 
     @cached_property
@@ -271,7 +271,7 @@ class AggregateStages:
         ]
 
     def _candidates(self) -> tuple[KeysCandidate, ...]:
-        caps = (1,) if self.metrics.only_users else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
+        caps = tuning.CAPS_OF_AGGREGATE if self.max_per_item is None else (self.max_per_item,)
         found, metrics = [], self.metrics.each
         totals = sum(metric.is_total for metric in metrics)
         of_each = (totals + tuning.RATIO_NOISE_PRICE * (len(metrics) - totals)) / max(1, totals)

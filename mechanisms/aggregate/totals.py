@@ -56,7 +56,9 @@ def cells(grouped: Grouped, metrics: Metrics) -> pa.Array:
 
 def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
     """The totals of each user by cell, of its rows of grouped keys."""
-    parts = [group_rows(pairs, grouped, kind == "users") for kind in metrics.totals]
+    parts = [
+        group_rows(pairs, dataclasses.replace(grouped, cap=1 if kind == "users" else 0)) for kind in metrics.totals
+    ]
     first, size = parts[0], len(parts)
     item = np.stack([part.item * size + place for place, part in enumerate(parts)], axis=1).ravel()
     counts = [np.minimum(part.count * times, MOST_COUNT) for part, times in zip(parts, grouped.kinds, strict=True)]
@@ -65,22 +67,23 @@ def total_rows(pairs: Shard, grouped: Grouped, metrics: Metrics) -> Shard:
 
 
 def calibrated(
-    noisy: NoisySums, grouped: Grouped, totals: np.ndarray, total_stddev: float, metrics: Metrics
+    noisy: NoisySums, grouped: Grouped, totals: np.ndarray, total_stddev: float, metrics: Metrics, least: int
 ) -> tuple[dict[Metric, Answer], float]:
     """Estimates of the metrics that are totals, by the noisy totals of all cells; and the share of events, or else of users,
-    that the bounds have left out."""
+    that the bounds have left out. No number of users or events is below `least`."""
     made = {}
     by_kind = totals.reshape(grouped.number, len(metrics.totals)).T
     for kind, told, times in zip(metrics.totals, by_kind, grouped.kinds, strict=True):
         counts, noise = noisy.counts(kind)
-        made[kind] = calibrate(counts, grouped.group, told / times, noise, total_stddev / times, sampled=True)
+        noises = noise, total_stddev / times
+        made[kind] = calibrate(counts, grouped.group, told / times, *noises, sampled=True, least=least)
     found = {}
     for metric in metrics.each:
         if not metric.is_total:
             continue
         if metric.of is None:
-            own, noise = made[metric.kind], DEVIATIONS * noisy.counts(metric.kind)[1]
-            found[metric] = total_answer(metric, np.rint(own.estimate), own.noise_stddev, own.reach(noise, noise))
+            own = made[metric.kind]
+            found[metric] = total_answer(metric, own.estimate, own.noise_stddev, (own.low, own.high))
         else:
             found[metric] = _scaled_sum(noisy, metric, metrics, made["events"])
     return found, made[metrics.totals[-1]].left_out
@@ -91,12 +94,12 @@ def _scaled_sum(noisy: NoisySums, metric: Metric, metrics: Metrics, events: Cali
     that scale is what the events have beyond their own."""
     value, noise = noisy.total(metric, metrics.values)
     rows, own = noisy.counts("events")
-    scale = np.maximum(events.estimate / np.where(rows > 0, rows, 1.0), 1.0)
-    estimate, size = scale * value, np.maximum(events.estimate, own)
+    scale, size = events.scale, np.maximum(events.estimate, own)
+    estimate = scale * value
     of_scale = np.sqrt(np.maximum(events.noise_stddev**2 - (scale * own) ** 2, 0.0)) / size
     below, above = (np.hypot(DEVIATIONS * scale * noise, end / size * estimate) for end in (events.below, events.above))
     stddev = np.hypot(scale * noise, of_scale * estimate)
-    answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (below, above))
+    answer = total_answer(metric, np.maximum(estimate, 0.0), stddev, (estimate - below, estimate + above))
     assert metric.of is not None
     number = metrics.values.index(metric.of)
     ratio, _, _ = mean_ratio(noisy, number)

@@ -1,35 +1,43 @@
 """How much of a user counts, where the items are public and what the bound leaves out is estimated afterwards.
 
-Two bounds are chosen from one look at the data, the first for the counts of items, the second for the totals of groups of
-items by which these counts are calibrated (`histogram.estimates`):
+Three bounds are chosen from one look at the data: the first says what is counted, the second how much of it the counts of items
+see, the third how much the totals of groups of items see by which these counts are calibrated (`histogram.estimates`):
 
-    (R, c): at most c events on one item, and the counts scaled down to a norm of R.   loss = items * cost * R - price * worth
-    B: the totals, scaled down to a norm of B.                                         loss = users above B
+    c: at most c events of a user on one item count.    loss = users' shares of items above c, and q users for each step of c
+    R: the counts, scaled down to a norm of R.          loss = items * cost * R - price * worth
+    B: the totals, scaled down to a norm of B.          loss = users above B
 
-where cost is the expected error of one count by noise at R = 1, and worth the sum over users of
+where q is a hundredth, cost is the expected error of one count by noise at R = 1, and worth the sum over users of the events
+that R leaves. So c is raised by a step where one in a hundred of the pairs of a user and an item needs it, each user with a
+weight of one: a few users who do very much cannot raise it.
 
-    events that both bounds leave * the part of the user's events that the cap c alone leaves.
-
-A part of the events that are left out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much
-where users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals.
-Scaling leaves a user's items in proportion, so that the calibration restores them. A cap flattens them, and what is kept is
-then less like the whole: hence the second factor. Any price keeps the guarantee. What a norm of B leaves out is lost. So B is
-chosen as for one total (`one_total`), with a public weight, a power of B.
+A part of the events that R leaves out is misplaced by the calibration: the price, a half, stands for it. A fifth saves as much
+where users are alike, but on other data it chooses norms so small that the largest counts lie outside of their intervals. Any
+price keeps the guarantee. What a norm of B leaves out is lost. So B is chosen as for one total (`one_total`), with a public
+weight, a power of B.
 
 The norm is l2 where noise is Gaussian, and a user of many items then keeps R sqrt(items) events. It counts here as if it kept
 MOST_WORTH R at most, a public limit, since one user could else decide alone.
 
-Guarantee: each of the two is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0. For
-(R, c): what a user is worth depends on its own rows alone, and lies between 0 and S, where S is MOST_WORTH R, or R (l1). The
-first factor is cut to S, the second is at most 1, and the product is rounded down before any sum. So one user more lowers each
+Guarantee: each of the three is a draw of bounded range (`choice.exponential`), epsilon-differentially private with delta 0.
+
+For c: a user with items adds v(k) = s(k) + q k to the loss of the k-th step, where the share s(k) of its items above c falls
+from at most 1 to at least 0, and q k rises to at most 1 (`check_steps`). For k < l, v(k) - v(l) is at most s(k) - s(l) <= 1,
+and v(l) - v(k) at most q (l - k) <= 1. So the range of v is at most 1. A user who is replaced moves the losses by v - v'. Where
+both have items, q k cancels, and for k < l the change of s(k) - s(l), which is within [0, 1] before and after, is at most 1.
+One without items adds nothing, so that the other is as if it were added.
+
+For R: what a user is worth depends on its own rows alone, and lies between 0 and S, where S is R (l1), or R times the lesser of
+MOST_WORTH and the root of the number of items. It is cut to that, and rounded down before any sum. So one user more lowers each
 loss by at most price * S, and raises none: the one-sided form. Replacing a user is the difference of two such moves. For B the
 proof stands in `one_total`. `items` is the number of items that were made public before; it is 0 where no counts are asked for,
-and then (R, c) is not drawn.
+and then R is not drawn. Each draw follows from those before it, and their ranges add up.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -45,10 +53,20 @@ from headcount.mechanisms.bounding.clipping import limit_per_item, squared_norms
 from headcount.mechanisms.choice.base import TableChoice
 from headcount.mechanisms.choice.exponential import em_exponents, gem_exponents, log_weight, select
 from headcount.mechanisms.choice.norm_bins import in_bins, tails
+from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.randomness.lanes import Lanes
 
 #: What users are worth is in the table in these parts of an event, rounded down for each user.
 PARTS = 2**8
+
+#: What a step of the cap costs, in these parts of a user.
+CAP_STEP = round(PARTS * tuning.ABOVE_CAP)
+
+
+def check_steps(caps: int) -> None:
+    """Refuses more caps than the proof has steps for."""
+    if CAP_STEP * (caps - 1) > PARTS:
+        raise ParameterError(f"{caps} caps are too many to choose from: give at most {PARTS // CAP_STEP + 1}")
 
 
 class ClipBound(NamedTuple):
@@ -93,9 +111,10 @@ NOT_ASKED = ClipCandidate(0, 0, "", Fraction(0))
 
 @dataclasses.dataclass(frozen=True)
 class ClipChoice(TableChoice):
-    """The choice of both bounds. Without candidates, or without norms, nothing of that kind is chosen.
+    """The choice of the bounds. Without candidates, or without norms, nothing of that kind is chosen.
 
-    `once` counts every item of a user once: then users are counted, and not events.
+    `caps` are those on one item to choose from, if there is a budget for that; else the one that is given, where 0 stands for
+    none. Users are events with a cap of 1.
     """
 
     counts_budget: Budget | None
@@ -104,72 +123,112 @@ class ClipChoice(TableChoice):
     relation: Relation
     candidates: tuple[ClipCandidate, ...]
     norms: tuple[int, ...]
-    once: bool = False
+    caps: tuple[int, ...] = (0,)
+    cap_budget: Budget | None = None
 
     name = "kept"
     misplaced = tuning.LEFT_OUT_PRICE
+    flattens = False  # whether what a cap takes away is to be estimated, too
+
+    def __post_init__(self) -> None:
+        check_steps(len(self.caps))
 
     @property
     def budget(self) -> Budget:
-        """What both cost, added up."""
-        parts = (self.counts_budget, self.totals_budget)
+        """What all cost, added up."""
+        parts = (self.counts_budget, self.totals_budget, self.cap_budget)
         return Budget(sum_up(part.epsilon for part in parts if part is not None))
 
     @property
     def entries(self) -> int:
-        """The length of the table: the worth of each candidate, the users above each norm, and the number of items."""
-        return len(self.candidates) + len(self.norms) + 1
+        """The length of the table: the worth of each candidate, the users above each norm under each cap, the losses of the
+        caps, and the number of items."""
+        return len(self.candidates) + len(self.caps) * (len(self.norms) + 1) + 1
 
     def items_table(self, items: int) -> list[int]:
         """The public part of the table."""
         return [0] * (self.entries - 1) + [items]
 
     def user_table(self, shard: Shard) -> list[int]:
-        """What the shard's users are worth to each candidate, in `PARTS`, and the users above each norm."""
-        whole = limit_per_item(shard, 1) if self.once else shard
-        caps = sorted({each.max_per_item for each in self.candidates})
-        tables = [self._part_table(part, users) for part, users in _parts(whole, caps)]
-        return [*map(sum, zip([0] * (len(self.candidates) + len(self.norms)), *tables, strict=True)), 0]
+        """What the shard's users are worth to each candidate, in `PARTS`, the users above each norm, and what they add to the
+        loss of each cap, in `PARTS`."""
+        caps = sorted({each.max_per_item for each in self.candidates} | {*self.caps} - {0})
+        tables = [self._part_table(part, users) for part, users in _parts(shard, caps)]
+        return [*map(sum, zip([0] * (self.entries - 1), *tables, strict=True)), 0]
 
     def _part_table(self, whole: Shard, users: np.ndarray | None) -> list[int]:
         """The same without the last entry, for users who stand for so many each, or for themselves (None)."""
-        events = whole.totals()
+        events, most = whole.totals(), int(whole.count.max(initial=1))
         found: dict[ClipCandidate, int] = {}
+        # Caps above all counts are the same, and so is all that follows, if users may be worth as much.
+        capped: dict[int, Shard] = {}
         seen: dict[tuple[Any, ...], list[int]] = {}
-        most = int(whole.count.max(initial=1))
+        for cap in {each.max_per_item for each in self.candidates} | {*self.caps}:
+            least = min(cap or most, most)
+            if least not in capped:
+                capped[least] = limit_per_item(whole, least)
         for cap, noise in {(each.max_per_item, each.noise) for each in self.candidates}:
             alike = [each for each in self.candidates if (each.max_per_item, each.noise) == (cap, noise)]
             alike.sort(key=lambda each: each.bound)
-            # Caps above all counts are the same, and so is all that follows, if users may be worth as much.
-            way = (min(cap, most), noise, *((each.bound, each.most) for each in alike))
+            least = min(cap or most, most)
+            way = (least, noise, *((each.bound, each.most) for each in alike))
             if way not in seen:
-                capped = limit_per_item(whole, cap)
-                totals, norms = capped.totals(), self.norms_of(capped, noise)
-                seen[way] = _worth(alike, totals, norms, totals / np.maximum(events, 1), users)
+                totals, norms = capped[least].totals(), self.norms_of(capped[least], noise)
+                spared = totals / np.maximum(events, 1) if self.flattens else np.ones(len(totals))
+                seen[way] = _worth(alike, totals, norms, spared, users)
             found |= zip(alike, seen[way], strict=True)
-        return [*(found[each] for each in self.candidates), *self.above(events, users)]
+        above = [self.above(capped[min(cap or most, most)].totals(), users) for cap in self.caps]
+        return [*(found[each] for each in self.candidates), *itertools.chain(*above), *self._cap_losses(whole, users)]
+
+    def _cap_losses(self, whole: Shard, users: np.ndarray | None) -> list[int]:
+        """What users add to the loss of each cap: the shares of their items above it, rounded down, and a part for each step.
+        Users without items add nothing."""
+        rows = whole.rows_per_user()
+        there = rows > 0
+        number = int(there.sum() if users is None else users[there].sum())
+        losses = []
+        for step, cap in enumerate(self.caps):
+            shares = 0
+            if 0 < cap < int(whole.count.max(initial=0)):
+                above = np.add.reduceat((whole.count > cap).astype(np.int64), whole.offsets[:-1][there])
+                share = above * PARTS // rows[there]
+                shares = int((share if users is None else share * users[there]).sum())
+            losses.append(shares + CAP_STEP * step * number)
+        return losses
 
     def norms_of(self, capped: Shard, noise: str) -> np.ndarray | None:
         """What a bound is a bound of: the users' l2 norms, or for Laplace noise their totals (None)."""
         return None if noise == "laplace" else np.sqrt(squared_norms(capped).astype(np.float64))
 
-    def counts_exponents(self, table: Sequence[int]) -> list[Fraction]:
-        """The exponents of the candidates (R, c)."""
+    def cap_exponents(self, table: Sequence[int]) -> list[Fraction]:
+        """The exponents of the caps."""
+        assert self.cap_budget is not None
+        losses = [Fraction(loss, PARTS) for loss in table[-1 - len(self.caps) : -1]]
+        return em_exponents(losses, 1, self.cap_budget.epsilon_fraction)
+
+    def counts_exponents(
+        self, table: Sequence[int], candidates: Sequence[ClipCandidate] | None = None
+    ) -> list[Fraction]:
+        """The exponents of the norms R, or of these candidates."""
         assert self.counts_budget is not None
-        worth = table[: len(self.candidates)]
-        losses = [
-            table[-1] * each.cost - self.misplaced * parts / PARTS
-            for each, parts in zip(self.candidates, worth, strict=True)
-        ]
-        sensitivities = [self.misplaced * each.most for each in self.candidates]
+        asked = self.candidates if candidates is None else candidates
+        items, worth = table[-1], dict(zip(self.candidates, table, strict=False))
+        losses = [items * each.cost - self.misplaced * Fraction(worth[each], PARTS) for each in asked]
+        sensitivities = [self.misplaced * self.most(each, items) for each in asked]
         epsilon, one_sided = self.counts_budget.epsilon_fraction, self.relation is Relation.ADD_REMOVE
         tau = math.ceil(2 / epsilon * Fraction(math.log(len(losses) / tuning.MISSED_BY_COUNTS)))
         return gem_exponents(losses, sensitivities, epsilon, one_sided, tau)
 
-    def totals_exponents(self, table: Sequence[int]) -> list[Fraction]:
-        """The exponents of the norms B."""
+    def most(self, candidate: ClipCandidate, items: int) -> int:
+        """What a user is worth to a candidate at most, where so many items are counted."""
+        if candidate.noise == "laplace":
+            return candidate.most
+        return min(candidate.most, candidate.bound * (math.isqrt(max(items, 1) - 1) + 1))
+
+    def totals_exponents(self, table: Sequence[int], place: int = 0) -> list[Fraction]:
+        """The exponents of the norms B, under the cap of this place."""
         assert self.totals_budget is not None
-        first = len(self.candidates)
+        first = len(self.candidates) + place * len(self.norms)
         return self.norm_exponents(table[first : first + len(self.norms)], self.totals_budget)
 
     def norm_exponents(self, above: Sequence[int], budget: Budget) -> list[Fraction]:
@@ -185,12 +244,17 @@ class ClipChoice(TableChoice):
 
     def choose(self, table: Sequence[int], lanes: Lanes) -> ClipBound:
         """The private choice."""
-        chosen, norm = NOT_ASKED, 0
-        if self.candidates and table[-1] > 0:
-            chosen = self.candidates[select(self.counts_exponents(table), lanes)]
+        chosen, norm, place, candidates = NOT_ASKED, 0, 0, self.candidates
+        if self.cap_budget is not None:
+            place = select(self.cap_exponents(table), lanes)
+            candidates = tuple(each for each in candidates if each.max_per_item == self.caps[place])
+        cap = self.caps[place]
+        if candidates and table[-1] > 0:
+            chosen = candidates[select(self.counts_exponents(table, candidates), lanes)]
+            cap = chosen.max_per_item
         if self.norms:
-            norm = self.norms[select(self.totals_exponents(table), lanes)]
-        return ClipBound(chosen.bound, chosen.max_per_item, chosen.noise, norm, table[-1])
+            norm = self.norms[select(self.totals_exponents(table, place), lanes)]
+        return ClipBound(chosen.bound, cap, chosen.noise, norm, table[-1])
 
     def ends(self) -> tuple[ClipBound, ClipBound]:
         """The smallest and the largest that can be chosen."""
@@ -204,11 +268,11 @@ class ClipChoice(TableChoice):
 
     def parameters(self) -> Mapping[str, Any]:
         """What defines the choice, in canonical form."""
-        parts = (self.counts_budget, self.totals_budget)
+        parts = (self.counts_budget, self.totals_budget, self.cap_budget)
         return {
             "candidates": [dataclasses.astuple(each) for each in self.candidates],
             "norms": self.norms,
-            "once": self.once,
+            "caps": self.caps,
             "parts": [None if part is None else repr(part.epsilon) for part in parts],
         }
 

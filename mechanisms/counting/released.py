@@ -59,14 +59,14 @@ def estimates_batch(
     noise_stddev: np.ndarray,
     bounded_count: np.ndarray,
     most: np.ndarray | float = np.inf,
-    reach: tuple[np.ndarray, np.ndarray] | None = None,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> pa.RecordBatch:
     """Estimates as a batch item, count, noise_stddev, low, high, bounded_count; none of them is above `most`.
 
-    `reach` is how far below and above the estimate its interval goes; without it, that of noise that is about Gaussian.
+    `ends` are those of its interval; without them, that of noise that is about Gaussian.
     """
-    below, above = (DEVIATIONS * noise_stddev,) * 2 if reach is None else reach
-    low, high = outward(count - below, np.minimum(count + above, most))
+    low, high = (count - DEVIATIONS * noise_stddev, count + DEVIATIONS * noise_stddev) if ends is None else ends
+    low, high = outward(low, np.minimum(high, most))
     numbers = {"count": count, "noise_stddev": noise_stddev, "low": low, "high": high, "bounded_count": bounded_count}
     return _batch(item, numbers)
 

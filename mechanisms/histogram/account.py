@@ -73,6 +73,7 @@ class Account:
         None  # of the totals' bound for users, where events have one of their own; Gaussian alone
     )
     names_limit: Budget | None = None  # of the items per user that the choice of names may look at, drawn before it
+    cap_choice: Budget | None = None  # of how many events of one user on one item count, on both ways
 
     def __post_init__(self) -> None:
         for name in ("names_mu", "counts_mu", "totals_mu", "hiding", "pure_counts", "pure_totals", "pure_hiding"):
@@ -124,7 +125,7 @@ class Account:
 
     def _check_zcdp(self, zcdp: Zcdp) -> None:
         """Draws of range c are c^2/8-zCDP, Gaussian parts mu^2/2, and thresholds hide but for delta; all of it adds up."""
-        choices = [*self.naming_choices, self.counts_choice, self.totals_choice, self.users_choice]
+        choices = [*self.naming_choices, self.counts_choice, self.totals_choice, self.users_choice, self.cap_choice]
         rho = _rho(_epsilons(*choices, *self.ranges_choices), self.names_mu, self.counts_mu, self.totals_mu)
         if self.pure or rho > zcdp.rho or self.hiding > zcdp.delta:
             raise ParameterError(f"the parts cost a rho of {rho} and a delta of {self.hiding}, more than {zcdp!r} has")
@@ -135,14 +136,15 @@ class Account:
             raise ParameterError("names by law need no mu for names, and no promise of zCDP: make them anew")
         if not (law.order > 1 and law.cost > 0):
             raise ParameterError(f"names by law need an order above 1 and a cost above 0, got {law}")
-        draws = _epsilons(self.counts_choice, self.totals_choice, self.users_choice, *self.ranges_choices)
+        choices = (self.counts_choice, self.totals_choice, self.users_choice, self.cap_choice)
+        draws = _epsilons(*choices, *self.ranges_choices)
         beside = _rho(draws, self.counts_mu, self.totals_mu)
         return Parts(hiding=self.hiding, renyi=(law.order, law.cost + law.order * beside))
 
     def delta(self) -> float:
         """What all of it costs at epsilon."""
         first = _epsilons(*(self.naming_choices or (self.counts_choice,)))
-        last = _epsilons(self.totals_choice)
+        last = _epsilons(self.totals_choice, self.cap_choice)
         # With names, what follows the first choice on the Gaussian way is the choice of the counts' bound as well.
         counts = self.counts_choice if self.names_choice is not None else None
         second = _epsilons(counts, self.users_choice, *self.ranges_choices)
@@ -170,30 +172,35 @@ def make_account(
     precision: tuple[float, float, float] = tuning.HISTOGRAM_PRECISION,
     ranges: int = 0,
     users_too: bool = False,
+    capped: bool = False,
 ) -> Account:
     """The account of a release whose items are `named` first, or public, with a bound for the counts that is `chosen`, or
     given, and counts that are `calibrated` by totals, or not; `gaussian` and `pure` say which ways may be taken. `precision`
     has the shares of names, counts and totals where all are there, and `ranges` is the number of ranges to be chosen. With
-    `users_too`, totals of users have a bound of their own beside those of events. Items are named by law, with counts and
-    totals as sharp as they would be beside names by noise; by noise, where that leaves laws too little."""
+    `users_too`, totals of users have a bound of their own beside those of events; with `capped`, it is chosen how many events
+    of one user on one item count. Items are named by law, with counts and totals as sharp as they would be beside names by
+    noise; by noise, where that leaves laws too little."""
     check_budget(budget)
     if named:
         check_delta_for_names(budget.delta)
     gaussian = gaussian and budget.delta > 0
     epsilon = budget.epsilon
     limit, names, counts, totals, users, ends = _choices(epsilon, named, chosen, calibrated, ranges, users_too)
-    spent = sum(_epsilons(limit, names, None if named else counts, totals))
+    cap = Budget(tuning.CAP_CHOICE_SHARE * epsilon) if capped else None
+    spent = sum(_epsilons(limit, names, None if named else counts, totals, cap))
     rest = _PURE_SHARE * (epsilon - spent) if pure else 0.0
     pure_totals = tuning.LAPLACE_TOTALS_SHARE * rest if calibrated else 0.0
     pure_counts = rest - pure_totals
     pure_hiding = tuning.LAPLACE_THRESHOLD_DELTA * budget.delta if named and pure else 0.0
     choices, pures = (budget, names, counts, totals), (pure_counts, pure_totals, pure_hiding)
     if not gaussian:
-        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit)
+        return Account(*choices, 0.0, 0.0, 0.0, 0.0, *pures, names_limit=limit, cap_choice=cap)
     hiding = tuning.THRESHOLD_DELTA * budget.delta if named else 0.0
     first = _epsilons(limit, names, None if named else counts)
-    after = Parts(_epsilons(counts if named else None, users, *ends, totals), hiding=hiding)
-    other = [Parts(_epsilons(totals), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)] if pure else []
+    after = Parts(_epsilons(counts if named else None, users, *ends, totals, cap), hiding=hiding)
+    other = (
+        [Parts(_epsilons(totals, cap), pure=_positive(pure_counts, pure_totals), hiding=pure_hiding)] if pure else []
+    )
 
     def largest(*other: Parts) -> tuple[float, float, float]:
         mu = largest_mu(epsilon, thresholds.TOTAL_SHARE * budget.delta, first, after, *other)
@@ -209,8 +216,10 @@ def make_account(
         law = _law_cost(budget, first, mus, _rho(after.choices, *mus[1:]), shown, other)
         if law is not None:
             law_mus = (0.0, *mus[1:])
-            return Account(*choices, *law_mus, shown, *pures, ends, law=law, users_choice=users, names_limit=limit)
-    return Account(*choices, *largest(*other), hiding, *pures, ends, users_choice=users, names_limit=limit)
+            made = Account(*choices, *law_mus, shown, *pures, ends, law=law, names_limit=limit)
+            return dataclasses.replace(made, users_choice=users, cap_choice=cap)
+    made = Account(*choices, *largest(*other), hiding, *pures, ends, names_limit=limit)
+    return dataclasses.replace(made, users_choice=users, cap_choice=cap)
 
 
 def _law_cost(

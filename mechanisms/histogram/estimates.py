@@ -38,7 +38,6 @@ from headcount.mechanisms.batches.shards import MOST_COUNT, Shard, one_shard
 from headcount.mechanisms.bounding.clipping import limit_per_item
 from headcount.mechanisms.bounding.steps import Step
 from headcount.mechanisms.calibration.expected_error import correlated, users_needed
-from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice.run import choose_of
 from headcount.mechanisms.counting.noisy import bounded_users, noisy_counts
@@ -95,7 +94,8 @@ class Grouped:
     """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public.
 
     The first groups are of one item each that stands `apart`, and their totals count so many `times` in a user's vector.
-    Where there are totals of several kinds, `kinds` has how often each of these counts in it.
+    Where there are totals of several kinds, `kinds` has how often each of these counts in it. `cap` is what a user counts on
+    one item at most; 0 stands for no limit.
     """
 
     items: Names
@@ -106,6 +106,7 @@ class Grouped:
     apart: int = 0
     times: int = 1
     kinds: tuple[int, ...] = (1,)
+    cap: int = 0
 
     @property
     def number(self) -> int:
@@ -167,37 +168,37 @@ class EstimatesMechanism:
         assert counts is not None
         if plan.totals is None:
             return counts, Estimated(plan, 0, None)
-        grouped = group_items(counts, plan, stages.once)
+        grouped = group_items(counts, plan)
         groups = pa.array(np.arange(grouped.number))
-        summed = None if shard is None else group_rows(shard, grouped, stages.once)
+        summed = None if shard is None else group_rows(shard, grouped)
         totals = _noisy(summed, plan.totals_steps, plan.totals, groups, release, f"{label}/Totals", int)
         return estimate(grouped, totals, plan)
 
 
-def group_items(counts: pa.RecordBatch, plan: StagePlan, once: bool) -> Grouped:
-    """Noisy counts, sorted by item, with the groups that they fall into; `once` says that users are counted."""
+def group_items(counts: pa.RecordBatch, plan: StagePlan) -> Grouped:
+    """Noisy counts, sorted by item, with the groups that they fall into."""
     assert plan.totals is not None
     noisy, stddev = (np.asarray(counts.column(name)) for name in ("bounded_count", "noise_stddev"))
     noise, total_noise = float(stddev[0]) if len(stddev) else 0.0, plan.totals.stddev
     apart, times = 0, 1
-    if once:
+    kept = plan.kept
+    if kept.max_per_item:
         order = 2 if plan.totals.kind == "gaussian" else 1
-        apart, times = largest_apart(noisy, noise, total_noise, plan.kept.totals_bound, order)
+        apart, times = largest_apart(noisy, noise, total_noise, kept.totals_bound, order, kept.max_per_item)
     shared = 0.0 if plan.counts is None else plan.counts.shared_stddev
     group = cut_groups(noisy, noise, total_noise, shared, apart, to_join=True)
     low, high = (np.asarray(counts.column(name)) for name in ("low", "high"))
-    return Grouped(counts.column("item"), noisy, noise, group, (low, high), apart, times)
+    return Grouped(counts.column("item"), noisy, noise, group, (low, high), apart, times, cap=kept.max_per_item)
 
 
-def group_rows(shard: Shard, grouped: Grouped, once: bool) -> Shard:
-    """The totals of each user by group, of the rows of grouped items, times their weights; `once` counts each item of a user
-    once.
+def group_rows(shard: Shard, grouped: Grouped) -> Shard:
+    """The totals of each user by group, of what counts of the rows of grouped items, times their weights.
 
     A total stops at MOST_COUNT, as a count on one item does: above any bound, so that it makes no difference.
     """
     shard, place = shard.placed(grouped.items)
-    if once:
-        shard = limit_per_item(shard, 1)
+    if grouped.cap:
+        shard = limit_per_item(shard, grouped.cap)
     bits = grouped.number.bit_length()
     key = np.repeat(np.arange(len(shard.users)) << bits, shard.rows_per_user())
     key += np.append(grouped.group, 0)[place][shard.item]  # the last one where nothing is grouped, and no rows are left
@@ -220,19 +221,21 @@ def estimate(grouped: Grouped, totals: pa.RecordBatch, plan: StagePlan) -> tuple
     assert plan.totals is not None
     told, noise = np.asarray(totals.column("bounded_count")) / grouped.weights, plan.totals.stddev / grouped.weights
     group, told, noise = join_alike(grouped.counts, grouped.group, told, noise, grouped.apart)
-    made = calibrate(grouped.counts, group, told, grouped.noise, noise, plan.counts is None, grouped.apart)
-    reach = made.reach(*_own_reach(grouped, plan))
-    rows = estimates_batch(grouped.items, np.rint(made.estimate), made.noise_stddev, grouped.counts, reach=reach)
+    one_step = plan.counts is None
+    made = calibrate(
+        grouped.counts,
+        group,
+        told,
+        grouped.noise,
+        noise,
+        own_ends=grouped.ends if one_step else None,
+        laplace=plan.totals.kind == "laplace",
+        sampled=one_step,
+        apart=grouped.apart,
+        least=0 if plan.names is None else 1,
+    )
+    rows = estimates_batch(grouped.items, made.estimate, made.noise_stddev, grouped.counts, ends=(made.low, made.high))
     return rows, Estimated(plan, max(1, grouped.number - grouped.apart), made.left_out)
-
-
-def _own_reach(grouped: Grouped, plan: StagePlan) -> tuple[np.ndarray | float, np.ndarray | float]:
-    """How far the intervals of noisy counts go; of those that had to reach a threshold, which were made for that."""
-    if plan.counts is not None:
-        return DEVIATIONS * grouped.noise, DEVIATIONS * grouped.noise
-    assert grouped.ends is not None
-    low, high = grouped.ends
-    return grouped.counts - low, high - grouped.counts
 
 
 def _noisy(

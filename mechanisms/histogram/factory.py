@@ -155,6 +155,7 @@ def estimates(
         calibrated=calibrate == "totals",
         gaussian=gaussian,
         pure=pure,
+        capped=cap is None and given is None,
     )
     stages = Stages(account, relation, given, cap, of == "users", None if names is None else len(names))
     made = EstimatesMechanism(stages, names, item_type)

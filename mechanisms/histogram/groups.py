@@ -1,15 +1,16 @@
 """Estimates from noisy counts of what a bound has left, and noisy totals of what there was: groups, and the scale of each.
 
 Items are sorted by their noisy counts and cut into groups. The total of a group, which a bound has hardly touched, says by
-how much the counts of its items are too low. All of this is post-processing of what is released: it costs nothing, and any
-function would do.
+how much the counts of its items are too low. From all groups together follows one scale, a smooth function of size. All of this
+is post-processing of what is released: it costs nothing, and any function would do.
 
-What it assumes: events that the bound has left out spread over items of similar size like those that it has kept.
+What it assumes: events that the bound has left out spread over items of similar size like those that it has kept. Items differ
+in that, and intervals have a term for it.
 
-Where users are counted, the largest items need no such assumption. A user adds at most 1 to each, and so has a norm of at most
-the root of their number on them: far less than all of its items may have together. So they are groups of their own, whose
-totals count several times in a user's vector, and have so many times less noise than the others. What users have beyond the
-bound of the totals is in none of these numbers.
+The largest items need no such assumption. A user counts at most c on each, and so has a norm of at most c times the root of
+their number on them: far less than all of its items may have together. So they are groups of their own, whose totals count
+several times in a user's vector, and have so many times less noise than the others. What users have beyond the bound of the
+totals is in none of these numbers.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ import numpy as np
 
 from headcount.mechanisms import tuning
 from headcount.mechanisms.calibration.intervals import DEVIATIONS
+from headcount.mechanisms.histogram.deconvolution import posterior_means
 
 
-def largest_apart(counts: np.ndarray, noise: float, total_noise: float, bound: int, order: int) -> tuple[int, int]:
-    """How many of the largest items are to be groups of their own where users are counted, and how often their totals count
-    in a user's vector of norm `bound`: l2 for `order` 2, or l1.
+def largest_apart(
+    counts: np.ndarray, noise: float, total_noise: float, bound: int, order: int, cap: int
+) -> tuple[int, int]:
+    """How many of the largest items are to be groups of their own, where a user counts at most `cap` on each, and how often
+    their totals count in a user's vector of norm `bound`: l2 for `order` 2, or l1.
 
     All that a user may have on these items takes half of the bound to the power of the order, so that the other half is left
-    for the other groups. As many are taken as stand out of their noise, and of that which their totals then have.
+    for the other groups. As many are taken as stand out of their noise, and whose totals then say more of them than counts that
+    are off by what the bound left out.
     """
     largest = -np.sort(-counts)[: tuning.MOST_GROUPS]
     largest = largest[largest >= tuning.GROUP_BY_OWN_NOISE * noise]
     for number in range(len(largest), 0, -1):
-        times = math.isqrt(bound**2 // (2 * number)) if order == 2 else bound // (2 * number)
-        if times > 1 and largest[number - 1] >= tuning.GROUP_BY_TOTAL_NOISE * total_noise / times:
+        times = math.isqrt(bound**2 // (2 * number * cap**2)) if order == 2 else bound // (2 * number * cap)
+        if times > 1 and tuning.SPREAD_OF_LEFT_OUT * largest[number - 1] >= total_noise / times:
             return number, times
     return 0, 1
 
@@ -113,23 +118,81 @@ def join_alike(
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
-    """Estimates and the standard deviations of their noise, by how much each has multiplied the noise of its count, and the
-    share of the events that the bound had left out.
+    """Estimates, the standard deviations of their noise, the ends of their intervals, and the share of the events that the
+    bound had left out.
 
-    `below` and `above` are how far an interval of 95 % goes for the totals and the sample, without the noise of the counts.
-    They differ where a total tells little: it may be far above what the counts say, and not below.
+    `scale` is what each count was multiplied by; `below` and `above` are how far an interval goes for all but the noise of the
+    counts themselves.
     """
 
     estimate: np.ndarray
     noise_stddev: np.ndarray
-    slope: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     left_out: float
+    scale: np.ndarray
     below: np.ndarray
     above: np.ndarray
 
-    def reach(self, below: np.ndarray | float, above: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-        """How far below and above an estimate its interval goes, with that of its own noisy count, before it was scaled."""
-        return np.hypot(self.slope * below, self.below), np.hypot(self.slope * above, self.above)
+
+@dataclasses.dataclass(frozen=True)
+class _Scale:
+    """By how much counts are too low, as a function of their size: between these sizes it is interpolated.
+
+    `noise` is the standard deviation of the scale, and `below` and `above` are how far an interval of 95 % goes for it. They
+    differ where a total tells little: it may be far above what the counts say, and not below.
+    """
+
+    size: np.ndarray
+    scale: np.ndarray
+    noise: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+
+    def at(self, size: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Scale, noise, below and above for counts of these sizes."""
+        place, known = np.log(np.maximum(size, 1e-9)), np.log(self.size)
+        scale = np.exp(np.interp(place, known, np.log(self.scale)))
+        return scale, *(np.interp(place, known, each) for each in (self.noise, self.below, self.above))
+
+
+def _scale_by_size(sums: np.ndarray, size: np.ndarray, totals: np.ndarray, noise: np.ndarray, apart: int) -> _Scale:
+    """The scale that totals of groups with these sums and numbers of items tell, where items apart are one group together.
+
+    It is never below 1, as a total without news must not lower the counts, and rises with size or falls with it, whichever
+    fits better: a wave is noise.
+    """
+    place = np.maximum(np.arange(len(totals)) - max(apart - 1, 0), 0)
+    sums, items, totals, variance = (
+        np.bincount(place, part.astype(np.float64)) for part in (sums, size, totals, noise**2)
+    )
+    mean = sums / np.maximum(items, 1)
+    rank = np.argsort(mean, kind="stable")
+    sums, totals, mean, noise = sums[rank], totals[rank], mean[rank], np.sqrt(variance[rank])
+    told = (sums + _beyond(totals - sums, noise)) / sums
+    scale = np.maximum(_monotone(told, (sums / np.maximum(noise, 1e-9)) ** 2), 1.0)
+    news = told > 1
+    most = DEVIATIONS * noise / sums
+    exact = totals / sums
+    below = np.where(news, np.maximum(scale - exact + most, 0.0), 0.0)
+    return _Scale(mean, scale, np.where(news, noise / sums, 0.0), below, np.maximum(exact + most - scale, 0.0))
+
+
+def _monotone(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The nearest values that only rise, or that only fall, whichever is nearer."""
+    rising, falling = _rising(values, weight), -_rising(-values, weight)
+    off = [float((weight * (each - values) ** 2).sum()) for each in (rising, falling)]
+    return rising if off[0] < off[1] else falling
+
+
+def _rising(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Isotonic regression: each is the largest over its predecessors of the least mean from there to a successor."""
+    ends = [np.append(0.0, np.cumsum(part)) for part in (weight * values, weight)]
+    sums, weights = (each[None, 1:] - each[:-1, None] for each in ends)  # from the row's on, to the column's
+    after = np.tri(len(values), dtype=bool).T
+    mean = np.where(after, sums / np.where(after, weights, 1.0), np.inf)
+    least = np.minimum.accumulate(mean[:, ::-1], axis=1)[:, ::-1]
+    return np.where(after, least, -np.inf).max(axis=0)
 
 
 def calibrate(
@@ -138,55 +201,72 @@ def calibrate(
     totals: np.ndarray,
     noise: float,
     total_noise: float | np.ndarray,
+    *,
+    own_ends: tuple[np.ndarray, np.ndarray] | None = None,
+    laplace: bool = False,
     sampled: bool = False,
     apart: int = 0,
+    least: int = 0,
 ) -> Calibrated:
     """The estimates of items with these noisy counts, groups and noisy totals of the groups, with the noise of each or of all.
 
-    A group has the sum of its counts, and beyond that what its total tells (`_beyond`). Its scale, which is never below 1, is
-    interpolated between the means of the groups on a logarithmic scale, where the items that stand `apart` are one group
-    together, as the total of one is noisy. Then what the scales of its items have beyond 1 is fitted to the goal of the group.
-    Where counts below 0 are cut, which raises the sum, the others are lowered to the goal again, but none by more than what may
-    be its own noise: a large item among many that nobody has keeps its count.
+    A count is what it most likely is without its noise (`deconvolution`), times a scale that is a smooth function of its size
+    (`_scale_by_size`). The total of an item `apart` is a second look at it: its estimate is the mean of both, each weighted by
+    how sure it is.
 
-    An interval holds what the noisy total of a group was made of. It goes up to that total and 1.96 standard deviations, also
-    where the estimate has made nothing of it; and down to 1.96 standard deviations below, or to the counts if it had no news.
+    An interval has the noise of the count, that of the scale, and what the assumption may be off: items of a size differ in
+    what the bound left out of them, by a spread that grows with the share left out (`tuning.SPREAD_OF_LEFT_OUT`). Where second
+    looks tell of a larger spread, it is that.
 
+    `own_ends` are the ends of the intervals of the noisy counts where these had to reach a threshold, and are as they are.
     `sampled` says that counts are those of a sample of each user's items: they have the chance of the sample besides the noise,
-    of a variance of at most their size.
+    of a variance of at most their size. No estimate is below `least`.
     """
+    total_noise = np.broadcast_to(np.asarray(total_noise, np.float64), totals.shape)
+    kept = posterior_means(counts, noise, laplace) if own_ends is None else np.maximum(counts, 0.0)
     size = np.bincount(group, minlength=len(totals))
-    sums = np.maximum(np.bincount(group, counts, minlength=len(totals)), 0.0)
-    goal = sums + _beyond(totals - sums, total_noise)
-    together = np.maximum(np.arange(len(totals)) - max(apart - 1, 0), 0)  # those apart are one place, the first
-    placed = [np.bincount(together, part) for part in (sums, goal, size)]
-    positive = np.where(placed[0] > 0, placed[0], 1.0)
-    scale = np.where(placed[0] > 0, placed[1] / positive, 1.0)
-    mean = positive / np.maximum(placed[2], 1)
-    rank = np.argsort(mean, kind="stable")
-    local = np.exp(np.interp(np.log(np.maximum(counts, 1e-9)), np.log(mean[rank]), np.log(scale[rank])))
-    shown = np.maximum(counts, 0.0)
-    have, more = (np.bincount(group, part, minlength=len(totals)) for part in (shown, (local - 1) * shown))
-    fitting = np.where((goal > have) & (more > 0), (goal - have) / np.where(more > 0, more, 1.0), 0.0)
-    slope = 1 + fitting[group] * (local - 1)
-    reached = np.bincount(group, slope * shown, minlength=len(totals))
-    again = np.where(reached > 0, goal / np.where(reached > 0, reached, 1.0), 1.0)[group]
-    no_noise = _beyond(counts, noise) / np.where(shown > 0, shown, 1.0)
-    slope *= np.where(again < 1, np.maximum(again, no_noise), again)
-    estimate = slope * shown
-    told = np.where(goal > sums, total_noise, 0.0)  # a total without news has no part in the estimates
-    share = np.minimum(estimate / np.maximum(goal, 1e-9)[group], 1.0)
-    steepest = np.maximum(slope, 1.0)
-    of_sample = np.zeros(len(counts))
-    if sampled:  # a part 1 - 1 / slope of the events is not in the sample
-        of_sample = slope * np.maximum(slope - 1, 0.0) * np.maximum(counts, 0.0)
-    variance = (steepest * noise) ** 2 + (share * told[group]) ** 2 + of_sample
-    most = DEVIATIONS * total_noise
-    ends = np.where(goal > sums, goal - totals + most, 0.0), np.maximum(totals + most - goal, 0.0)
-    below, above = (np.sqrt((share * end[group]) ** 2 + DEVIATIONS**2 * of_sample) for end in ends)
-    kept, all_ = float(sums.sum()), float(goal.sum())
-    left_out = 1 - kept / all_ if all_ > 0 else 0.0
-    return Calibrated(estimate, np.sqrt(variance), steepest, left_out, below, above)
+    sums = np.maximum(np.bincount(group, kept, minlength=len(totals)), 1e-9)
+    scale, by_scale, below, above = _scale_by_size(sums, size, totals, total_noise, apart).at(kept)
+    estimate, centre = scale * kept, scale * counts
+    of_sample = (
+        scale * (scale - 1) * kept if sampled else np.zeros(len(kept))
+    )  # 1 - 1 / scale of it is not in the sample
+    variance = (scale * noise) ** 2 + (by_scale * kept) ** 2 + of_sample
+    ends = (counts - DEVIATIONS * noise, counts + DEVIATIONS * noise) if own_ends is None else own_ends
+    full = 2 if own_ends is not None else 1
+    spread = (
+        full * tuning.SPREAD_OF_LEFT_OUT * np.minimum(1.0, (1 - 1 / scale) / tuning.LEFT_OUT_OF_FULL_SPREAD) * estimate
+    )
+    looks = np.flatnonzero(group < apart)
+    look, look_noise = totals[group[looks]], total_noise[group[looks]]
+    if apart:
+        spread *= _more_spread(estimate[looks] - look, spread[looks], np.sqrt(variance[looks] + look_noise**2))
+    beyond = DEVIATIONS**2 * (of_sample + spread**2)
+    below, above = (np.sqrt((end * kept) ** 2 + beyond) for end in (below, above))
+    reach = np.hypot(scale * (counts - ends[0]), below), np.hypot(scale * (ends[1] - counts), above)
+    if apart:
+        first = variance[looks] + spread[looks] ** 2
+        weight = look_noise**2 / (first + look_noise**2)
+        both = DEVIATIONS * np.sqrt(weight * first)
+        for each in (estimate, centre):
+            each[looks] = weight * each[looks] + (1 - weight) * look
+        for end in reach:
+            end[looks] = np.minimum(end[looks], both)
+        variance[looks] = weight**2 * variance[looks] + ((1 - weight) * look_noise) ** 2
+    estimate = np.maximum(np.rint(estimate), least)
+    low, high = np.minimum(centre - reach[0], estimate), np.maximum(centre + reach[1], estimate)
+    left_out = 1 - float(kept.sum()) / max(float((scale * kept).sum()), 1e-9)
+    return Calibrated(estimate, np.sqrt(variance), np.maximum(low, least), high, left_out, scale, below, above)
+
+
+def _more_spread(off: np.ndarray, spread: np.ndarray, noise: np.ndarray) -> float:
+    """By how much the spread is larger than it was taken to be, and never smaller, from second looks that were `off` by so much
+    beside noise of these standard deviations."""
+    known = spread**2 / np.maximum(spread**2 + noise**2, 1e-9)
+    sure = known**2
+    ratio = (off**2 - noise**2) / np.maximum(spread**2, 1e-9)
+    prior = tuning.LOOKS_OF_SPREAD
+    return math.sqrt(max(1.0, (prior + float((sure * ratio).sum())) / (prior + float(sure.sum()))))
 
 
 def _beyond(difference: np.ndarray, noise: float | np.ndarray) -> np.ndarray:

@@ -161,8 +161,13 @@ class Stages:
             self.relation,
             self._candidates() if account.counts_choice is not None else (),
             tuning.NORMS_OF_TOTALS if account.totals_choice is not None else (),
-            self.once,
+            self._caps(),
+            account.cap_choice,
         )
+
+    def _caps(self) -> tuple[int, ...]:
+        """The caps on one item to choose from, or the one that is given: 0 stands for none."""
+        return tuning.CAPS if self.account.cap_choice is not None else (self.max_per_item or 0,)
 
     def names_plan(self, named: ChosenStrategy) -> NamesPlan:
         """The rounds that name items, for what was chosen."""
@@ -257,6 +262,7 @@ class Stages:
         bound of the counts was chosen. `spent` are the losses of the course that was taken."""
         account, budget = self.account, self.account.budget
         names = {"names_limit": "limit on items of a user, for naming", "names_choice": "choice of how items are named"}
+        names |= {"cap_choice": "choice of the events of a user that count on one item"}
         names |= {"counts_choice": "choice of the counts' bound", "totals_choice": "choice of the totals' bound"}
         found = [MechanismStep("all together", budget.epsilon, budget.delta, {"by": _COMPOSED[account.law is None]})]
         for field, name in names.items():
@@ -290,7 +296,7 @@ class Stages:
     def _way(self, pure: bool) -> Losses:
         """All that one of the ways may cost after that choice, with choices of its own: as in `Account.delta`."""
         account, named = self.account, self.account.names_choice is not None
-        choices = [account.totals_choice, account.counts_choice if named and not pure else None]
+        choices = [account.totals_choice, account.cap_choice, account.counts_choice if named and not pure else None]
         draws = [Draw(choice.epsilon) for choice in choices if choice is not None]
         if not pure:
             draws += [Draw(choice.epsilon) for choice in account.ranges_choices]
@@ -329,7 +335,6 @@ class Stages:
 
     def _candidates(self) -> tuple[ClipCandidate, ...]:
         account = self.account
-        caps = (1,) if self.once else tuning.CAPS if self.max_per_item is None else (self.max_per_item,)
         kinds = ["gaussian"] if account.gaussian else []
         if account.pure and account.names_choice is None:
             kinds.append("laplace")
@@ -338,7 +343,7 @@ class Stages:
             mean = self._mean_noise(account.counts_mu if kind == "gaussian" else 0.0, account.pure_counts)
             unit = Fraction(round(mean * 1024), 1024)
             for bound in (self.bound,) if self.bound is not None else tuning.BOUNDS_OF_ESTIMATES:
-                found += [ClipCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in caps]
+                found += [ClipCandidate(bound, cap, kind, self._cost(bound, cap, kind, unit)) for cap in self._caps()]
         return tuple(found)
 
     def _cost(self, bound: int, cap: int, kind: str, unit: Fraction) -> Fraction:
