@@ -370,7 +370,7 @@ ROWS_TO_LOOK_INTO, HARDLY_ROWS, RANK_AS_WELL = math.sqrt(TREE_BRANCHING), 3.0, 1
 #: data that was tried.
 FARTHEST_LIKELY_SHAPE = 2.0
 
-#: The most likely shape: it is looked at first after some steps, then after so many times more, and is done where that gains
+#: The most likely shape: it is looked at first after some steps, then after this many times more, and is done where that gains
 #: less than this times p^3 (1 - p)^2, or after the most steps (`shape.likelihood`). More steps follow noise, fewer are coarse.
 LIKELY_FIRST_CHECK, LIKELY_GROWTH, LIKELY_LEAST_GAIN, LIKELY_MOST_STEPS = 6, 1.3, 7.3, 500
 

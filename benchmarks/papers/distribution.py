@@ -180,7 +180,7 @@ def plot(found: dict[tuple[str, int, str, int], float], path: Path) -> None:
 
 
 def sample_log(users: int, samples: int, symbols: int, folder: Path) -> tuple[Path, Path]:
-    """A log of users with so many samples each, in no order, and the file of the domain; kept for later runs."""
+    """A log of users with this number of samples each, in no order, and the file of the domain; kept for later runs."""
     path = folder / f"samples-{users}-{samples}-{symbols}.parquet"
     domain = path.with_suffix(".txt")
     names = [f"s{symbol:06d}" for symbol in range(symbols)]

@@ -157,7 +157,7 @@ def _delta_after(epsilon: float, first: _Losses, parts: Parts) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Losses:
-    """A law of privacy losses on the lattice: `mass[i]` at (first + i) * step."""
+    """A distribution of privacy losses on the lattice: `mass[i]` at (first + i) * step."""
 
     first: int
     mass: np.ndarray
@@ -165,7 +165,7 @@ class _Losses:
 
     @classmethod
     def of_parts(cls, parts: Parts, step: float) -> _Losses:
-        """The law of the sum of all losses but the Gaussian ones."""
+        """The distribution of the sum of all losses but the Gaussian ones."""
         first, mass = 0, np.ones(1)
         for each in (
             *(cls.of_choice(size, step) for size in parts.choices),
@@ -180,7 +180,8 @@ class _Losses:
         cells = _cells(c, step)
         c = cells * step
         inside = np.exp((np.arange(-cells, cells) * step - c) / 2) * (math.expm1(step / 2) / -math.expm1(-c))
-        upper = 1 / (1 + math.exp(-step / 2))  # what keeps the mass of the second law, e^-L times that of the first
+        # What keeps the mass of the second distribution, which is e^-L times that of the first.
+        upper = 1 / (1 + math.exp(-step / 2))
         return cls(-cells, np.append((1 - upper) * inside, 0.0) + np.append(0.0, upper * inside), step)
 
     @classmethod

@@ -70,7 +70,7 @@ class Spread:
         return self.units * self.cap if self.whole_items else self.units
 
     def worst_own(self, own: Any) -> list[list[tuple[Any, Any]]]:
-        """The ways to spread `own` units over own items, one of which maximises sum phi(h): lists of
+        """The ways to spread `own` units over items alone, one of which maximises sum phi(h): lists of
         (number of items, count of each). Elementwise for arrays.
 
         Whole items: phi increases, so every item has `cap`. Mass: phi is convex (the noise's distribution function is
@@ -85,7 +85,7 @@ class Spread:
         return [[(own, 1)], [(caps, self.cap), (rest, 1)], [(caps, self.cap), ((rest > 0) * 1, rest)]]
 
     def shared_l2_squared(self, own: Any) -> Any:
-        """The largest squared l2 norm of what is left when `own` units are on own items."""
+        """The largest squared l2 norm of what is left when `own` units are on items alone."""
         left = self.units - own
         if self.whole_items:
             return left * self.cap**2
@@ -97,10 +97,10 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
     Laplace noise of `scale` b >= l1/epsilon (adding or removing) or b >= 2 l1/epsilon (replacing).
 
     Noise: P[Z = z] proportional to exp(-|z|/b), so P[Z >= m] = q^m / (1+q) for m >= 0, q = exp(-1/b). The condition is that the
-    own items of every user are released with probability 1 - Q <= delta. It is necessary (the user all of whose items are own),
-    hence tau is tight. And it is sufficient. With masses w and v on own items of x and y (whole items counted as cap), the
-    shared sums' loss is at most (users * l1 - w - v)/b <= epsilon - (w + v)/b. So P'[S] >= e^((w + v)/b - epsilon) P[S], and
-    the first line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
+    own items of every user are released with probability 1 - Q <= delta. It is necessary (the user who has all of its items
+    alone), hence tau is tight. And it is sufficient. With masses w and v on items of x and y alone (whole items counted as
+    cap), the shared sums' loss is at most (users * l1 - w - v)/b <= epsilon - (w + v)/b. So P'[S] >= e^((w + v)/b - epsilon)
+    P[S], and the first line of (1) gives H <= max(1 - Qx, 1 - Qy e^((w + v)/b)) <= delta.
     """
     if not 0 < delta < 0.5:
         raise ParameterError(f"an unknown domain with Laplace noise needs 0 < delta < 1/2, got {delta}")
@@ -128,8 +128,8 @@ def laplace_threshold(spread: Spread, scale: Fraction, delta: float) -> int:
 
 
 def laplace_own_items_stay_hidden(spread: Spread, scale: Fraction, delta: float, tau: int) -> bool:
-    """Whether any user's own items are released at `tau` with probability at most delta."""
-    if tau <= spread.cap:  # an own item would be released with probability above 1/2
+    """Whether items of any user alone are released at `tau` with probability at most delta."""
+    if tau <= spread.cap:  # an item of one user alone would be released with probability above 1/2
         return False
     with _exactly_enough(spread, delta):
         rate = decimal.Decimal(scale.denominator) / scale.numerator
@@ -180,7 +180,7 @@ def gaussian_joint_delta(
     """At least the delta of Gaussian noise with standard deviation `sigma` and `threshold`: maximum of (1).
 
     The maximum runs over the own units w of x and v of y. Where these are too many, it runs over blocks of neighbouring w (and
-    v). The own items of the block's last with the distance of its first bound every split of the block, since Q decreases and
+    v). The items alone of the block's last with the distance of its first bound every split of the block, since Q decreases and
     the distance increases with the shared part. `blocks` is the number of splits up to which each is looked at singly.
     """
 
@@ -200,7 +200,7 @@ def gaussian_rate(count: Any, sigma: float, threshold: float) -> np.ndarray:
 
 
 def joint_delta(epsilon: float, own: np.ndarray, squared: np.ndarray, sigma: float, relation: Relation) -> float:
-    """The maximum of (1) over what a user may be: own = -ln Q of the own items, with the squared l2 norm of the shared."""
+    """The maximum of (1) over what a user may be: own = -ln Q of its items alone, with the squared l2 norm of the shared."""
     if relation is Relation.REPLACE:
         return float(_divergence(epsilon, own[:, None], own, squared[:, None] + squared, sigma).max())
     added = _divergence(epsilon, own, 0.0, squared, sigma)

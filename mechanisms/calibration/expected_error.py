@@ -33,7 +33,7 @@ class ExpectedError:
 
 
 def expected_error(plan: NoisePlan) -> ExpectedError:
-    """The error of a noise plan: exact for Laplace, by the continuous law (the grid is fine) for Gaussian."""
+    """The error of a noise plan: exact for Laplace, by the continuous distribution (the grid is fine) for Gaussian."""
     unit = 2.0**-plan.grid
     threshold = even = sure = None
     if plan.threshold is not None:

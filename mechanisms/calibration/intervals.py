@@ -22,7 +22,7 @@ import numpy as np
 from headcount.mechanisms.accounting.gaussian import log_normal_of
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 
-#: Standard deviations of a normal law that hold 95 % of it on both sides.
+#: Standard deviations of a normal distribution that hold 95 % of it on both sides.
 DEVIATIONS = statistics.NormalDist().inv_cdf(0.975)
 
 _BEYOND = 0.05

@@ -75,8 +75,8 @@ class Split:
 
 
 def best_split(items: int, squared: float) -> Split | None:
-    """The split of the least variance for so many items and such a squared norm in units of the largest count; None if nothing
-    is shared, as for one item, or users of one."""
+    """The split of the least variance for this number of items and this squared norm in units of the largest count; None if
+    nothing is shared, as for one item, or users of one."""
     r = min(squared, float(items))
     if items < 2 or r <= 1:
         return None

@@ -161,7 +161,7 @@ _LARGEST_DELTA = 0.01
 
 
 def similar_budget(epsilon: float, delta: float, smaller: float) -> tuple[float, float]:
-    """The epsilon and delta for a population that is so many times smaller."""
+    """The epsilon and delta for a population that is this many times smaller."""
     if smaller <= 1:
         return epsilon, delta
     if delta == 0:

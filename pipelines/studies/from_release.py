@@ -34,7 +34,7 @@ from headcount.pipelines.studies.populations.item_law import (
 from headcount.pipelines.studies.populations.laws import Believed, Population, UserLaw
 from headcount.pipelines.studies.populations.user_law import UserEvidence, fit_users
 
-#: So many populations are looked at; and fewer rows than these tell too little.
+#: The number of populations that are looked at; and fewer rows than these tell too little.
 POPULATIONS, LEAST_ROWS = 4, 10
 
 # Whether those who do much have other items than those who do little cannot be told: a quarter of the belief is in that.
@@ -168,7 +168,7 @@ def _numbers(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
 
 
 def _plan(stages: Stages, chosen: Mapping[str, Any], items: int) -> StagePlan:
-    """All numbers of a release of so many items, from what its report says was chosen."""
+    """All numbers of a release of this number of items, from what its report says was chosen."""
     named = stages.names_plan(ChosenStrategy(chosen["strategy"], chosen["max_items"], chosen.get("rounds", 0)))
     bounds = ClipBound(
         chosen.get("bound", 0),

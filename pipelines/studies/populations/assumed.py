@@ -19,12 +19,12 @@ WORDS = "each range is over four kinds of users: alike, more or less active, ver
 
 
 def users_of(mean: float) -> list[UserLaw]:
-    """One law of each kind, with so many events of a user on average."""
+    """One law of each kind, with this number of events of a user on average."""
     return [_with_mean(mean, *kind) for kind in KINDS]
 
 
 def from_numbers(users: float, events_per_user: float, items: int, skew: float) -> list[Believed]:
-    """So many users, and items of which the r-th occurs as r^-skew."""
+    """This number of users, and items of which the r-th occurs as r^-skew."""
     frequency = np.arange(1.0, items + 1) ** -skew
     counts = frequency / frequency.sum() * users * events_per_user
     laws = users_of(events_per_user)

@@ -1,6 +1,6 @@
 """How often items occur, told from noisy counts of those that a release shows, and of the ones just below its threshold.
 
-The counts of all but the largest items follow a law: so many items are expected for each unit of the logarithm of the count,
+The counts of all but the largest items follow a law: a number of items is expected for each unit of the logarithm of the count,
 
     exp(level + slope x + curve x^2)        x: the logarithm of the count, from a count near the least
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Of the items shown, the largest are taken as they are: a twentieth, but twenty if there are so many, and at most a third.
+# Of the items shown, the largest are taken as they are: a twentieth, but twenty if there are that many, and at most a third.
 _TOP, _LEAST_TOP, _MOST_TOP = 20, 20, 3
 
 # What is to be expected before anything is known, with standard deviations: laws of very different kind in mind, no data.
@@ -47,7 +47,7 @@ class NoisyCounts:
         return np.sort(self.counts / self.kept)[::-1]
 
     def noise(self, count: np.ndarray) -> np.ndarray:
-        """The standard deviation of an estimate for an item of so many events: by noise, and by chance.
+        """The standard deviation of an estimate for an item of this number of events: by noise, and by chance.
 
         Where counts had to reach the threshold themselves, they are those of a sample, and the law is of what is expected.
         Where items were named apart, it was by what they have, and the law is of that.
@@ -108,7 +108,7 @@ def _largest(number: int) -> int:
 
 
 def fit_items(noisy: NoisyCounts, random: np.random.Generator, others: int) -> FittedItems:
-    """The law of the items that noisy counts tell of, with so many `others`."""
+    """The law of the items that noisy counts tell of, with this number of `others`."""
     counts = noisy.scaled()
     top = _largest(len(counts))
     problem = _Problem(noisy, counts, top)

@@ -112,7 +112,7 @@ class Population:
 
 
 def _drawn_by(weights: np.ndarray, random: np.random.Generator, number: int) -> np.ndarray:
-    """So many places, each with a chance in proportion to its weight."""
+    """This number of places, each with a chance in proportion to its weight."""
     ends = np.cumsum(weights)
     return np.minimum(np.searchsorted(ends, ends[-1] * random.random(number), side="right"), len(ends) - 1)
 

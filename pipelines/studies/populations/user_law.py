@@ -124,7 +124,7 @@ class _Sample:
         self.of_named = shard.with_items(pa.array(np.arange(named)))
 
     def kept(self, strategy_items: int, held: np.ndarray, weights: str) -> np.ndarray:
-        """What each of a user's items weighs on average, if so many of them are kept."""
+        """What each of a user's items weighs on average, if this number of them is kept."""
         kept = np.minimum(held, strategy_items)
         return kept ** (1 - _ROOTS.get(weights, 0.0)) / held
 
