@@ -183,8 +183,7 @@ class Stages:
         )
 
     def public_table(self, names: NamesPlan | None, items: int) -> list[int]:
-        """The public part of the table from which bounds are chosen, for this number of items: whether they are to be counted.
-        """
+        """The public part of the table of the bounds' choice, for this number of items: whether they are to be counted."""
         assert self.clip_choice is not None
         return self.clip_choice.items_table(0 if names is not None and names.counts_too else max(1, items))
 
@@ -254,8 +253,7 @@ class Stages:
         ]
 
     def names_ends(self, choice: LimitedChoice) -> list[NamesPlan | None]:
-        """The least and the most of naming. Selection curves can be made for any number of items: one that is made anyway does.
-        """
+        """The least and the most of naming. Curves can be made for any number of items: one that is made anyway does."""
         first, last = choice.ends()
         return [self.names_plan(way) for way in (first, last if self.laws is None else TYPICAL)]
 
