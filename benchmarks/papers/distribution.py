@@ -30,6 +30,7 @@ from _shared import DATA, OUT, headcount, run, write_csv
 
 from headcount.mechanisms.accounting.budget import Budget
 from headcount.mechanisms.accounting.relation import Relation
+from headcount.mechanisms.batches.domain import public_domain
 from headcount.mechanisms.counting.evidence import Evidence
 from headcount.mechanisms.distribution.learn import Steps, combined, estimate
 from headcount.mechanisms.distribution.plan import plan_distribution
@@ -84,7 +85,8 @@ def error(
         return float(np.abs(table.totals() / (samples * users) - p).sum())
     name, _, hypothesis = method.partition(", ")
     plan = plan_distribution(BUDGET, len(p), samples, relation, users, name, hypothesis or "ks")
-    steps, key = Steps(plan, table.symbols, f"run-{number}", "benchmark"), seed(number)
+    symbols = public_domain(table.symbols.to_pylist(), str)
+    steps, key = Steps(plan, symbols, f"run-{number}", "benchmark"), seed(number)
     found = estimate(table, steps, Evidence.of([steps.digest(table, key)], []), key)
     rows = combined(table.symbols, [found])
     return float(np.abs(np.asarray(rows.column("probability")) - p).sum())
