@@ -198,9 +198,8 @@ NORMS_OF_PUBLIC_DOMAIN = tuple(sorted({round(10 ** (step / 40)) for step in rang
 BOUNDS_OF_TOTAL = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
 
 #: Upper ends of a range of values: 1, 2, 5, 10 and so on (`aggregate.ranges`). Four at least.
-RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5)) + (
-    Fraction(10) ** 12,
-)
+RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5))
+RANGE_ENDS += (Fraction(10) ** 12,)
 
 #: Rounds of selection: the default, and where names are a part of a histogram, where two name 95 to 99 % of what three name, in
 #: a pass less over the data (`partitions`, `histogram.stages`). These could be one number.
@@ -362,8 +361,8 @@ FARTHEST_LIKELY_SHAPE = 2.0
 #: less than this times p^3 (1 - p)^2, or after the most steps (`shape.likelihood`). More steps follow noise, fewer are coarse.
 LIKELY_FIRST_CHECK, LIKELY_GROWTH, LIKELY_LEAST_GAIN, LIKELY_MOST_STEPS = 6, 1.3, 7.3, 500
 
-#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`), and steps of an estimator that
-#: are looked at for the error of one row of a shape (`shape.properties`). More is slower.
+#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`), and steps of an estimator
+#: that are looked at for the error of one row of a shape (`shape.properties`). More is slower.
 LIKELY_RESOLUTION, STEPS_OF_ROW = 50, 16
 
 #: Counts beyond this stay as they are in the inversion of hashing, whose time grows with the square (`shape.hashed`).
