@@ -22,17 +22,11 @@ from fractions import Fraction
 # How a budget is divided between the steps of a release. Any share above 0 and below 1 is private. A larger one makes its own
 # step better, and leaves less for the others.
 
-#: Of epsilon, for a bound that is chosen for the least error, or for the most items (`choice.run`).
+#: Of epsilon, for a bound that is chosen for the least error, or for the most items (`choice.run`); for the bound of one total,
+#: which has no other error, so that it is worth more (`histogram.total`); and for the number of samples of each user
+#: (`distribution.learn`). Of rho, for the two bounds of `count_release.papers.plume`.
 CHOICE_SHARE_FOR_ERROR, CHOICE_SHARE_FOR_ITEMS = Fraction(1, 10), Fraction(1, 20)
-
-#: Of epsilon, for the bound of one total (`histogram.total`). A total has no other error, so its bound is worth more.
-CHOICE_SHARE_FOR_TOTAL = Fraction(1, 5)
-
-#: Of epsilon, for the number of samples of each user (`distribution.learn`).
-CHOICE_SHARE_FOR_SAMPLES = Fraction(1, 20)
-
-#: Of rho, for the two bounds of `count_release.papers.plume`.
-CHOICE_SHARE_FOR_PLUME = 0.1
+CHOICE_SHARE_FOR_TOTAL, CHOICE_SHARE_FOR_SAMPLES, CHOICE_SHARE_FOR_PLUME = Fraction(1, 5), Fraction(1, 20), 0.1
 
 #: Of epsilon, for the limit on items per user, the first of two draws that decide how items are named (`partitions.auto`,
 #: `histogram.account`). More finds the limit with fewer users.
@@ -42,12 +36,9 @@ NAMES_LIMIT_SHARE = Fraction(3, 200)
 #: These could be one number. A wrong choice may leave nothing to count, which is why the second is larger.
 NAMES_CHOICE_SHARE, NAMES_CHOICE_SHARE_OF_HISTOGRAM = Fraction(1, 20), 0.07
 
-#: Of epsilon, for the counts' bound, and for that of the totals (`histogram.account`). A totals' bound that is too small makes
-#: all estimates too low.
-COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE = 0.05, 0.07
-
-#: Of epsilon, for how many events of one user on one item count (`histogram.account`).
-CAP_CHOICE_SHARE = 0.03
+#: Of epsilon, for the counts' bound, for that of the totals, and for how many events of a user on one item count
+#: (`histogram.account`). A totals' bound that is too small makes all estimates too low.
+COUNTS_CHOICE_SHARE, TOTALS_CHOICE_SHARE, CAP_CHOICE_SHARE = 0.05, 0.07, 0.03
 
 #: Of epsilon, for the range of one column of values; of each of k columns it is this by the root of k (`histogram.account`).
 RANGE_CHOICE_SHARE = 0.1
@@ -75,12 +66,9 @@ THRESHOLD_DELTA, LAPLACE_THRESHOLD_DELTA, SELECTION_DELTA = 0.1, 0.6, 0.3
 #: smaller and the threshold higher (`calibration.noise`, `partitions.rounds`).
 GAUSSIAN_NOISE_DELTA = 0.99
 
-#: Of delta, what the noise of all rounds of sips costs; the rest is for their thresholds (`partitions.rounds`).
-SIPS_NOISE_DELTA = 0.5
-
-#: Of delta, what names cost where a budget in epsilon is converted to zCDP; the rest is for the conversion
-#: (`accounting.budget`).
-NAMES_DELTA = 0.5
+#: Of delta, what the noise of all rounds of sips costs; the rest is for their thresholds (`partitions.rounds`). And what names
+#: cost where a budget in epsilon is converted to zCDP; the rest is for the conversion (`accounting.budget`).
+SIPS_NOISE_DELTA, NAMES_DELTA = 0.5, 0.5
 
 #: Of the delta of selection in rounds, for items of one user alone; it costs a curve less there than elsewhere. And that delta
 #: by the one of a single round: more is better for rounds and worse for one. Their product is below 1 (see `curve_budget`).
@@ -210,9 +198,8 @@ NORMS_OF_PUBLIC_DOMAIN = tuple(sorted({round(10 ** (step / 40)) for step in rang
 BOUNDS_OF_TOTAL = tuple(sorted({round(10 ** (step / 40)) for step in range(361)}))
 
 #: Upper ends of a range of values: 1, 2, 5, 10 and so on (`aggregate.ranges`). Four at least.
-RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5)) + (
-    Fraction(10) ** 12,
-)
+RANGE_ENDS = tuple(Fraction(digit) * Fraction(10) ** power for power in range(-9, 12) for digit in (1, 2, 5))
+RANGE_ENDS += (Fraction(10) ** 12,)
 
 #: Rounds of selection: the default, and where names are a part of a histogram, where two name 95 to 99 % of what three name, in
 #: a pass less over the data (`partitions`, `histogram.stages`). These could be one number.
@@ -374,8 +361,9 @@ FARTHEST_LIKELY_SHAPE = 2.0
 #: less than this times p^3 (1 - p)^2, or after the most steps (`shape.likelihood`). More steps follow noise, fewer are coarse.
 LIKELY_FIRST_CHECK, LIKELY_GROWTH, LIKELY_LEAST_GAIN, LIKELY_MOST_STEPS = 6, 1.3, 7.3, 500
 
-#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`). More is slower.
-LIKELY_RESOLUTION = 50
+#: Values for each scale of the noise that the most likely shape tells apart (`shape.likelihood`), and steps of an estimator
+#: that are looked at for the error of one row of a shape (`shape.properties`). More is slower.
+LIKELY_RESOLUTION, STEPS_OF_ROW = 50, 16
 
 #: Counts beyond this stay as they are in the inversion of hashing, whose time grows with the square (`shape.hashed`).
 FARTHEST_INVERTED = 1 << 14
@@ -383,9 +371,6 @@ FARTHEST_INVERTED = 1 << 14
 #: The column `error` of a shape: how often it is tried out, once where there are more distinct counts or items than the next
 #: two, and beyond the last without hashing (`shape.rehearsal`). More is steadier, and slower.
 REHEARSALS, MANY_COUNTS, MANY_ITEMS, MOST_REHEARSED = 4, 1 << 12, 1 << 16, 1 << 24
-
-#: Steps of an estimator that are looked at for the error of one row of a shape (`shape.properties`). More is slower.
-STEPS_OF_ROW = 16
 
 #: The polynomial for entropy, by the logarithm of the samples: its degree, the interval that it is fitted on, and the largest
 #: count that it is used for (`shape.estimators`). More has less bias, and more noise.

@@ -138,7 +138,8 @@ class ClipChoice(TableChoice):
         loss of each cap, in `PARTS`."""
         caps = sorted({each.max_per_item for each in self.candidates} | {*self.caps} - {0})
         tables = [self._part_table(part, users) for part, users in _parts(shard, caps)]
-        return [*map(sum, zip([0] * (self.entries - 1), *tables, strict=True)), 0]
+        none = [0] * (len(self.candidates) + len(self.caps) * (len(self.norms) + 1))
+        return [*map(sum, zip(none, *tables, strict=True)), 0]
 
     def _part_table(self, whole: Shard, users: np.ndarray | None) -> list[int]:
         """The same without the last entry, for users who stand for a number of users each, or for themselves (None)."""

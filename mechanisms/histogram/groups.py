@@ -255,7 +255,8 @@ def calibrate(
         variance[looks] = weight**2 * variance[looks] + ((1 - weight) * look_noise) ** 2
     estimate = np.maximum(np.rint(estimate), least)
     low, high = np.minimum(centre - reach[0], estimate), np.maximum(centre + reach[1], estimate)
-    left_out = 1 - float(kept.sum()) / max(float((scale * kept).sum()), 1e-9)
+    whole = float((scale * kept).sum())
+    left_out = 1 - float(kept.sum()) / whole if whole > 0 else 0.0
     return Calibrated(estimate, np.sqrt(variance), np.maximum(low, least), high, left_out, scale, below, above)
 
 
