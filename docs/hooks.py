@@ -73,7 +73,8 @@ def formula(found: re.Match[str]) -> str:
     block, inline = found.groups()
     if block is None and inline is None:
         return found.group()
-    return convert(" ".join((block or inline).split()), display="inline" if block is None else "block")
+    made = convert(" ".join((block or inline).split()), display="inline" if block is None else "block")
+    return made if inline is None else f"<span>{made}</span>"  # else a paragraph that begins with it would be cut
 
 
 def site_page(target: Path) -> str | None:
