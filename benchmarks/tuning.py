@@ -308,7 +308,7 @@ def other_values(number: str) -> list[tuple[str, Any]]:
 
 
 def _times(value: Any, factor: Fraction) -> Any:
-    """So many times a number, or each of several. A share stays below 1, and shares that add up to 1 still do."""
+    """A number times the factor, or each of several. A share stays below 1, and shares that add up to 1 still do."""
     if isinstance(value, dict):
         return {key: _times(each, factor) for key, each in value.items()}
     if isinstance(value, tuple) and math.isclose(sum(value), 1):

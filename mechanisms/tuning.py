@@ -71,11 +71,11 @@ GAUSSIAN_NOISE_DELTA = 0.99
 SIPS_NOISE_DELTA, NAMES_DELTA = 0.5, 0.5
 
 #: Of the delta of selection in rounds, for items of one user alone; it costs a curve less there than elsewhere. And that delta
-#: by the one of a single round: more is better for rounds and worse for one. The product is below 1 (`partitions.law_budget`).
+#: by the one of a single round: more is better for rounds and worse for one. Their product is below 1 (see `curve_budget`).
 OWN_ITEMS_DELTA, ROUNDS_DELTA = 1 / 3, 23 / 20
 
 #: Of a selection, for all rounds before the last, which take away what is named easily: where names are all that is released,
-#: and for sips and names that are a part of a release. These could be one number (`partitions.law_budget`,
+#: and for sips and names that are a part of a release. These could be one number (`partitions.curve_budget`,
 #: `partitions.rounds`).
 EARLY_ROUNDS_SHARE, EARLY_ROUNDS_SHARE_OF_PART = 1 / 20, 1 / 10
 
@@ -280,7 +280,7 @@ SELECTION_MEDIANS |= {300: 1.347, 1000: 1.585, 3000: 1.88, 10_000: 2.4}
 #: The same of selection in rounds, relative to one round (`partitions.auto`).
 SELECTION_MEDIAN_IN_ROUNDS = 1.04
 
-#: The order a of a selection is where its divergence by a to this power is largest (`partitions.law_budget`). More gives curves
+#: The order a of a selection is where its divergence by a to this power is largest (`curve_budget`). More gives curves
 #: that begin to rise earlier, less ones that end earlier. Medians are within half a percent of the best order's.
 ORDER_POWER = 1.9
 
@@ -357,7 +357,7 @@ ROWS_TO_LOOK_INTO, HARDLY_ROWS, RANK_AS_WELL = math.sqrt(TREE_BRANCHING), 3.0, 1
 #: data that was tried.
 FARTHEST_LIKELY_SHAPE = 2.0
 
-#: The most likely shape: it is looked at first after some steps, then after so many times more, and is done where that gains
+#: The most likely shape: it is looked at first after some steps, then after this many times more, and is done where that gains
 #: less than this times p^3 (1 - p)^2, or after the most steps (`shape.likelihood`). More steps follow noise, fewer are coarse.
 LIKELY_FIRST_CHECK, LIKELY_GROWTH, LIKELY_LEAST_GAIN, LIKELY_MOST_STEPS = 6, 1.3, 7.3, 500
 
@@ -381,7 +381,7 @@ COVERAGE_SMOOTHING = 10
 
 # How a selection curve is made
 # -----------------------------
-# Every curve is checked when it is made, and refused if it does not keep what is stated of it (`partitions.law`).
+# Every curve is checked when it is made, and refused if it does not keep what is stated of it (`partitions.selection_curve`).
 
 #: The weight of a user, in units: at most, and halved while a curve has more states than the second; from the third on it is
 #: refused. More names a little more, and takes longer.

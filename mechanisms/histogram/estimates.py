@@ -93,7 +93,7 @@ class Estimated:
 class Grouped:
     """Named items, sorted, with their noisy counts, their groups, and the ends of the counts' intervals; public.
 
-    The first groups are of one item each that stands `apart`, and their totals count so many `times` in a user's vector.
+    The first groups are of one item each that stands `apart`, and their totals count `times` times in a user's vector.
     Where there are totals of several kinds, `kinds` has how often each of these counts in it. `cap` is what a user counts on
     one item at most; 0 stands for no limit.
     """

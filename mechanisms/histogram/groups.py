@@ -9,7 +9,7 @@ in that, and intervals have a term for it.
 
 The largest items need no such assumption. A user counts at most c on each, and so has a norm of at most c times the root of
 their number on them: far less than all of its items may have together. So they are groups of their own, whose totals count
-several times in a user's vector, and have so many times less noise than the others. What users have beyond the bound of the
+several times in a user's vector, and have less noise than the others by that factor. What users have beyond the bound of the
 totals is in none of these numbers.
 """
 
@@ -55,7 +55,7 @@ def cut_groups(
     """The group of each item, from 0 for the largest counts; `counts` are in canonical order of the items, which breaks ties.
 
     `noise` is the standard deviation of a count, of which a draw of `shared` is the same in all, and `total_noise` that of a
-    total. So many of the largest items stand `apart`, each as a group. Smaller groups do for whoever is `to_join` them.
+    total. The largest items, `apart` of them, stand apart, each as a group. Smaller groups do for whoever is `to_join` them.
     """
     order = np.argsort(-counts, kind="stable")
     group = np.zeros(len(counts), dtype=np.int64)

@@ -42,7 +42,7 @@ class Data:
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
     def items_per_user(self, share: float) -> int:
-        """So many distinct items, or fewer, has this share of the users; at least 1."""
+        """The number of distinct items that this share of the users has, or fewer; at least 1."""
         if len(self.pairs) == 0:
             return 1
         return int(np.quantile(self.pairs, share, method="inverted_cdf"))

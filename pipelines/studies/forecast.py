@@ -18,7 +18,7 @@ from headcount.mechanisms.mechanism import Mechanism
 from headcount.mechanisms.randomness.keys import Release, ephemeral_key
 from headcount.pipelines.studies.data import Data, of_shard
 from headcount.pipelines.studies.methods import Method, Promised
-from headcount.pipelines.studies.populations.laws import Believed
+from headcount.pipelines.studies.populations.models import Believed
 from headcount.pipelines.studies.run import run_once
 from headcount.pipelines.studies.scores import score
 
@@ -161,7 +161,7 @@ _LARGEST_DELTA = 0.01
 
 
 def similar_budget(epsilon: float, delta: float, smaller: float) -> tuple[float, float]:
-    """The epsilon and delta for a population that is so many times smaller."""
+    """The epsilon and delta for a population that is this many times smaller."""
     if smaller <= 1:
         return epsilon, delta
     if delta == 0:

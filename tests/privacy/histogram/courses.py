@@ -24,7 +24,7 @@ from headcount.mechanisms.aggregate.ranges import RangeChoice
 from headcount.mechanisms.batches.contributions import contribution_batch
 from headcount.mechanisms.batches.shards import MOST_COUNT, Shard
 from headcount.mechanisms.bound_choice.clip_choice import ClipChoice
-from headcount.mechanisms.calibration.noise import law_chance
+from headcount.mechanisms.calibration.noise import curve_chance
 from headcount.mechanisms.calibration.noise_plan import NoisePlan
 from headcount.mechanisms.choice import run as choice_run
 from headcount.mechanisms.counting import noisy
@@ -220,7 +220,7 @@ def rate_of(stage: Stage, own: list[int]) -> np.ndarray:
 
 def chance_of(plan: NoisePlan, total: int) -> float:
     """The chance by which a law names an item of this sum; beyond its last state it stays."""
-    return law_chance(plan.law, min(total, len(plan.law) // 16 - 1))
+    return curve_chance(plan.law, min(total, len(plan.law) // 16 - 1))
 
 
 def coins_cost(coins: list[tuple[float, float]], order: float) -> float:
