@@ -52,7 +52,8 @@ def private_job(
 ) -> list[str]:
     """The words of the private job after `headcount`, or after `flink.sh submit`."""
     items = [word for each in ([item] if isinstance(item, str) else item) for word in ("--item", each)]
-    words = ["histogram", "--input", str(path), "--user", user, *items, "--method", method, "--bound", str(bound)]
+    words = ["histogram", "--input", str(path), "--user", user, *items, "--bound", str(bound)]
+    words += ["--of", "events", "--method", method]
     return [*words, "--epsilon", "1", "--delta", "1e-8", "--output", str(output), "--overwrite"]
 
 

@@ -55,7 +55,8 @@ def main() -> None:
         path = event_log(law, args.rows, args.data, args.items)
         bounds = sorted({COMMANDS[name][1] for name in args.commands})
         jobs = {
-            f"histogram --bound {bound}": f"histogram {BUDGET} --method one-stage --bound {bound}" for bound in bounds
+            f"histogram --bound {bound}": f"histogram {BUDGET} --of events --method one-stage --bound {bound}"
+            for bound in bounds
         }
         jobs |= {name: COMMANDS[name][0] for name in args.commands}
         seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in jobs}

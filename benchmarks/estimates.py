@@ -147,14 +147,16 @@ def measure(name: str, batch: pa.RecordBatch, args: argparse.Namespace, releases
     item_type, budget = type(next(iter(true))), Budget(args.epsilon, args.delta)
     lines, found = {"data": name}, {}
     for label, method in (("default", "estimates"), ("one-stage", "one-stage")):
-        mechanism = histogram(budget, method=method, item_type=item_type)
+        mechanism = histogram(budget, of="events", method=method, item_type=item_type)
         each = [worth(mechanism.run([batch], next(releases)), true) for _ in range(args.releases)]
         found[label] = mean(each)
         empty = sum(result.items == 0 for result in each)
         print(f"{name:>24}, {label:<10} {found[label].description()}{f', {empty} empty' if empty else ''}", flush=True)
         lines |= {f"{label} {key}": f"{value:.4g}" for key, value in dataclasses.asdict(found[label]).items()}
         lines[f"{label} empty"] = str(empty)
-    fixed, best = in_hindsight(histogram(budget, item_type=item_type), batch, true, releases, args.releases)
+    fixed, best = in_hindsight(
+        histogram(budget, of="events", item_type=item_type), batch, true, releases, args.releases
+    )
     ratio = (1 - found["default"].l1) / (1 - best.l1)
     print(f"{'':>26}hindsight  {best.description()}: {fixed.description()}")
     most, least, median = BARS.get(name, (None, None, None))

@@ -36,7 +36,7 @@ def measure(name: str, batch: pa.RecordBatch, delta: float, releases: int) -> li
     """Prints and returns the forecast and the outcome of one data set."""
     item_type = type(batch.column("item")[0].as_py())
     data = in_memory([batch], item_type)
-    first = headcount.histogram(pa.table(batch), **_columns(batch), epsilon=FROM, delta=delta)
+    first = headcount.histogram(pa.table(batch), **_columns(batch), of="events", epsilon=FROM, delta=delta)
     if first.table.num_rows < 10:
         print(f"{name:>24}: {first.table.num_rows} items, too few to tell of others", flush=True)
         return []
@@ -44,7 +44,9 @@ def measure(name: str, batch: pa.RecordBatch, delta: float, releases: int) -> li
     told = headcount.forecast(like=first, epsilon=TO)
     seconds = time.monotonic() - started
     promises = [Promised(epsilon, delta) for epsilon in TO]
-    cells = grid(data, [method_of(("histogram",))], promises, releases, release=Release(ephemeral_key()))
+    cells = grid(
+        data, [method_of(("histogram", "--of", "events"))], promises, releases, release=Release(ephemeral_key())
+    )
     lines = []
     for outlook, cell in zip(told.outlooks, cells, strict=True):
         found = cell.mean

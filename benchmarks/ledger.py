@@ -23,10 +23,10 @@ from headcount.pipelines.ledger.database import Database
 from headcount.pipelines.ledger.records import guarantee_text, make_dataset, now, who
 
 KINDS = (
-    "histogram --item i --epsilon {e} --delta 1e-8",
+    "histogram --item i --of events --epsilon {e} --delta 1e-8",
     "histogram --item i --of users --epsilon {e} --delta 1e-8",
-    "histogram --item i --method one-stage --bound 5 --epsilon {e} --delta 1e-8",
-    "histogram --item i --method one-stage --epsilon {e} --delta 1e-8",
+    "histogram --item i --of events --method one-stage --bound 5 --epsilon {e} --delta 1e-8",
+    "histogram --item i --of events --method one-stage --epsilon {e} --delta 1e-8",
     "aggregate --item i --users --sum v:0:9 --epsilon {e} --delta 1e-8",
     "aggregate --item i --mean v:0:9 --quantile 0.5:v:0:9 --rho {r} --delta 1e-8",
     "total --epsilon {e}",

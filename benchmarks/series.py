@@ -47,9 +47,9 @@ def main() -> None:
     once = headcount.choose_bound(logs[0], **PROMISE | {"epsilon": 0.1, "delta": 0.0}, for_epsilon=1, for_delta=1e-8)
     rows = []
     for number, log in enumerate(logs, start=1):
-        anew = headcount.histogram(log, **PROMISE, method="one-stage")
-        kept = headcount.histogram(log, **PROMISE, method="one-stage", bound_from=once.report)
-        estimates = headcount.histogram(log, **PROMISE)
+        anew = headcount.histogram(log, **PROMISE, of="events", method="one-stage")
+        kept = headcount.histogram(log, **PROMISE, of="events", method="one-stage", bound_from=once.report)
+        estimates = headcount.histogram(log, **PROMISE, of="events")
         rows.append(
             {
                 "week": number,

@@ -74,6 +74,8 @@ class Case:
             "user",
             "--item",
             "item",
+            "--of",
+            "events",
             "--method",
             "one-stage",
             "--format",

@@ -143,13 +143,14 @@ class Job:
 
 
 PROMISE = {"epsilon": 1.0, "delta": 1e-6}
+EVENTS = PROMISE | {"of": "events"}
 COUNTS, BOUNDED, USERS = of_items("count", "events"), of_items("bounded_count", "events"), of_items("count", "users")
 RELEASED, NAMES = of_items("bounded_count", "users"), of_items(None, "users")
 
 JOBS: dict[str, Job] = {
     "histogram": Job(
         "histogram",
-        lambda log: PROMISE,
+        lambda log: EVENTS,
         COUNTS,
         "NAMES_LIMIT_SHARE NAMES_CHOICE_SHARE_OF_HISTOGRAM COUNTS_CHOICE_SHARE TOTALS_CHOICE_SHARE HISTOGRAM_PRECISION "
         "LAPLACE_TOTALS_SHARE MOST_TOTALS_SHARE LAPLACE_THRESHOLD_DELTA SELECTION_DELTA EARLY_ROUNDS_SHARE_OF_PART "
@@ -162,32 +163,32 @@ JOBS: dict[str, Job] = {
     ),
     "histogram of a domain": Job(
         "histogram",
-        lambda log: PROMISE | {"domain": list(log.largest[:KEYS])},
+        lambda log: EVENTS | {"domain": list(log.largest[:KEYS])},
         COUNTS,
         "PUBLIC_TOTALS_SHARE LEAST_GAIN_OF_SHARED_NOISE",
     ),
     "histogram in one stage": Job(
         "histogram",
-        lambda log: PROMISE | {"method": "one-stage"},
+        lambda log: EVENTS | {"method": "one-stage"},
         BOUNDED,
         "CHOICE_SHARE_FOR_ERROR GAUSSIAN_NOISE_DELTA LEAST_COUNT_BY_NOISE BOUNDS_OF_ONE_STAGE CAPS_OF_ONE_STAGE MISSED",
     ),
     "one stage, most items": Job(
         "histogram",
-        lambda log: PROMISE | {"method": "one-stage", "objective": "items"},
+        lambda log: EVENTS | {"method": "one-stage", "objective": "items"},
         BOUNDED,
         "CHOICE_SHARE_FOR_ITEMS",
     ),
     "one stage of a domain": Job(
         "histogram",
-        lambda log: PROMISE | {"method": "one-stage", "domain": list(log.largest[:KEYS]), "noise": "gaussian"},
+        lambda log: EVENTS | {"method": "one-stage", "domain": list(log.largest[:KEYS]), "noise": "gaussian"},
         BOUNDED,
         "MISSED_BY_NORM NORMS_OF_PUBLIC_DOMAIN SPARSITY LEAST_SPARSITY",
     ),
     "one stage by descent": Job(
         "histogram",
         lambda log: (
-            PROMISE
+            EVENTS
             | {"method": "one-stage", "domain": list(log.largest[:KEYS]), "noise": "gaussian", "bound_method": "dp-gd"}
         ),
         BOUNDED,
@@ -196,7 +197,7 @@ JOBS: dict[str, Job] = {
     "one stage by perturbation": Job(
         "histogram",
         lambda log: (
-            PROMISE
+            EVENTS
             | {
                 "method": "one-stage",
                 "domain": list(log.largest[:KEYS]),

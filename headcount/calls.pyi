@@ -153,7 +153,8 @@ def choose_bound(
 
         chosen = headcount.choose_bound(frame, user="user_id", item="page", epsilon=0.1, for_epsilon=0.9, for_delta=1e-8)
         headcount.histogram(
-            frame, user="user_id", item="page", epsilon=0.9, delta=1e-8, method="one-stage", bound_from=chosen.report
+            frame, user="user_id", item="page", of="events", epsilon=0.9, delta=1e-8, method="one-stage",
+            bound_from=chosen.report,
         )
 
     Parameters:
@@ -462,7 +463,7 @@ def histogram(
     user: str,
     item: Columns,
     epsilon: float,
-    of: str = "events",
+    of: str = "users",
     method: str = "estimates",
     calibrate: str | None = None,
     bound: int | str = "auto",
@@ -494,7 +495,7 @@ def histogram(
     key_secret: str | None = None,
     release_id: str | None = None,
 ) -> Result:
-    """How often each item occurs: estimates of the true counts, with an interval for the noise.
+    """How many users each item has, or how often it occurs: estimates of the true numbers, with 95 % intervals.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
 
@@ -507,7 +508,7 @@ def histogram(
         item: the column to count, or a list of several; "seen_at:day" is the day of a time, "age:0,18,65" a bin of a
             number.
         epsilon: how much one user can change the result at most.
-        of: what is counted: events, or users, each once on an item (default: events); one of "events", "users".
+        of: what is counted: users, each once on an item, or events (default: users); one of "users", "events".
         method: estimates of the true counts, or one-stage: noisy counts of what the bound leaves (default: estimates); one
             of "estimates", "one-stage".
         calibrate: totals tell how much the bound left out; none spends nothing on them, and gives bounded counts (default:
@@ -556,7 +557,8 @@ def histogram(
             follows from data set, label, period and parameters, so that a job that is run again is no new release (default:
             None).
 
-    The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count).
+    The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count, and low
+    to high is the range of the noise).
     """
     ...
 

@@ -23,7 +23,16 @@ from headcount.pipelines.pages.written import with_page
 from headcount.pipelines.reports import report
 from headcount.pipelines.reports.outcome import Outcome, said
 from headcount.pipelines.reports.plan import Plan
-from headcount.pipelines.reports.summary import SIZES, heading, in_range, missing, much_left_out, nothing, summarize
+from headcount.pipelines.reports.summary import (
+    SIZES,
+    counted,
+    heading,
+    in_range,
+    missing,
+    much_left_out,
+    nothing,
+    summarize,
+)
 from headcount.pipelines.sinks import output
 from headcount.pipelines.sinks.repeated import refuse_another
 
@@ -151,7 +160,13 @@ class Result:
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join(f"<tr>{''.join(f'<td>{_cell(row, name)}</td>' for name in names)}</tr>" for row in rows)
         above = [heading(report)] if rows else nothing(report)
-        beside = (*missing(report), report.get("protected"), report.get("note"), report.get("decision"))
+        beside = (
+            *counted(report),
+            *missing(report),
+            report.get("protected"),
+            report.get("note"),
+            report.get("decision"),
+        )
         before, after = (
             "".join(f"<p>{html.escape(in_keywords(each))}</p>" for each in lines if each)
             for lines in ((*above, *much_left_out(report)), (*beside, report["promise"]))

@@ -43,7 +43,8 @@ class Listed(NamedTuple):
 # Modules are imported on demand, as Beam takes a second to import, and logs meanwhile. So what help tells of them stands here.
 COMMANDS = {
     "histogram": Listed(
-        "headcount.pipelines.commands.histogram", "Count how often each item occurs, without giving any user away."
+        "headcount.pipelines.commands.histogram",
+        "Count the users of each item, or how often it occurs, without giving any user away.",
     ),
     "aggregate": Listed(
         "headcount.pipelines.commands.aggregate",

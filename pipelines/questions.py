@@ -18,8 +18,10 @@ class Question(NamedTuple):
 
 
 QUESTIONS = (
-    Question("How many users per page?", "histogram --item page --of users", "histogram.md"),
-    Question("How many events per country and day?", "histogram --item country --item viewed_at:day", "keys.md"),
+    Question("How many users per page?", "histogram --item page", "histogram.md"),
+    Question(
+        "How many events per country and day?", "histogram --of events --item country --item viewed_at:day", "keys.md"
+    ),
     Question(
         "How much is spent per country, and on average?",
         "aggregate --item country --sum price:0:100 --mean price:0:100",
@@ -48,7 +50,12 @@ QUESTIONS = (
 )
 
 # What people call commands that have another name here.
-OTHER_WORDS = {"count": ("histogram (how often each item occurs)", "total (how many users and events in all)")}
+OTHER_WORDS = {
+    "count": (
+        "histogram (users or events of each item)",
+        "total (how many users and events in all)",
+    )
+}
 
 GROUPS = {
     "counts, sums and means of each item": "histogram aggregate total",

@@ -89,21 +89,22 @@ def near(rows: pa.Table, keys: list[str], truth: list[tuple]) -> None:
 
 
 def test_users_per_page(run, week, log):
-    rows = run("headcount histogram --item page --of users --epsilon 1 --delta 1e-8")
-    call = headcount.histogram(
-        log, user="user_id", item="page", of="users", epsilon=1, delta=1e-8, **key(week, "histogram")
-    )
+    rows = run("headcount histogram --item page --epsilon 1 --delta 1e-8")
+    call = headcount.histogram(log, user="user_id", item="page", epsilon=1, delta=1e-8, **key(week, "histogram"))
     assert call.table.equals(rows)
     assert rows["page"].to_pylist() == ["/", "/about", "/jobs", "/prices"]
     near(rows, ["page"], duckdb.sql("select page, count(distinct user_id) from log group by all").fetchall())
 
 
 def test_events_per_country_page_and_day(run, week, log):
-    rows = run("headcount histogram --item country --item page --item viewed_at:day --epsilon 1 --delta 1e-8")
+    rows = run(
+        "headcount histogram --of events --item country --item page --item viewed_at:day --epsilon 1 --delta 1e-8"
+    )
     call = headcount.histogram(
         log,
         user="user_id",
         item=["country", "page", "viewed_at:day"],
+        of="events",
         epsilon=1,
         delta=1e-8,
         **key(week, "histogram"),

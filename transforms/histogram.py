@@ -33,7 +33,7 @@ from headcount.transforms.keyed.domain import given_items
 
 
 class Histogram(PrivateTransform):
-    """How often users did each item, or how many users did: of items that come from the data, or of a public `domain`.
+    """How many users have each item, or how often it occurs: of items that come from the data, or of a public `domain`.
 
     Guarantee: user-level (epsilon, delta)-differential privacy under `relation`. What is chosen is chosen privately, within the
     budget. Items that come from the data and that few users have stay hidden, which takes a delta.
@@ -41,8 +41,9 @@ class Histogram(PrivateTransform):
     With the method "estimates" items are named first. Then each user's counts of named items, cut to `max_per_item` on one item
     and scaled down to an l2 norm of `bound`, are summed and get noise. A few noisy totals tell how much that has left out, and
     the result is `Estimate` rows (`IntEstimate` with `item_type=int`): `count` is an estimate of the true number, on the
-    assumption that events left out spread over items of similar size like those kept. Without calibration the rows are
-    `NoisyCount` (`NoisyIntCount`), of what the bound has left.
+    assumption that what was left out spreads over items of similar size like what was kept, and `low` to `high` is a 95 %
+    interval that has the noise and how far this may be off. Without calibration the rows are `NoisyCount` (`NoisyIntCount`),
+    of what the bound has left.
 
     With the method "one-stage" (the paper, Algorithms 1 and 3) the result is `NoisyCount` rows of the bounded counts, which may
     lie far below the truth. Without a domain each user counts with at most `max_per_item` events on one item, and of these with
@@ -55,10 +56,10 @@ class Histogram(PrivateTransform):
         domain: the public items, as tuples or a frame where the key has several columns (default: None, items come from the
             data). A list or frame travels with the job's graph: give more than some hundred thousand as a `DomainFile`.
         method: "estimates" (default) or "one-stage".
-        of: what is counted: "events" (default), or "users", each once on an item.
+        of: what is counted: "users" (default), each once on an item, or "events".
         bound: the norm of one user's counts, or for one stage the events that count (default: "auto", chosen privately). A
             small one loses events of busy users, a large one brings more noise for all.
-        max_per_item: the events of one user on one item that count (default: None, chosen with the bound or no such limit).
+        max_per_item: the events of one user on one item that count, for "events" (default: None, chosen or no such limit).
         calibrate: "totals" (default), or "none" to spend nothing on them and get bounded counts. Only for estimates.
         noise: "laplace", "gaussian", or "auto" (default): the better one. Gaussian noise is less where users have many items,
             and takes a delta.
@@ -84,7 +85,7 @@ class Histogram(PrivateTransform):
         *,
         domain: Any = None,
         method: str = "estimates",
-        of: str = "events",
+        of: str = "users",
         bound: int | Literal["auto"] = "auto",
         max_per_item: int | None = None,
         calibrate: str | None = None,

@@ -210,7 +210,7 @@ def speed(args: argparse.Namespace) -> None:
     users, samples, symbols = args.size
     path, domain = sample_log(users, samples, symbols, args.data)
     budget = f"--epsilon {BUDGET.epsilon:g} --delta {BUDGET.delta:g}"
-    jobs = {"histogram": f"histogram {budget} --bound {samples}"}
+    jobs = {"histogram": f"histogram {budget} --of events --bound {samples}"}
     for method in args.methods:
         jobs[f"distribution, {method}"] = f"distribution {budget} --samples-per-user {samples} --method {method}"
     seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in jobs}

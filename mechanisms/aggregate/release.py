@@ -50,8 +50,8 @@ NAME = "Aggregate"
 #: What a reader of calibrated totals must know of them.
 ASSUMPTION = (
     "users, events and sums assume that what the bounds left out spreads over keys of similar size, with values, like what "
-    "they kept; low to high is the range of the noise, and not of what that assumption is off; means, variances and quantiles "
-    "are of a sample of each user's rows"
+    "they kept; low to high has the noise, and how far that assumption may be off; means, variances and quantiles are of a "
+    "sample of each user's rows, and have the range of the noise"
 )
 
 #: The same of values whose range was chosen.

@@ -50,8 +50,8 @@ from headcount.mechanisms.randomness.keys import Release
 
 #: What a reader of estimates must know of them.
 ASSUMPTION = (
-    "count assumes that what the bound left out spreads over items of similar size like what it kept; low to high is the range "
-    "of the noise, and not of what that assumption is off"
+    "count assumes that what the bound left out spreads over items of similar size like what it kept; low to high has the "
+    "noise, and how far that assumption may be off"
 )
 
 

@@ -24,7 +24,7 @@ from headcount.mechanisms.histogram.fixed import HistogramMechanism, bounded_his
 from headcount.mechanisms.histogram.stages import Stages
 
 METHODS = ("estimates", "one-stage")
-OF = ("events", "users")
+OF = ("users", "events")
 CALIBRATIONS = ("totals", "none")
 
 
@@ -33,7 +33,7 @@ def histogram(
     *,
     domain: Iterable[str] | Iterable[int] | None = None,
     method: str = "estimates",
-    of: str = "events",
+    of: str = "users",
     bound: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
     calibrate: str | None = None,
@@ -44,12 +44,12 @@ def histogram(
     relation: Relation = Relation.ADD_REMOVE,
     item_type: type = str,
 ) -> EstimatesMechanism | HistogramMechanism | AutoHistogramMechanism:
-    """The histogram of a public domain or of the data's items, of events or of users, with a bound that is given or chosen."""
+    """The histogram of a public domain or of the data's items, of users or of events, with a bound that is given or chosen."""
     check_one_of("method", method, METHODS)
     check_one_of("of", of, OF)
-    if of == "users" and max_per_item not in (None, 1):
+    if of == "users" and max_per_item is not None and check_bound("max_per_item", max_per_item) != 1:
         raise ParameterError(
-            f"max_per_item={max_per_item!r} is for of='events', as each user counts once on an item: leave one out",
+            f"max_per_item={max_per_item!r} is for events, and users are counted, each once on an item: add of='events'",
             "max_per_item",
         )
     choosing = {"objective": objective, "bound_method": bound_method, "bound_share": bound_share}
@@ -117,7 +117,7 @@ def estimates(
     budget: Budget,
     *,
     domain: Iterable[str] | Iterable[int] | None = None,
-    of: str = "events",
+    of: str = "users",
     bound: int | Literal["auto"] = "auto",
     max_per_item: int | None = None,
     calibrate: str = "totals",

@@ -131,7 +131,7 @@ def unknown_domain_steps(bound: int, max_per_item: int | None) -> tuple[Step, ..
     """
     if max_per_item is None:
         return (RandClipStep(bound),)
-    if check_bound("max_per_item", max_per_item) > bound:
+    if check_bound("max_per_item", max_per_item) > check_bound("bound", bound):
         raise ParameterError(f"max_per_item must not exceed the bound {bound}, got {max_per_item!r}", "max_per_item")
     return LimitPerItemStep(max_per_item), RandClipStep(bound)
 

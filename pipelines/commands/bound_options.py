@@ -128,6 +128,8 @@ def with_choice_from_release(args: argparse.Namespace) -> argparse.Namespace:
         raise ParameterError(
             f"--bound-from is for --method one-stage, got --method {args.method}: give that, or no file"
         )
+    if args.of == "users" and found.max_per_item != 1:
+        raise ParameterError("--bound-from holds a choice for events, and users are counted: add --of events")
     for flag, given in (("--bound", args.bound), ("--max-per-item", args.max_per_item), ("--noise", args.noise)):
         if given not in (None, "auto"):
             raise ParameterError(f"{flag} {given} is in the file of --bound-from: leave one of them out")

@@ -139,7 +139,8 @@ Guarantee: user-level (epsilon, delta)-differential privacy of the choice alone,
 
     chosen = headcount.choose_bound(frame, user="user_id", item="page", epsilon=0.1, for_epsilon=0.9, for_delta=1e-8)
     headcount.histogram(
-        frame, user="user_id", item="page", epsilon=0.9, delta=1e-8, method="one-stage", bound_from=chosen.report
+        frame, user="user_id", item="page", of="events", epsilon=0.9, delta=1e-8, method="one-stage",
+        bound_from=chosen.report,
     )
 
 Parameters:

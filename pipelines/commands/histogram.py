@@ -1,4 +1,4 @@
-"""`headcount histogram`: how often each item occurs, from files of events to a committed output."""
+"""`headcount histogram`: how many users each item has, or how often it occurs, from files of events to a committed output."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--of",
         choices=OF,
-        default="events",
-        help="what is counted: events, or users, each once on an item (default: %(default)s)",
+        default="users",
+        help="what is counted: users, each once on an item, or events (default: %(default)s)",
     )
     group.add_argument(
         "--method",
@@ -86,6 +86,10 @@ def check(args: argparse.Namespace) -> None:
     args = with_choice_from_release(args)
     options.make_budget(args)
     check_choice(args)
+    if args.of == "users" and args.max_per_item not in (None, 1):
+        raise ParameterError(
+            f"--max-per-item {args.max_per_item} is for events, and users are counted, each once on an item: add --of events"
+        )
     if args.method == "estimates":
         for flag, given in (("--objective", args.objective), ("--bound-share", args.bound_share)):
             if given is not None:
@@ -164,14 +168,15 @@ def explain(args: argparse.Namespace, made: _Mechanism) -> str:
     return "\n".join(lines if isinstance(made, EstimatesMechanism) else [*lines, "", report.BOUNDED])
 
 
-_CALL = """How often each item occurs: estimates of the true counts, with an interval for the noise.
+_CALL = """How many users each item has, or how often it occurs: estimates of the true numbers, with 95 % intervals.
 
 Guarantee: user-level (epsilon, delta)-differential privacy under `relation`, as the report of the result says in words.
 
     headcount.histogram(frame, user="user_id", item=["country", "page"], epsilon=1, delta=1e-8)
 
 Parameters:
-The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count).
+The result has the columns of `item`, and count, noise_stddev, low, high and bounded_count ("one-stage": no count, and low
+to high is the range of the noise).
 """
 
 COMMAND = JobCommand(

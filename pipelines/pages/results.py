@@ -15,8 +15,8 @@ from headcount.pipelines.pages.axes import Axis
 from headcount.pipelines.pages.charts import Bar
 from headcount.pipelines.pages.rows import Rows, noise_column, size_column
 from headcount.pipelines.pages.texts import Drawn
-from headcount.pipelines.reports.summary import in_range, much_left_out, nothing
-from headcount.pipelines.sinks.meanings import is_metric, total_metrics
+from headcount.pipelines.reports.summary import counted, in_range, much_left_out, nothing
+from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 
 FIRST, SHOWN = 20, 50  # rows as bars: at once, and with those that are folded
 FEW = 10  # the same for each of several metrics, at once
@@ -24,9 +24,18 @@ NAMED = 200  # names without numbers
 IN_ORDER = 62  # bars by day, hour and the like stand in the order of time, if there are no more
 CLOSE = 0.1  # of a number: what a reader may take for exact
 _GUIDES = [(1.0, "100 %"), (0.1, "10 %"), (0.01, "1 %")]
-_WORDS = {"noise_stddev": "noise", "error": "error"}
-_RANGE = "range of the noise"
-_TYPICAL = {"noise": "its standard deviation", "error": "how far off it is on average"}
+_WORDS = {"noise_stddev": "noise", "error": "error", "interval": "error"}
+_RANGE, _INTERVAL = "range of the noise", "95 % interval"
+_NOISE_LINE = "is the range of the noise, which holds 95 % of it."
+_INTERVAL_LINE = (
+    "is the 95 % interval: it has the noise, and how far the assumption about what was left out may be off."
+)
+_TOTAL_LINE = "is the range: it has the noise, and how far the assumption about what was left out may be off."
+_TYPICAL = {
+    "noise_stddev": "its standard deviation",
+    "error": "how far off it is on average",
+    "interval": "about a quarter of the width of its interval",
+}
 _TIME = re.compile(r" by its (?:minute|hour|day|week|month|year)\b")
 
 Report = Mapping[str, Any]
@@ -85,12 +94,15 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     by_time = len(keys) == 1 and is_time(report, keys[0]) and number <= IN_ORDER
     shown = sorted(rows.largest, key=lambda row: str(row[keys[0]])) if by_time else rows.largest[:SHOWN]
     heads = [*keys, size.replace("_", " ")]
-    if "low" in columns:
+    if has_intervals(report["columns"]):
+        heads.append(_INTERVAL)
+        caption = f"The thin line on a bar {_INTERVAL_LINE}"
+    elif "low" in columns:
         heads.append(_RANGE)
-        caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
+        caption = f"The thin line on a bar {_NOISE_LINE}"
     elif noise == "noise_stddev":
         heads.append("± noise")
-        caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
+        caption = f"The thin line on a bar {_NOISE_LINE}"
     elif noise is not None:
         heads.append(_WORDS[noise])
         caption = "The thin line on a bar is the error to expect."
@@ -104,8 +116,9 @@ def _counted(report: Report, rows: Rows) -> list[Part]:
     heading = f"All {texts.several(number, 'item')}" if number > 1 else "The one item"
     heading = f"The {len(shown):,} largest of {texts.several(number, 'item')}" if number > len(shown) else heading
     heading += ", in order of time" * by_time
-    first_part = Part(heading, much_left_out(report), drawn=drawn, folded=folded, caption=caption)
-    return [first_part, *_noise(rows, size, noise)]
+    words = [*counted(report), *much_left_out(report)]
+    first_part = Part(heading, words, drawn=drawn, folded=folded, caption=caption)
+    return [first_part, *_noise(rows, size, "interval" if has_intervals(report["columns"]) else noise)]
 
 
 def _metric(report: Report, rows: Rows, metric: str) -> Part:
@@ -114,14 +127,15 @@ def _metric(report: Report, rows: Rows, metric: str) -> Part:
     made = [_bar(row, keys, metric, None, f"{metric}_") for row in shown]
     totals = total_metrics(columns)
     dots = metric not in totals or any(bar.low is not None and bar.low < 0 for bar in made)
-    heads = [*keys, metric.replace("_", " "), _RANGE]
+    estimated = has_intervals(report["columns"], f"{metric}_")
+    heads = [*keys, metric.replace("_", " "), "range" if estimated else _RANGE]
     drawn = charts.bars(made, heads, dots=dots, shown=slice(0, FEW))
     rest = charts.bars(made, heads, dots=dots, shown=slice(FEW, None))
     number = report["rows"]
     of = texts.several(number, "item") if number == len(shown) else f"{len(shown):,} of {number:,} items"
     order = f", by {totals[0].replace('_', ' ')}" if totals else ""
     where = "through a point" if dots else "on a bar"
-    caption = f"The thin line {where} is the range of the noise, which holds 95 % of it."
+    caption = f"The thin line {where} {_TOTAL_LINE if estimated else _NOISE_LINE}"
     return Part(
         f"{metric.replace('_', ' ').capitalize()}: {of}{order}",
         [
@@ -171,7 +185,7 @@ def _noise(rows: Rows, size: str, noise: str | None) -> list[Part]:
     alt = f"Items by their {of}, from {low} to {high}, and by its typical {word}, from {least} to {most}."
     across, up = (Axis(name, log=True, percent=size == "probability") for name in (of, f"typical {word}"))
     caption = (
-        f"Each point is an item; the typical {word} is {_TYPICAL[word]}. Both scales are logarithmic: each step is ten times "
+        f"Each point is an item; the typical {word} is {_TYPICAL[noise]}. Both scales are logarithmic: each step is ten times "
         f"the one before. Along a dashed line the {word} is that share of the {of}."
     )
     plural = "probabilities" if of == "probability" else "counts"
@@ -204,7 +218,7 @@ def _ranges(report: Report, rows: Rows) -> Part:
     named = ((f"{texts.number(row['low'])} to {texts.number(row['high'])}", row) for row in rows.largest)
     numbers = ({"range": range, **{name: row[name] for name in ("count", "noise_stddev")}} for range, row in named)
     made = [_bar(row, ["range"], "count", "noise_stddev") for row in numbers]
-    caption = "The thin line on a bar is the range of the noise, which holds 95 % of it."
+    caption = f"The thin line on a bar {_NOISE_LINE}"
     return Part("Users by ranges of values", drawn=charts.bars(made, ["range", "users", "± noise"]), caption=caption)
 
 

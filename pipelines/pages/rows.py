@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from headcount.mechanisms.calibration.intervals import DEVIATIONS
 from headcount.pipelines.reports.outcome import Outcome
 from headcount.pipelines.reports.summary import SIZES
 from headcount.pipelines.sinks.finished import first_rows, largest
 from headcount.pipelines.sinks.formats import decode, decode_parquet
+from headcount.pipelines.sinks.meanings import has_intervals
 from headcount.pipelines.storage import stores
 
 MOST_ROWS = 1_000_000  # that are read for a page
@@ -23,7 +25,8 @@ _NOISES = ("noise_stddev", "error")
 class Rows:
     """The largest rows, or the first where there is nothing to rank them by, as a report shows them.
 
-    `points` has (number, noise) of every row that has both; `is_whole` says whether all rows were read.
+    `points` has (number, noise) of every row that has both, or for estimates (number, error), by the interval; `is_whole` says
+    whether all rows were read.
     """
 
     largest: Sequence[Mapping[str, Any]]
@@ -47,10 +50,11 @@ def read_rows(outcome: Outcome, number: int) -> Rows:
     columns, keys = [*report["columns"]], report.get("keys", [])
     if report["rows"] > MOST_ROWS:
         return Rows(report["shown"], np.empty((0, 2)), False)
-    pair = [size_column(columns), noise_column(columns)]
+    size = size_column(columns)
+    numbers_of = [size, "low", "high"] if has_intervals(report["columns"]) else [size, noise_column(columns)]
     top, points = [], [np.empty((0, 2))]
     for path in outcome.files:
-        rows, numbers = _file(stores.read(path), outcome.format, report, number, pair)
+        rows, numbers = _file(stores.read(path), outcome.format, report, number, numbers_of)
         top.append(rows)
         points.append(numbers)
     found = largest(itertools.chain(*top), columns, keys, number)
@@ -58,20 +62,23 @@ def read_rows(outcome: Outcome, number: int) -> Rows:
 
 
 def _file(
-    content: bytes, format: str, report: Mapping[str, Any], number: int, pair: Sequence[str | None]
+    content: bytes, format: str, report: Mapping[str, Any], number: int, numbers_of: Sequence[str | None]
 ) -> tuple[list[dict[str, Any]], np.ndarray]:
     """The largest rows of one file, and the points of all."""
     keys = report.get("keys", [])
     if format == "parquet":
         table = decode_parquet(content)
-        points = [np.asarray(table.column(name).cast("float64")) for name in pair if name is not None]
+        points = [np.asarray(table.column(name).cast("float64")) for name in numbers_of if name is not None]
         return first_rows(table, keys, number).to_pylist(), _points(points)
     rows = [*typed(decode(content, format), report["shown"])]
-    values = [np.array([_real(row[name]) for row in rows], np.float64) for name in pair if name is not None]
+    values = [np.array([_real(row[name]) for row in rows], np.float64) for name in numbers_of if name is not None]
     return largest(rows, [*report["columns"]], keys, number), _points(values)
 
 
 def _points(columns: Sequence[np.ndarray]) -> np.ndarray:
+    if len(columns) == 3:
+        number, low, high = columns
+        columns = number, (high - low) / (2 * DEVIATIONS)
     return np.column_stack(columns) if len(columns) == 2 else np.empty((0, 2))
 
 

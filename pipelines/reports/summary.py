@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headcount.mechanisms.calibration.intervals import half_range
-from headcount.pipelines.sinks.meanings import is_metric, total_metrics
+from headcount.pipelines.sinks.meanings import has_intervals, is_metric, total_metrics
 from headcount.pipelines.terminal import name, one_line
 
 # What rows without a key are, by a column that only such rows have; others are told by the decision of their job alone.
@@ -22,6 +22,7 @@ _WIDE = 120  # letters of a line of a table; what is wider goes into another one
 _MUCH = 0.2  # of the events: what is left out beyond it is told before the numbers
 _LISTED = 4  # metrics that a title names
 BAR = 24  # letters of the longest bar
+_NOISE = "the range of the noise"
 
 # What a command answers, where its name does not say it.
 _TITLES = {
@@ -67,7 +68,7 @@ def summarize(report: Mapping[str, Any], bars: bool = False) -> str:
         return ""
     lines = [heading(report)] if report["rows"] else nothing(report, unit)
     if report["rows"]:
-        lines += [*much_left_out(report), "", *table(columns, report["shown"], keys, bars), ""]
+        lines += [*much_left_out(report), "", *table(columns, report["shown"], keys, bars), "", *counted(report)]
     lines += missing(report)
     return "\n".join(lines).rstrip("\n")
 
@@ -81,21 +82,36 @@ def heading(report: Mapping[str, Any]) -> str:
     if number > shown:
         largest = any(size in columns for size in SIZES) or total_metrics(columns)
         which = f"; the {shown} largest" if largest else f"; the first {shown}"
-    ranges = ", with the range of the noise" if has_ranges(report) else ""
+    ranges = f", with {_ranges(report)}" if has_ranges(report) else ""
     return f"{asked[:1].lower()}{asked[1:]}{': ' if asked else ''}{came}{which}{ranges}:"
 
 
 def has_ranges(report: Mapping[str, Any]) -> bool:
-    """Whether every number of the rows has a range, of the noise; rows that are ranges themselves have none."""
+    """Whether every number of the rows has a range; rows that are ranges themselves have none."""
     columns = [*report["columns"]]
     return columns[:1] != ["low"] and ("low" in columns or any(is_metric(column, columns) for column in columns))
+
+
+def _ranges(report: Mapping[str, Any]) -> str:
+    """What the ranges of the rows are: those of estimates have more than the noise."""
+    columns = report["columns"]
+    if has_intervals(columns):
+        return "95 % intervals"
+    return "ranges" if any(has_intervals(columns, f"{each}_") for each in columns) else _NOISE
 
 
 def much_left_out(report: Mapping[str, Any]) -> list[str]:
     """What must be known before any number is read, where more than a fifth of what is counted is an estimate."""
     if report.get("share_left_out", 0) <= _MUCH:
         return []
-    return [f"{_left_out(report)}: that is estimated, and the range of the noise does not hold it"]
+    noise = _ranges(report) == _NOISE
+    what = f"{_NOISE} does not hold it" if noise else "low to high is wider for it"
+    return [f"{_left_out(report)}: that is estimated, and {what}"]
+
+
+def counted(report: Mapping[str, Any]) -> list[str]:
+    """What an estimate of the rows is of, and how much of one user it counts at most."""
+    return [f"count is {report['columns']['count']}"] if has_intervals(report["columns"]) else []
 
 
 def missing(report: Mapping[str, Any]) -> list[str]:

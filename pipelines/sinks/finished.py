@@ -66,9 +66,10 @@ def finished(
     `keys` are the columns of what is counted, if rows have them, and what each means.
     """
     content = json.loads(report)
-    details = content.pop("details", None)
     parts = [json.loads(part) for part in summaries]
     columns = parts[0]["columns"]
+    told = meanings(columns, dict(keys), content)
+    details = content.pop("details", None)
     content["rows"] = sum(part["rows"] for part in parts)
     without = {why: sum(part["left_out"][why] for part in parts) for why in parts[0]["left_out"]}
     if without:
@@ -77,7 +78,7 @@ def finished(
     if held:
         content["keys"] = held
     shown = largest(itertools.chain(*(part["shown"] for part in parts)), columns, held, SHOWN)
-    content |= {"columns": meanings(columns, dict(keys)), "shown": shown}
+    content |= {"columns": told, "shown": shown}
     content["files"] = [
         {"name": name, "rows": part["rows"], "sha256": digest.hex()}
         for name, digest, part in zip(names, digests, parts, strict=True)

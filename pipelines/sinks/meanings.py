@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from headcount.mechanisms.columns.fields import Field
 from headcount.mechanisms.columns.key_column import UNITS
@@ -51,17 +52,56 @@ _RANGES = {
     "high": "where the range ends",
     "count": "an estimate of the users in the range",
 }
+_OFF = "for the noise and for how far the assumption about what was left out may be off"
+_INTERVAL = {
+    "low": f"the lower end of the 95 % interval, {_OFF}",
+    "high": f"the upper end of the 95 % interval, {_OFF}",
+}
 
 
-def meanings(columns: Sequence[str], keys: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def meanings(
+    columns: Sequence[str],
+    keys: Mapping[str, str] = MappingProxyType({}),
+    report: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, str]:
     """{column: what it means} of rows with these columns, in their order; those that only a program reads are left out. `keys`
-    are what the columns of the key mean."""
+    are what the columns of the key mean, and `report` is that of the rows: what is counted, and how much of one user."""
     known = {**_ANY, **_metric_meanings(columns), **keys}
     for column in columns:
         known |= _BESIDE.get(column, {})
+    if report.get("command") == "histogram" and "details" in report:
+        known |= _histogram_meanings(columns, report["details"])
     if columns[:2] == ["low", "high"]:
         known |= _RANGES
     return {column: known[column] for column in columns if column in known}
+
+
+def has_intervals(columns: Mapping[str, str], of: str = "") -> bool:
+    """Whether low to high of rows, or of a metric of theirs, is for the true number and not for the noise alone: as their
+    report says, which an earlier version may have written."""
+    return _OFF in columns.get(f"{of}low", "")
+
+
+def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) -> dict[str, str]:
+    """What is counted, in the numbers that were given or chosen: of one user at most c on one item, and at most B in all."""
+    of, chosen = details["parameters"]["of"], details.get("chosen", {})
+    left = f"the {of} of the item that were left after limiting how much each user counts, with noise"
+    if "count" not in columns:
+        return {"bounded_count": f"{left}: the true number may be far above it"}
+    cap, most = chosen.get("max_per_item"), chosen["totals_bound"]
+    if of == "users":
+        counted = f"users of the item; at most {most:,} items of one user count in all"
+    elif cap:
+        counted = (
+            f"events of the item, of which at most {cap:,} of one user on one item count, and at most {most:,} in all"
+        )
+    else:
+        counted = f"events of the item; at most {most:,} of one user count in all"
+    return {
+        "count": f"an estimate of the {counted}",
+        "bounded_count": left,
+        **_INTERVAL,
+    }
 
 
 # Metrics of keys, by how their columns begin.
@@ -75,6 +115,7 @@ _METRICS = {
     "mean_": "the mean of the values, each cut to its range, of a sample of each user's rows",
     "variance_": "the variance of the values, each cut to its range, of a sample of each user's rows",
 }
+_ENDS_OF_TOTALS = {"low": f"the lower end of its range, {_OFF}", "high": f"the upper end of its range, {_OFF}"}
 _QUANTILE = (
     "the value that as many of the rows as its name says (p90: 90 %) do not exceed, each cut to its range, of a sample of each "
     "user's rows"
@@ -114,7 +155,8 @@ def _metric_meanings(columns: Sequence[str]) -> dict[str, str]:
         elif is_metric(column, columns):
             names = [begin for begin in _METRICS if column == begin or (begin[-1] == "_" and column.startswith(begin))]
             found |= {column: _METRICS[names[-1]]} if names else {}
-            found |= {f"{column}_{part}": _ANY[part] for part in ("noise_stddev", "low", "high")}
+            ends = _ENDS_OF_TOTALS if column.startswith(("users", "events", "sum_")) else {}
+            found |= {f"{column}_{part}": (_ANY | ends)[part] for part in ("noise_stddev", "low", "high")}
     return found
 
 

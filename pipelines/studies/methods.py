@@ -25,8 +25,8 @@ class Question(NamedTuple):
 
 #: By the names that the command line has for them.
 QUESTIONS = {
-    "events": Question("how often each item occurs", "events", True),
     "users": Question("how many users have each item", "users", True),
+    "events": Question("how often each item occurs", "events", True),
     "names": Question("which items there are", "users", False),
 }
 
@@ -75,7 +75,7 @@ class Method:
 
 
 _ANSWERS = {
-    "histogram": "events",
+    "histogram": "users",
     "plume": "users",
     "count-release": "users",
     "sampled": "users",
@@ -89,17 +89,18 @@ def method_of(command: tuple[str, ...]) -> Method:
         given = " ".join(command)
         raise ParameterError(f"--method must begin with one of {', '.join(_ANSWERS)}, got {given!r}")
     args, _ = parser.parse(load(command[0]), command[1:])
-    question = "users" if getattr(args, "of", None) == "users" else _ANSWERS[command[0]]
+    question = getattr(args, "of", _ANSWERS[command[0]])
     return Method(" ".join(command), question, command)
 
 
 def methods_of(questions: Iterable[str], max_items: int) -> list[Method]:
     """All methods that answer these questions. Strategies that choose nothing take `max_items` items of each user."""
+    events = ("--of", "events")
     found = [
-        Method("histogram", "events", ("histogram",)),
-        Method("not-calibrated", "events", ("histogram", "--calibrate", "none")),
-        Method("one-stage", "events", ("histogram", "--method", "one-stage")),
-        Method("histogram-users", "users", ("histogram", "--of", "users")),
+        Method("histogram", "users", ("histogram",)),
+        Method("histogram-events", "events", ("histogram", *events)),
+        Method("not-calibrated", "events", ("histogram", *events, "--calibrate", "none")),
+        Method("one-stage", "events", ("histogram", *events, "--method", "one-stage")),
         Method("count-release", "users", ("count-release",)),
         Method("plume", "users", ("plume",)),
         Method("sampled", "users", ("sampled",)),

@@ -24,14 +24,14 @@ class Case(NamedTuple):
 
 def counted(path: str, item: str, found: tuple[str, ...] | str, user: str = "user", more: str = "") -> Case:
     """A histogram by one column of a file, in one stage: what is tried is how rows are read, and that takes the least time."""
-    words = f"histogram --method one-stage --bound 4 --input {{files}}/{path} --user {user} --item {item} {more}"
+    words = f"histogram --of events --method one-stage --bound 4 --input {{files}}/{path} --user {user} --item {item} {more}"
     return Case(words, found)
 
 
 CASES: dict[str, Case] = {
     **{
         f"{kind} users, items and counts": Case(
-            f"histogram --of users --input {{files}}/arrow_{kind}.parquet --user user --item item --count times",
+            f"histogram --input {{files}}/arrow_{kind}.parquet --user user --item item --count times",
             NUMBERS if "int" in kind else TEA,
         )
         for kind in (
@@ -110,9 +110,11 @@ CASES: dict[str, Case] = {
     "no such file": counted("nothing.parquet", "item", "no such file"),
     "two keys": counted("pandas.parquet", "item --item at:day", ROWS),
     # Every command that reads events, and those beside them.
-    "histogram of events": Case("histogram --input {files}/arrow_int32.parquet --user user --item item", NUMBERS),
+    "histogram of events": Case(
+        "histogram --of events --input {files}/arrow_int32.parquet --user user --item item", NUMBERS
+    ),
     "histogram, one stage": Case(
-        "histogram --method one-stage --input {files}/arrow_int32.parquet --user user --item item", NUMBERS
+        "histogram --of events --method one-stage --input {files}/arrow_int32.parquet --user user --item item", NUMBERS
     ),
     "aggregate": Case(
         "aggregate --users --events --sum price:0:50 --mean price:0:50 --input {files}/pandas.parquet --user small "

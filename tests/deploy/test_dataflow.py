@@ -147,7 +147,9 @@ def test_a_dofn_with_a_key_is_found_in_a_job(data):
     key = KeyFile(data / "key").fetch()
     pipeline = beam.Pipeline(options=PipelineOptions([*PLACES, "--runner=DataflowRunner", "--sdk_container_image=i"]))
     rows = pipeline | beam.Create([("u", "i")])
-    rows | Histogram(Budget(1, 1e-6), method="one-stage", bound=3, release=Release(KeyFile(data / "key"), "r"))
+    rows | Histogram(
+        Budget(1, 1e-6), of="events", method="one-stage", bound=3, release=Release(KeyFile(data / "key"), "r")
+    )
     rows | "Careless" >> beam.ParDo(Careless(key))
     graph = pipeline.run().job.proto_pipeline
     assert found_in_graph(graph, key)

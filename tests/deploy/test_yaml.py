@@ -69,6 +69,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
         "item": "what",
         "count": "times",
         "epsilon": 1,
+        "of": "events",
         "method": "one-stage",
         "bound": 2,
         "item_type": "int",
@@ -85,7 +86,7 @@ def test_counted_rows_with_integer_items_and_a_public_domain(tmp_path, make_rele
     (path,) = tmp_path.glob("out*")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     release = release.of_rows(reading(user="who", item=["what"], count="times"))
-    how = {"method": "one-stage", "bound": 2, "item_type": int, "release": release, "max_per_item": cap}
+    how = {"of": "events", "method": "one-stage", "bound": 2, "item_type": int, "release": release, "max_per_item": cap}
     histogram = transforms.Histogram(Budget(1), domain=[1, 2, 3], **how)
     expected = collect(
         lambda pipeline: (

@@ -25,10 +25,10 @@ TRANSFORMS: dict[str, Callable[[dict[str, Any]], beam.PTransform]] = {
     "LimitItems": lambda release: t.LimitItems(2, **release),
     "LimitPerItem": lambda release: t.LimitPerItem(2, **release),
     "NoisyCounts": lambda release: _bounded_then(t.NoisyCounts(_BUDGET, t.Bound(l1=3), **release), release),
-    "Histogram": lambda release: t.Histogram(_BUDGET, **release),
-    "Histogram, one stage": lambda release: t.Histogram(_BUDGET, method="one-stage", **release),
+    "Histogram": lambda release: t.Histogram(_BUDGET, of="events", **release),
+    "Histogram, one stage": lambda release: t.Histogram(_BUDGET, of="events", method="one-stage", **release),
     "Histogram, domain": lambda release: t.Histogram(
-        t.Budget(1), domain=_DOMAIN, method="one-stage", bound=4, **release
+        t.Budget(1), of="events", domain=_DOMAIN, method="one-stage", bound=4, **release
     ),
     "Aggregate": lambda release: t.Aggregate(_BUDGET, ["users", "events", *_OF_NUMBERS], **release),
     "Aggregate, domain": lambda release: t.Aggregate(

@@ -67,11 +67,14 @@ def test_the_bound_of_a_choice_goes_into_a_histogram(data):
     chosen = headcount.choose_bound(events.events(), epsilon=0.1, for_epsilon=0.9, for_delta=1e-6, **shared)
     (row,) = chosen.table.to_pylist()
     budget = {"epsilon": 0.9, "delta": 1e-6}
-    result = headcount.histogram(events.events(), method="one-stage", bound_from=chosen.report, **budget, **shared)
+    asked = {"of": "events", "method": "one-stage", **budget, **shared}
+    result = headcount.histogram(events.events(), bound_from=chosen.report, **asked)
     parameters = result.report["details"]["parameters"]
     assert (parameters["bound"], parameters["bound_from"]) == (row["bound"], chosen.report["release_id"])
     with pytest.raises(headcount.ParameterError, match="bound_from must be a report of choose-bound"):
-        headcount.histogram(events.events(), method="one-stage", bound_from=result.report, **budget, **shared)
+        headcount.histogram(events.events(), bound_from=result.report, **asked)
+    with pytest.raises(headcount.ParameterError, match="bound_from holds a choice for events, .*: add of events"):
+        headcount.histogram(events.events(), bound_from=chosen.report, **asked | {"of": "users"})
 
 
 def test_a_domain_is_its_items_or_their_file(data):

@@ -57,7 +57,15 @@ FRAMES = {
 
 
 def counts(frame: Any, key: Any, item: str | list[str] = "item", **more: Any) -> pa.Table:
-    shared = {"user": "user", "item": item, "epsilon": 5, "delta": 1e-4, "key_file": key, "release_id": "r"}
+    shared = {
+        "user": "user",
+        "item": item,
+        "of": "events",
+        "epsilon": 5,
+        "delta": 1e-4,
+        "key_file": key,
+        "release_id": "r",
+    }
     return headcount.histogram(frame, **shared, **more).table
 
 

@@ -35,7 +35,7 @@ def test_a_result_is_a_table_a_frame_and_a_report(result):
 
 
 def test_a_result_shows_itself(result):
-    assert repr(result).startswith("counts of events by <item>: 6 items came out") and str(result) == repr(result)
+    assert repr(result).startswith("counts of users by <item>: 6 items came out") and str(result) == repr(result)
     assert repr(result).splitlines()[-1].startswith("chosen: ")
     shown = result._repr_html_()
     assert shown.count("<table>") == 1 and shown.count("<tr>") == 7
@@ -98,7 +98,8 @@ def test_a_folder_is_refused_as_the_command_refuses_it(result, tmp_path):
         ({"epsilon": -1}, "^epsilon must be"),
         ({"epsilon": math.nan}, "^epsilon must be"),
         ({"delta": 0}, "^delta must be positive, as .*, for instance delta 1e-8, or give the items by domain$"),
-        ({"of": "cats"}, "^of must be one of 'events', 'users', got 'cats'$"),
+        ({"of": "cats"}, "^of must be one of 'users', 'events', got 'cats'$"),
+        ({"max_per_item": 2}, "^max_per_item 2 is for events, and users are counted, .*: add of events$"),
         ({"max_per_item": 2.5}, "^max_per_item must be a whole number from 1 to 1000000000, got '2.5'$"),
         ({"drop_null": "yes"}, "^drop_null must be True or False, got 'yes'$"),
         ({"user": 7}, "^user must be the name of a column, got 7$"),

@@ -54,21 +54,21 @@ from headcount.mechanisms.shape.properties import ShapeProperties
 
 BUDGET, SMALL = Budget(1, 1e-6), Budget(0.5, 1e-7)
 ITEMS = [f"i{k}" for k in range(20)]
-ONE_STAGE: dict[str, Any] = {"method": "one-stage"}
+ONE_STAGE: dict[str, Any] = {"of": "events", "method": "one-stage"}
 
 
 def deciding(relation: Relation) -> dict[str, Any]:
     return {
-        "estimates": private_histogram(BUDGET, relation=relation),
+        "estimates": private_histogram(BUDGET, of="events", relation=relation),
         "estimates of users": private_histogram(BUDGET, of="users", relation=relation),
-        "estimates, gaussian": private_histogram(BUDGET, noise="gaussian", relation=relation),
-        "estimates, laplace": private_histogram(BUDGET, noise="laplace", relation=relation),
-        "estimates of a domain": private_histogram(BUDGET, domain=ITEMS, relation=relation),
+        "estimates, gaussian": private_histogram(BUDGET, of="events", noise="gaussian", relation=relation),
+        "estimates, laplace": private_histogram(BUDGET, of="events", noise="laplace", relation=relation),
+        "estimates of a domain": private_histogram(BUDGET, of="events", domain=ITEMS, relation=relation),
         "estimates of users of a domain": private_histogram(
             BUDGET, domain=ITEMS, of="users", noise="gaussian", relation=relation
         ),
-        "estimates of a domain, pure": private_histogram(Budget(1), domain=ITEMS, relation=relation),
-        "estimates, bounded": private_histogram(BUDGET, bound=4, calibrate="none", relation=relation),
+        "estimates of a domain, pure": private_histogram(Budget(1), of="events", domain=ITEMS, relation=relation),
+        "estimates, bounded": private_histogram(BUDGET, of="events", bound=4, calibrate="none", relation=relation),
         "one stage": private_histogram(BUDGET, relation=relation, **ONE_STAGE),
         "one stage, gaussian": private_histogram(BUDGET, noise="gaussian", relation=relation, **ONE_STAGE),
         "one stage, many items": private_histogram(BUDGET, objective="items", relation=relation, **ONE_STAGE),
@@ -80,7 +80,7 @@ def deciding(relation: Relation) -> dict[str, Any]:
             for method in ("gem", "dp-gd", "output-perturbation")
         },
         "one stage, users of a domain": private_histogram(
-            BUDGET, domain=ITEMS, noise="gaussian", of="users", relation=relation, **ONE_STAGE
+            BUDGET, domain=ITEMS, noise="gaussian", relation=relation, **ONE_STAGE | {"of": "users"}
         ),
         "total": total(Budget(1), relation=relation),
         "aggregate": private_aggregate(BUDGET, ["users", "events"], relation=relation),

@@ -154,9 +154,9 @@ def nothing_remembered():
 
 
 MECHANISMS = {
-    "histogram": lambda: histogram(BUDGET),
-    "one stage": lambda: histogram(BUDGET, method="one-stage"),
-    "domain": lambda: histogram(BUDGET, domain=["a", "b"]),
+    "histogram": lambda: histogram(BUDGET, of="events"),
+    "one stage": lambda: histogram(BUDGET, of="events", method="one-stage"),
+    "domain": lambda: histogram(BUDGET, of="events", domain=["a", "b"]),
     "names": lambda: auto_partitions(BUDGET),
     "aggregate": lambda: aggregate(BUDGET, [Metric("users"), parse_metric("mean", "x:0:10")]),
     "zcdp": lambda: aggregate(Zcdp(0.1, 1e-6), [Metric("events")]),

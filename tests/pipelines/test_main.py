@@ -79,7 +79,7 @@ def test_help_waits_for_no_library(word, status):
     [
         (
             ["count"],
-            "unknown command 'count'; did you mean histogram (how often each item occurs) or total (how many users and "
+            "unknown command 'count'; did you mean histogram (users or events of each item) or total (how many users and "
             "events in all)?",
         ),
         (
@@ -121,7 +121,7 @@ def test_demo(run, tmp_path):
     for again in range(2):
         status, out, err = run(*words)
         assert (status, len(err)) == (0, again) and all("a new release" in line for line in err)
-        assert "true rows" in out and "rows/s" in out and "User-level (epsilon = 1" in out
+        assert "true users" in out and "rows/s" in out and "User-level (epsilon = 1" in out
         assert str(tmp_path / "demo" / "histogram") in out
 
 

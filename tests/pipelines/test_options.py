@@ -116,7 +116,14 @@ def test_every_flag():
         (["--relation", "swap"], ["--relation", "'swap'", "add-remove"]),
         (["--noise", "pink"], ["--noise", "'pink'"]),
         (["--max-per-item", "0", "--domain", "d"], ["--max-per-item must be a whole number", "'0'"]),
-        (["--method", "one-stage", "--max-per-item", "11"], ["--max-per-item must not exceed --bound 10", "11"]),
+        (
+            ["--of", "events", "--method", "one-stage", "--max-per-item", "11"],
+            ["--max-per-item must not exceed --bound 10", "11"],
+        ),
+        *(
+            (["--method", method, "--max-per-item", "3"], ["--max-per-item 3 is for events", "add --of events"])
+            for method in ("estimates", "one-stage")
+        ),
         (["--key-env", "K", "--key-file", "f"], ["--key-file", "--key-env"]),
         (["--epsilom", "2"], ["unknown flag '--epsilom'", "did you mean --epsilon?"]),
         (["--eps", "2"], ["unknown flag '--eps'; did you mean --epsilon?"]),
@@ -226,7 +233,7 @@ def test_delta_may_be_zero_with_a_domain():
 @pytest.mark.parametrize("cap", ["1", "11"])
 def test_a_domain_takes_a_cap_on_one_item_even_above_the_bound(cap):
     """It is cut to before counts are scaled, so that it says what is counted, and not only how much."""
-    histogram.check(parse(*BASE, "--domain", "d.txt", "--max-per-item", cap)[0])
+    histogram.check(parse(*BASE, "--of", "events", "--domain", "d.txt", "--max-per-item", cap)[0])
 
 
 def test_flags_of_beam_are_accepted_in_both_spellings():

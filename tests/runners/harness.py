@@ -175,7 +175,17 @@ class Gate:
 
 def histogram(data: Path, input: object = None) -> list[object]:
     """A histogram of the events of `data`, or of other files: all flags but --output."""
-    words = ["histogram", "--input", input or data / "events-*.parquet", "--user", "user", "--item", "item"]
+    words = [
+        "histogram",
+        "--of",
+        "events",
+        "--input",
+        input or data / "events-*.parquet",
+        "--user",
+        "user",
+        "--item",
+        "item",
+    ]
     words += [
         "--epsilon",
         "1",

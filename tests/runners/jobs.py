@@ -9,32 +9,33 @@ import pytest
 
 from headcount.pipelines.command import COMMANDS, JobCommand, load
 
-_ONE_STAGE = "histogram --method one-stage --epsilon 1"
+_ONE_STAGE = "histogram --of events --method one-stage --epsilon 1"
+_USERS = "histogram --method one-stage --epsilon 1"
 
 # One line for each thing that a job can be asked to do: the subcommand and its own flags.
 JOBS = {
-    "estimates": "histogram --epsilon 1 --delta 1e-6",
-    "estimates of users": "histogram --of users --epsilon 1 --delta 1e-6 --relation replace --output-files 2",
-    "estimates, named first": "histogram --epsilon 2 --delta 1e-6 --noise gaussian --max-per-item 3",
-    "estimates of a public domain": "histogram --epsilon 1 --domain {domain}",
-    "named and not calibrated": "histogram --epsilon 1 --delta 1e-6 --bound 4 --calibrate none",
+    "estimates": "histogram --of events --epsilon 1 --delta 1e-6",
+    "estimates of users": "histogram --epsilon 1 --delta 1e-6 --relation replace --output-files 2",
+    "estimates, named first": "histogram --of events --epsilon 2 --delta 1e-6 --noise gaussian --max-per-item 3",
+    "estimates of a public domain": "histogram --of events --epsilon 1 --domain {domain}",
+    "named and not calibrated": "histogram --of events --epsilon 1 --delta 1e-6 --bound 4 --calibrate none",
     "items that nobody knew, Laplace": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise laplace",
     "items that nobody knew, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 10 --noise gaussian",
     "at most two per item, three files": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-per-item 2 --output-files 3",
     "a public domain, Laplace": f"{_ONE_STAGE} --bound 5 --domain {{domain}}",
     "a public domain, Gaussian": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --noise gaussian --domain {{domain}}",
     "users of a public domain": f"{_ONE_STAGE} --bound 5 --max-per-item 1 --domain {{domain}}",
-    "users of a public domain, shared noise": f"{_ONE_STAGE} --delta 1e-6 --of users --bound 5 --noise gaussian "
+    "users of a public domain, shared noise": f"{_USERS} --delta 1e-6 --bound 5 --noise gaussian "
     "--domain {domain} --output-files 2",
-    "estimates of users of a public domain": "histogram --of users --epsilon 1 --delta 1e-6 --bound 8 "
-    "--domain {domain}",
+    "estimates of users of a public domain": "histogram --epsilon 1 --delta 1e-6 --bound 8 --domain {domain}",
     "replaced users": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --relation replace",
     "a chosen bound": f"{_ONE_STAGE} --delta 1e-6",
     "only good rows": f"{_ONE_STAGE} --delta 1e-6 --bound 5 --max-relative-error 0.5 --suppress-below 100 --label good",
     "a bound chosen for many items": f"{_ONE_STAGE} --delta 1e-6 --objective items --relation replace",
     "a chosen bound, public domain": f"{_ONE_STAGE} --delta 1e-6 --noise gaussian --domain {{domain}}",
-    "events by country and day": "histogram --epsilon 2 --delta 1e-6 --item country --item seen:day --time-zone Asia/Tokyo",
-    "protected by day": "histogram --of users --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
+    "events by country and day": "histogram --of events --epsilon 2 --delta 1e-6 --item country --item seen:day "
+    "--time-zone Asia/Tokyo",
+    "protected by day": "histogram --epsilon 1 --delta 1e-6 --item seen:day --protect user-day --time seen",
     "names of bins and hours": "partitions --epsilon 1 --delta 1e-6 --item number:1,2,4 --item seen:hour --output-files 2",
     "metrics of items": "aggregate --epsilon 2 --delta 1e-6 --users --events --sum number:0:20 --mean number:0:20",
     "metrics of a public domain": "aggregate --epsilon 1 --delta 1e-6 --domain {domain} --mean number:0:20 "

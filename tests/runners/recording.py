@@ -79,7 +79,7 @@ def main(argv: list[str]) -> None:
         rows = pipeline | beam.Create(_rows())
         if args.noise == "headcount":
             release = Release(KeyFile(args.key_file), "r1")
-            counts = rows | Histogram(Budget(2, 1e-4), method="one-stage", bound=5, release=release)
+            counts = rows | Histogram(Budget(2, 1e-4), of="events", method="one-stage", bound=5, release=release)
             pairs = counts | "Pair" >> beam.Map(lambda row: (row.item, row.bounded_count))
         else:
             noisy = rows | beam.Values() | beam.combiners.Count.PerElement() | beam.ParDo(FreshNoise())

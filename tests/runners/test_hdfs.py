@@ -51,7 +51,7 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.SimpleLayout
 """
 SHAPE = ["--user", "user", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
-SHAPE += ["--method", "one-stage", "--bound", "2", "--format", "csv"]
+SHAPE += ["--of", "events", "--method", "one-stage", "--bound", "2", "--format", "csv"]
 
 
 def jars():

@@ -94,7 +94,18 @@ def test_the_same_bytes_and_bounded_memory(cluster, data, tmp_path, case):
     for number, part in enumerate(np.array_split(np.arange(len(user)), 4)):  # so that both task managers read
         columns = {"user": users.take(pa.array(user[part])), "item": names.take(pa.array(item[part]))}
         pq.write_table(pa.table(columns), tmp_path / "input" / f"{number}.parquet", row_group_size=100_000)
-    words = ["histogram", "--input", tmp_path / "input" / "*.parquet", "--user", "user", "--item", "item", *flags]
+    words = [
+        "histogram",
+        "--of",
+        "events",
+        "--input",
+        tmp_path / "input" / "*.parquet",
+        "--user",
+        "user",
+        "--item",
+        "item",
+        *flags,
+    ]
     words += ["--epsilon", "5", "--delta", "1e-2", "--method", "one-stage", "--bound", "5", "--format", "csv"]
     words += ["--key-file", data / "key", "--release-id", "r1"]
     headcount(*words, "--output", tmp_path / "here")

@@ -75,9 +75,12 @@ def test_the_histograms_equal_the_pure_function_for_every_method(collect, make_r
         source = pipeline | beam.Create(rows)
         common = {"release": release, "output_files": 1, "shards": 5}
         results = [
-            *[(f"U{n}", Histogram(BUDGET, method="one-stage", **p, **common)) for n, p in enumerate(UNKNOWN)],
             *[
-                (f"P{n}", Histogram(BUDGET, method="one-stage", domain=DOMAIN, **p, **common))
+                (f"U{n}", Histogram(BUDGET, of="events", method="one-stage", **p, **common))
+                for n, p in enumerate(UNKNOWN)
+            ],
+            *[
+                (f"P{n}", Histogram(BUDGET, of="events", method="one-stage", domain=DOMAIN, **p, **common))
                 for n, p in enumerate(PUBLIC)
             ],
         ]
@@ -95,7 +98,7 @@ def _named(partition: tuple[int, pa.RecordBatch], name: str) -> tuple[str, list]
 
 def test_the_decision_tells_what_was_chosen_and_what_it_cost(collect, make_release):
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        auto = Histogram(BUDGET, method="one-stage", release=make_release()).with_decision()
+        auto = Histogram(BUDGET, of="events", method="one-stage", release=make_release()).with_decision()
         return (pipeline | beam.Create(_rows()) | auto).decision
 
     (decided,) = collect(build)
@@ -169,7 +172,13 @@ def test_a_bound_for_users_of_public_items_is_chosen_on_users(collect, make_rele
 
     def build(pipeline: beam.Pipeline, cap: int | None) -> beam.PCollection:
         histogram = Histogram(
-            Budget(4, 1e-6), method="one-stage", domain=domain, noise=noise, release=make_release(), max_per_item=cap
+            Budget(4, 1e-6),
+            of="events",
+            method="one-stage",
+            domain=domain,
+            noise=noise,
+            release=make_release(),
+            max_per_item=cap,
         )
         counts, decision = pipeline | beam.Create(rows) | histogram.with_decision()
         return (counts, decision | beam.Map(lambda decided: decided.chosen)) | beam.Flatten()
@@ -197,7 +206,7 @@ def test_users_of_two_types_are_refused(collect, make_release):
 
 
 def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
-    guarantee = Histogram(Budget(2, 1e-8), method="one-stage", objective="items").guarantee()
+    guarantee = Histogram(Budget(2, 1e-8), of="events", method="one-stage", objective="items").guarantee()
     choice, noise = guarantee.mechanisms
     assert (guarantee.epsilon, guarantee.delta) == (2, 1e-8)
     assert (choice.epsilon, choice.delta, noise.epsilon, noise.delta) == (0.1, 0, 1.9, 1e-8)
@@ -207,7 +216,7 @@ def test_the_guarantee_gives_shares_and_candidates_before_anything_runs():
 
 def test_only_the_descent_takes_a_part_of_delta():
     guarantee = Histogram(
-        Budget(1, 1e-6), method="one-stage", domain=DOMAIN, noise="gaussian", bound_method="dp-gd"
+        Budget(1, 1e-6), of="events", method="one-stage", domain=DOMAIN, noise="gaussian", bound_method="dp-gd"
     ).guarantee()
     assert [step.delta for step in guarantee.mechanisms] == [1e-7, 9e-7]
 

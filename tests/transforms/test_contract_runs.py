@@ -162,17 +162,17 @@ TABLE = {
     "LimitItems": Line(lambda **g: LimitItems(3, **g), kept, typed=False),
     "LimitPerItem": Line(lambda **g: LimitPerItem(2, **g), kept, typed=False),
     "NoisyCounts": Line(lambda **g: NoisyCounts(BUDGET, Bound(l0=3, l1=3, linf=3), **g), noisy),
-    "Histogram": Line(lambda **g: Histogram(BUDGET, **g), decides=True),
+    "Histogram": Line(lambda **g: Histogram(BUDGET, of="events", **g), decides=True),
     "Histogram, estimates of a domain": Line(
-        lambda **g: Histogram(BUDGET, domain=ITEMS[g["item_type"]], **g), decides=True
+        lambda **g: Histogram(BUDGET, of="events", domain=ITEMS[g["item_type"]], **g), decides=True
     ),
-    "Histogram, one stage": Line(lambda **g: Histogram(BUDGET, method="one-stage", bound=5, **g)),
-    "Histogram, bound chosen": Line(lambda **g: Histogram(BUDGET, method="one-stage", **g), decides=True),
+    "Histogram, one stage": Line(lambda **g: Histogram(BUDGET, of="events", method="one-stage", bound=5, **g)),
+    "Histogram, bound chosen": Line(lambda **g: Histogram(BUDGET, of="events", method="one-stage", **g), decides=True),
     "Histogram, public domain": Line(
-        lambda **g: Histogram(BUDGET, method="one-stage", domain=ITEMS[g["item_type"]], bound=5, **g)
+        lambda **g: Histogram(BUDGET, of="events", method="one-stage", domain=ITEMS[g["item_type"]], bound=5, **g)
     ),
     "Histogram, public domain, bound chosen": Line(
-        lambda **g: Histogram(BUDGET, method="one-stage", domain=ITEMS[g["item_type"]], **g), decides=True
+        lambda **g: Histogram(BUDGET, of="events", method="one-stage", domain=ITEMS[g["item_type"]], **g), decides=True
     ),
     "Aggregate": Line(
         lambda **g: Aggregate(BUDGET, ["users", "mean:value:0:10", "sum:value:0:10"], **g), aggregated, decides=True

@@ -27,7 +27,7 @@ def keys_file(tmp_path):
 def counted(collect, release, data, domain, **how):
     def build(pipeline):
         rows = pipeline | beam.Create([data]) | Contributions(item=["country", "age:18"], schema=SCHEMA)
-        return rows | "Histogram" >> Histogram(Budget(1), domain=domain, release=release, **how)
+        return rows | "Histogram" >> Histogram(Budget(1), of="events", domain=domain, release=release, **how)
 
     return [tuple(row) for row in collect(build)]
 
@@ -51,7 +51,7 @@ def test_a_domain_of_a_million_keys_does_not_travel(tmp_path, make_release):
     def size(domain, **how):
         pipeline = beam.Pipeline(runner="FnApiRunner")
         rows = pipeline | beam.Create([("u", "1")]).with_output_types(tuple[str, str])
-        _ = rows | Histogram(Budget(1), domain=domain, release=make_release(), **how)
+        _ = rows | Histogram(Budget(1), of="events", domain=domain, release=make_release(), **how)
         return pipeline.to_runner_api().ByteSize()
 
     for how in ({}, {"method": "one-stage"}):

@@ -60,7 +60,7 @@ def _tuples(counts: pa.RecordBatch) -> list[tuple[Any, ...]]:
 def test_unbounded_equals_the_pure_function_for_every_kind_of_input(collect, make_release):
     rows = _rows()
     release = make_release().of_rows("any")  # which no other way to read rows changes
-    transform = lambda: Histogram(BUDGET, method="one-stage", bound=10, release=release, shards=3)  # noqa: E731
+    transform = lambda: Histogram(BUDGET, of="events", method="one-stage", bound=10, release=release, shards=3)  # noqa: E731
     expected = _tuples(unbounded_histogram(BUDGET, bound=10).run([_batch(rows)], release))
     assert len(expected) > 10
     users, items = (list(column) for column in zip(*rows, strict=True))
@@ -95,21 +95,13 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
     expected = histogram.run([_batch(rows)], release, "Mine")
     assert expected.column("item").to_pylist() == sorted(domain)
 
+    asked = {"of": "events", "method": "one-stage", "max_per_item": cap}
+
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         return (
             pipeline
             | beam.Create(rows)
-            | "Mine"
-            >> Histogram(
-                BUDGET,
-                method="one-stage",
-                domain=domain,
-                bound=10,
-                noise=noise,
-                release=release,
-                shards=5,
-                max_per_item=cap,
-            )
+            | "Mine" >> Histogram(BUDGET, domain=domain, bound=10, noise=noise, release=release, shards=5, **asked)
         )
 
     assert sorted(map(tuple, collect(build))) == _tuples(expected)
@@ -117,7 +109,7 @@ def test_bounded_equals_the_pure_function_and_holds_every_item(collect, make_rel
 
 def test_empty_input_gives_an_empty_result_or_the_whole_domain(collect, make_release):
     def unbounded(pipeline: beam.Pipeline) -> beam.PCollection:
-        return pipeline | beam.Create([]) | Histogram(BUDGET, method="one-stage", bound=10, output_files=2)
+        return pipeline | beam.Create([]) | Histogram(BUDGET, of="events", method="one-stage", bound=10, output_files=2)
 
     partitions = dict(collect(unbounded))
     assert sorted(partitions) == [0, 1] and all(part.num_rows == 0 for part in partitions.values())
@@ -135,7 +127,7 @@ def test_integer_items_and_counts_give_rows_with_a_schema(collect, make_release)
         return (
             pipeline
             | beam.Create(rows)
-            | Histogram(BUDGET, method="one-stage", bound=6, release=make_release(), item_type=int)
+            | Histogram(BUDGET, of="events", method="one-stage", bound=6, release=make_release(), item_type=int)
             | beam.Map(lambda row: (row.item, row.bounded_count, type(row).__name__))
         )
 
@@ -182,7 +174,7 @@ def test_rows_of_poor_quality_are_left_out_of_the_same_release(collect, make_rel
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
         return given | "It" >> Histogram(
-            BUDGET, method="one-stage", bound=10, release=release, output_files=1, **limits
+            BUDGET, of="events", method="one-stage", bound=10, release=release, output_files=1, **limits
         )
 
     ((_, found),) = collect(build)
@@ -197,8 +189,8 @@ def test_two_uses_in_one_pipeline_have_their_own_noise(collect, make_release):
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         given = pipeline | beam.Create(rows)
-        one = given | "One" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
-        two = given | "Two" >> Histogram(BUDGET, method="one-stage", bound=10, release=release)
+        one = given | "One" >> Histogram(BUDGET, of="events", method="one-stage", bound=10, release=release)
+        two = given | "Two" >> Histogram(BUDGET, of="events", method="one-stage", bound=10, release=release)
         return (
             one | "Tag1" >> beam.Map(lambda row: (1, *row)),
             two | "Tag2" >> beam.Map(lambda row: (2, *row)),
@@ -375,18 +367,22 @@ def test_a_remote_runner_without_a_key_source_is_refused():
 
 
 def test_guarantee_is_stated_before_anything_runs():
-    transform = Histogram(BUDGET, method="one-stage", bound=10, max_per_item=2, relation="replace")
+    transform = Histogram(BUDGET, of="events", method="one-stage", bound=10, max_per_item=2, relation="replace")
     guarantee = transform.guarantee()
     assert (guarantee.epsilon, guarantee.delta, guarantee.relation) == (1, 1e-6, Relation.REPLACE)
     assert "replacing one user" in guarantee.description() and transform.mechanism.plan.threshold is not None
     assert Histogram(BUDGET, method="one-stage", domain=["a"], bound=3).guarantee().delta == 0  # Laplace noise
+    with pytest.raises(
+        ParameterError, match="^max_per_item=2 is for events, and users are counted, .*: add of='events'$"
+    ):
+        Histogram(BUDGET, max_per_item=2)
 
 
 @pytest.mark.parametrize(("noise", "norm"), [("laplace", "an l1 norm of 3"), ("gaussian", "an l2 norm of 3")])
 def test_the_guarantee_of_a_public_domain_states_the_cap_and_the_noise_is_that_of_the_bound(noise, norm):
     def made(cap: int | None, relation: str = "add-remove") -> Histogram:
         asked = {"method": "one-stage", "domain": ["a", "b"], "bound": 3, "noise": noise, "max_per_item": cap}
-        return Histogram(BUDGET, relation=relation, **asked)
+        return Histogram(BUDGET, of="events", relation=relation, **asked)
 
     assert made(1).mechanism.plan.bound.linf == 1 and made(None).mechanism.plan.bound.linf == 3
     assert f"a user adds at most {norm} and 1 on one item." in made(1).guarantee().description()

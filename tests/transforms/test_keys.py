@@ -67,11 +67,13 @@ def counted(rows: pa.Table) -> dict[tuple, int]:
 
 # What shows items: how it is made, and whether its mechanism alone has all that it draws from.
 TABLE = {
-    "Histogram": lambda **g: Histogram(LARGE, bound=100, **g),
-    "Histogram of a domain": lambda **g: Histogram(LARGE, domain=DOMAIN, bound=100, **g),
-    "one stage": lambda **g: Histogram(LARGE, method="one-stage", bound=50, **g),
-    "one stage, chosen": lambda **g: Histogram(LARGE, method="one-stage", **g),
-    "one stage of a domain": lambda **g: Histogram(LARGE, method="one-stage", domain=DOMAIN, bound=50, **g),
+    "Histogram": lambda **g: Histogram(LARGE, of="events", bound=100, **g),
+    "Histogram of a domain": lambda **g: Histogram(LARGE, of="events", domain=DOMAIN, bound=100, **g),
+    "one stage": lambda **g: Histogram(LARGE, of="events", method="one-stage", bound=50, **g),
+    "one stage, chosen": lambda **g: Histogram(LARGE, of="events", method="one-stage", **g),
+    "one stage of a domain": lambda **g: Histogram(
+        LARGE, of="events", method="one-stage", domain=DOMAIN, bound=50, **g
+    ),
     "DebiasedCount": lambda **g: DebiasedCount(LARGE, DOMAIN[:2], max_per_item=9, **g),
     "SelectPartitions": lambda **g: SelectPartitions(LARGE, strategy="sips", max_items=8, **g),
     "PrivateCountRelease": lambda **g: PrivateCountRelease(LARGE, max_per_item=20, **g),
@@ -229,17 +231,17 @@ def test_what_is_wrong_is_said_where_the_pipeline_is_built(rows, given, words):
 def test_an_item_type_may_be_left_out_and_is_refused_where_it_contradicts():
     pipeline = beam.Pipeline(runner="FnApiRunner")
     numbers = pipeline | beam.Create([("a", 1)])
-    assert (numbers | Histogram(Budget(1, 1e-6))).element_type.__name__ == "IntEstimate"
+    assert (numbers | Histogram(Budget(1, 1e-6), of="events")).element_type.__name__ == "IntEstimate"
     with pytest.raises(ParameterError, match="item_type says str, but the key 'item' is int by its schema: leave out"):
-        numbers | "Other" >> Histogram(Budget(1, 1e-6), item_type=str)
+        numbers | "Other" >> Histogram(Budget(1, 1e-6), of="events", item_type=str)
     with pytest.raises(ParameterError, match="the domain: key 1 is not a whole number"):
-        numbers | "Domain" >> Histogram(Budget(1, 1e-6), domain=["a"])
+        numbers | "Domain" >> Histogram(Budget(1, 1e-6), of="events", domain=["a"])
     columns = pipeline | "Table" >> beam.Create([table()]) | Contributions("who", ITEM)
     with pytest.raises(ParameterError, match="key 1 is no tuple of a value for each of 'country', 'day', 'page'"):
         columns | "Pairs" >> Total(Budget(1), domain=[("DE", 1)])
     with pytest.raises(ParameterError, match="the key column 'count' has the name of another column of the result"):
         rows = pipeline | "Rows" >> beam.Create([("a", "x")]) | "Count" >> Contributions(item="count")
-        rows | "Twice" >> Histogram(Budget(1, 1e-6))
+        rows | "Twice" >> Histogram(Budget(1, 1e-6), of="events")
     with pytest.raises(ParameterError, match="collections with different key columns"):
         (numbers | "Own" >> Contributions(), columns) | beam.Flatten() | "Both" >> TopItems(Budget(1, 1e-6), 1)
 
@@ -259,7 +261,7 @@ def test_a_domain_may_be_a_frame_and_is_in_the_words_of_the_output():
     assert chosen.mechanism.domain.sorted_names.to_pylist() == sorted(names.to_pylist())
     wrong = pd.DataFrame({"age": ["18-30"], "at_day": DAYS[:1]})
     with pytest.raises(ParameterError, match=r"the domain: key 1 in column 'age' is not a bin like '\[18, 30\)'"):
-        Histogram(Budget(1), domain=wrong)._of(contributions.element_type)
+        Histogram(Budget(1), of="events", domain=wrong)._of(contributions.element_type)
 
 
 def test_rows_of_every_kind_have_the_same_keys(collect):
@@ -370,7 +372,10 @@ def test_rows_of_every_kind_are_protected_by_windows(collect):
     def counted(made, **given):
         (row,) = collect(
             lambda pipeline: (
-                pipeline | beam.Create(made) | Contributions(**given) | Histogram(Budget(1e6, 1e-9), **exact)
+                pipeline
+                | beam.Create(made)
+                | Contributions(**given)
+                | Histogram(Budget(1e6, 1e-9), of="events", **exact)
             )
         )
         return row.bounded_count

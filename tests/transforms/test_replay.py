@@ -32,7 +32,9 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 def _run(collect, release, table: pa.Table, rows_per_batch: int, shards: int, *options: str) -> list[dict]:
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
         batches = table.to_batches(max_chunksize=rows_per_batch)
-        histogram = Histogram(BUDGET, method="one-stage", bound=BOUND, release=release, shards=shards, output_files=1)
+        histogram = Histogram(
+            BUDGET, of="events", method="one-stage", bound=BOUND, release=release, shards=shards, output_files=1
+        )
         return pipeline | beam.Create(batches) | Contributions() | "Histogram" >> histogram
 
     ((_, counts),) = collect(build, *options)
@@ -57,12 +59,12 @@ def test_the_same_rows_for_any_order_batches_shards_workers_and_repeats(collect,
 def test_estimates_are_the_same_if_every_stage_is_repeated(collect, make_release, noise):
     """Names, bounds, counts, groups and totals on both ways: each reads what is released of the last, beyond its barrier."""
     table, release = _table(), make_release()
-    expected = private_histogram(BUDGET, noise=noise).run([_batch(table)], release).to_pylist()
+    expected = private_histogram(BUDGET, of="events", noise=noise).run([_batch(table)], release).to_pylist()
     assert len(expected) > 50
     shuffled = table.take(np.random.default_rng(1).permutation(table.num_rows))
 
     def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        histogram = Histogram(BUDGET, noise=noise, release=release, shards=4, output_files=1)
+        histogram = Histogram(BUDGET, of="events", noise=noise, release=release, shards=4, output_files=1)
         return pipeline | beam.Create(shuffled.to_batches(4000)) | Contributions() | "Histogram" >> histogram
 
     for option in ("--direct_runner_bundle_repeat=2", "--direct_num_workers=2"):

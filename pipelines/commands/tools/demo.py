@@ -1,4 +1,4 @@
-"""`headcount demo`: a synthetic event log, its private histogram, and the truth beside it."""
+"""`headcount demo`: a synthetic event log, the users of its items by a private histogram, and the truth beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headcount.pipelines.command import Tool, say
 from headcount.pipelines.commands import histogram
 from headcount.pipelines.flags import numbers
 from headcount.pipelines.flags.flag import add
-from headcount.pipelines.reports.summary import heading, missing, much_left_out, summarize, table
+from headcount.pipelines.reports.summary import counted, heading, missing, much_left_out, summarize, table
 from headcount.pipelines.sources.synthetic import generate
 
 _SHOWN = 20
@@ -63,15 +63,17 @@ def demo(args: argparse.Namespace) -> None:
 
 
 def shown(report: Mapping[str, Any], truth: Mapping[str, int]) -> str:
-    """The rows of a report with bars, as its job shows them, and the true number of rows beside them."""
+    """The rows of a report with bars, as its job shows them, and the true number of users beside them."""
     if not report["shown"]:
         return summarize(report)
     head, *lines = table([*report["columns"]], report["shown"], report["keys"], bars=True)
     wide = max(map(len, lines))
     beside = [f"{truth.get(row['item'], 0):,}" for row in report["shown"]]
-    lines = [f"{line:<{wide}}  {true:>10}" for line, true in zip((head, *lines), ("true rows", *beside), strict=True)]
-    never = "the true rows stand beside them because this is a demo with made-up users: never publish them"
-    return "\n".join([heading(report), *much_left_out(report), never, "", *lines, "", *missing(report)])
+    lines = [f"{line:<{wide}}  {true:>10}" for line, true in zip((head, *lines), ("true users", *beside), strict=True)]
+    never = "the true users stand beside them because this is a demo with made-up users: never publish them"
+    return "\n".join(
+        [heading(report), *much_left_out(report), never, "", *lines, "", *counted(report), *missing(report)]
+    )
 
 
 def _largest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -79,8 +81,8 @@ def _largest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _truth(log: Path) -> dict[str, int]:
-    counts = pq.read_table(log, columns=["item"]).group_by("item").aggregate([([], "count_all")])
-    return {row["item"]: row["count_all"] for row in counts.to_pylist()}
+    counts = pq.read_table(log, columns=["user", "item"]).group_by("item").aggregate([("user", "count_distinct")])
+    return {row["item"]: row["user_count_distinct"] for row in counts.to_pylist()}
 
 
 COMMAND = Tool(

@@ -42,13 +42,13 @@ YEAR = 52
 
 def gaussian(epsilon: float = 1.0, delta: float = 1e-8, **keywords: Any) -> Guarantee:
     return private_histogram(
-        Budget(epsilon, delta), domain=ITEMS, method="one-stage", bound=10, noise="gaussian", **keywords
+        Budget(epsilon, delta), of="events", domain=ITEMS, method="one-stage", bound=10, noise="gaussian", **keywords
     ).guarantee()
 
 
 def laplace(epsilon: float = 1.0, **keywords: Any) -> Guarantee:
     return private_histogram(
-        Budget(epsilon), domain=ITEMS, method="one-stage", bound=10, noise="laplace", **keywords
+        Budget(epsilon), of="events", domain=ITEMS, method="one-stage", bound=10, noise="laplace", **keywords
     ).guarantee()
 
 
@@ -96,7 +96,9 @@ def test_a_year_of_gaussian_releases():
 def test_a_year_of_laplace_releases(epsilon, bound):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    plan = private_histogram(Budget(epsilon), domain=ITEMS, method="one-stage", bound=bound, noise="laplace")
+    plan = private_histogram(
+        Budget(epsilon), of="events", domain=ITEMS, method="one-stage", bound=bound, noise="laplace"
+    )
     scale, step = float(plan.plan.scale), epsilon / 500
     moved = round(epsilon * scale)  # in the grid's units
     one = pld.from_discrete_laplace_mechanism(epsilon / moved, moved, value_discretization_interval=step)
@@ -189,8 +191,8 @@ def mixed() -> list[Guarantee]:
     return [
         gaussian(0.3),
         laplace(0.2),
-        private_histogram(Budget(0.5, 1e-9), method="one-stage", bound=5, noise="laplace").guarantee(),
-        private_histogram(Budget(0.5, 1e-9)).guarantee(),
+        private_histogram(Budget(0.5, 1e-9), of="events", method="one-stage", bound=5, noise="laplace").guarantee(),
+        private_histogram(Budget(0.5, 1e-9), of="events").guarantee(),
         private_count_release(Zcdp(0.01, 1e-10)).guarantee(),
         sampled_histogram(Budget(0.2, 1e-9), max_items=1).guarantee(),
         total_of(Budget(0.1), bound=20).guarantee(),
@@ -237,7 +239,7 @@ def test_a_thousand_releases_take_seconds():
 
 
 def test_adaptive_totals_are_of_what_was_spent():
-    made = private_histogram(Budget(1, 1e-8))  # which takes one of two ways, by a private choice
+    made = private_histogram(Budget(1, 1e-8), of="events")  # which takes one of two ways, by a private choice
     planned = made.guarantee()
     plans = [made.stages.plan(*end) for end in made.stages.ends()]
     by_noise = {plan.counts is not None: plan.guarantee for plan in plans}
@@ -290,7 +292,9 @@ def test_the_grid_is_kept_back_once():
 
 
 def test_dropped_hiding_is_seen(monkeypatch):
-    releases = [private_histogram(Budget(1, 1e-8), method="one-stage", bound=5, noise="gaussian").guarantee()] * YEAR
+    releases = [
+        private_histogram(Budget(1, 1e-8), of="events", method="one-stage", bound=5, noise="gaussian").guarantee()
+    ] * YEAR
 
     def least() -> float:
         return total_delta(releases, 1000.0)  # what no epsilon hides

@@ -61,7 +61,7 @@ def test_estimates_are_unbiased_where_what_is_left_out_is_like_what_is_kept(make
     correlated. The bounded counts are 57 % too low."""
     rows = exchangeable()
     truth, batches = truth_of(rows), batch_of(rows)
-    made = estimates(RICH, domain=ITEMS, bound=3, noise="gaussian")
+    made = estimates(RICH, of="events", domain=ITEMS, bound=3, noise="gaussian")
     found = [made.run(batches, make_release(str(number))) for number in range(200)]
     mean = np.mean([column(each, "count") for each in found], axis=0)
     assert mean == pytest.approx(truth, rel=0.01)
@@ -92,7 +92,7 @@ def test_a_bound_that_leaves_nothing_out_scales_nothing_and_never_down(noise, bo
     """Over 30 releases: the estimates are the bounded counts, raised by what may be noise of totals and counts (six standard
     deviations, 1e-8), and never below them but for rounding."""
     rows = exchangeable()
-    made = estimates(RICH, domain=ITEMS, bound=bound, noise=noise)
+    made = estimates(RICH, of="events", domain=ITEMS, bound=bound, noise=noise)
     for number in range(30):
         released, told = made.run_decided(batch_of(rows), make_release(str(number)))
         count, bounded = column(released, "count"), column(released, "bounded_count")
@@ -107,8 +107,8 @@ def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
     """24 weeks of the same law with other users, everything chosen anew: of 184 moves of an item from week to week, those above
     three times the stated noise are 3.4 % by the noise alone, and here below 12 % (beyond 1e-6 for a fresh key). Bounded counts
     of two bounds in turn, which an automatic choice might take, move by more nearly always."""
-    made = estimates(Budget(8, 1e-4), noise="gaussian")
-    plain = [estimates(Budget(8, 1e-4), bound=bound, calibrate="none") for bound in (2, 6)]
+    made = estimates(Budget(8, 1e-4), of="events", noise="gaussian")
+    plain = [estimates(Budget(8, 1e-4), of="events", bound=bound, calibrate="none") for bound in (2, 6)]
     weeks, bare = [], []
     for week in range(24):
         rows = exchangeable(300, seed=1)
@@ -128,7 +128,9 @@ def test_weeks_of_equal_truth_differ_by_noise_alone(make_release):
 
 def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
     rows = [(f"u{u}", ITEMS[u % 5], 1) for u in range(2000)]
-    released, told = estimates(Budget(1, 1e-6), noise="laplace").run_decided(batch_of(rows), make_release())
+    released, told = estimates(Budget(1, 1e-6), of="events", noise="laplace").run_decided(
+        batch_of(rows), make_release()
+    )
     assert told.plan.counts is None and told.plan.names.counts_too
     assert column(released, "count") == pytest.approx([400] * 5, abs=60)
     assert (
@@ -142,14 +144,14 @@ def test_one_step_of_laplace_noise_serves_users_of_one_item(make_release):
 
 def test_columns_and_words(make_release):
     batches = batch_of(exchangeable())
-    released, told = estimates(RICH).run_decided(batches, make_release())
+    released, told = estimates(RICH, of="events").run_decided(batches, make_release())
     assert released.schema.names == ESTIMATES and released.column("item").to_pylist() == ITEMS
     assert (column(released, "count") == np.rint(column(released, "count"))).all()
     assert (column(released, "low") <= column(released, "count")).all()
     assert set(told.report_fields()) == {"chosen", "groups"} and told.guarantee.epsilon == 20
     assert set(told.summary()) == {"users_needed", "share_left_out", "assumption"}
     assert told.description().startswith("chosen: ")
-    released, told = estimates(RICH, calibrate="none").run_decided(batches, make_release())
+    released, told = estimates(RICH, of="events", calibrate="none").run_decided(batches, make_release())
     assert released.schema.names == BOUNDED
     assert told.left_out is None and set(told.report_fields()) == {"chosen"}
 
@@ -180,7 +182,7 @@ def test_nobody_and_nothing_named_give_no_rows_and_a_domain_gives_all(
 
 @functools.cache
 def of_cache(budget: Budget, more: tuple[tuple[str, Any], ...]) -> EstimatesMechanism:
-    return estimates(budget, **dict(more))
+    return estimates(budget, **{"of": "events"} | dict(more))
 
 
 @pytest.mark.parametrize("of", ["events", "users"])
@@ -204,7 +206,7 @@ def test_users_count_once_on_an_item_and_events_as_often_as_they_are(of, make_re
 
 def test_integers_are_items_like_texts(make_release):
     rows = [(u, int(item[1:]), count) for u, item, count in exchangeable()]
-    released = estimates(RICH, item_type=int, noise="gaussian").run(batch_of(rows), make_release())
+    released = estimates(RICH, of="events", item_type=int, noise="gaussian").run(batch_of(rows), make_release())
     assert released.column("item").to_pylist() == list(range(8))
     assert column(released, "count") == pytest.approx(truth_of(exchangeable()), rel=0.1)
 
@@ -221,7 +223,7 @@ def test_a_repeated_run_repeats_itself_however_rows_come_and_another_id_does_not
 def test_one_user_of_any_number_of_events_and_items_does_not_stop_it(make_release):
     rows = [*exchangeable(), ("heavy", ITEMS[0], 2**62), *(("wide", f"x{n}", 1) for n in range(10_000))]
     for noise in ("gaussian", "laplace"):
-        released = estimates(RICH, noise=noise).run(batch_of(rows), make_release())
+        released = estimates(RICH, of="events", noise=noise).run(batch_of(rows), make_release())
         assert released.column("item").to_pylist() == ITEMS
 
 

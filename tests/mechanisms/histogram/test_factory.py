@@ -33,19 +33,22 @@ def test_each_method_makes_its_mechanism(domain, of):
 def test_parameters_reach_the_stages():
     made = estimates(BUDGET, of="users", relation=Relation.REPLACE)
     assert made.stages.once and made.stages.max_per_item == 1 and made.stages.relation is Relation.REPLACE
-    made = estimates(BUDGET, bound=50, max_per_item=4, calibrate="none")
+    made = estimates(BUDGET, of="events", bound=50, max_per_item=4, calibrate="none")
     assert (made.stages.bound, made.stages.max_per_item) == (50, 4) and made.stages.clip_choice is None
     assert made.stages.given()[:3] == (50, 4, "gaussian") and not made.stages.account.pure
     assert made.guarantee().epsilon == 1 and made.guarantee().delta == 1e-8
-    assert estimates(Budget(1), domain=DOMAIN, bound=5).stages.given().noise == "laplace"
+    assert estimates(Budget(1), of="events", domain=DOMAIN, bound=5).stages.given().noise == "laplace"
 
 
 def test_a_way_that_is_not_asked_for_is_not_there():
     for noise, gaussian, pure in (("auto", True, True), ("laplace", False, True), ("gaussian", True, False)):
         for domain in (None, DOMAIN):
-            account = estimates(BUDGET, domain=domain, noise=noise).stages.account
+            account = estimates(BUDGET, of="events", domain=domain, noise=noise).stages.account
             assert (account.gaussian, account.pure) == (gaussian, pure)
-    named = {candidate.strategy for candidate in estimates(BUDGET, noise="laplace").stages.names_choice.candidates}
+    named = {
+        candidate.strategy
+        for candidate in estimates(BUDGET, of="events", noise="laplace").stages.names_choice.candidates
+    }
     assert named == {"laplace"}
 
 
@@ -61,6 +64,7 @@ WRONG = [
     ("bound", dict(bound="large")),
     ("bound", dict(bound=5, noise="laplace")),
     ("max_per_item", dict(max_per_item=0)),
+    ("max_per_item", dict(max_per_item=3)),
     ("max_per_item", dict(max_per_item=True)),
     ("max_per_item", dict(max_per_item=3, of="users")),
     ("max_per_item", dict(max_per_item=3, of="users", method="one-stage")),
@@ -108,7 +112,7 @@ def test_what_cannot_be_made_is_refused_before_anything_runs(words, given):
 
 def test_a_stage_is_made_for_what_names_its_items():
     """An account without names for items of the data, or the other way round, is refused."""
-    named, public = estimates(BUDGET), estimates(BUDGET, domain=DOMAIN)
+    named, public = estimates(BUDGET, of="events"), estimates(BUDGET, of="events", domain=DOMAIN)
     with pytest.raises(ParameterError, match="named=True"):
         EstimatesMechanism(public.stages, None, str)
     with pytest.raises(ParameterError, match="named=False"):
@@ -118,13 +122,13 @@ def test_a_stage_is_made_for_what_names_its_items():
 @pytest.mark.parametrize("cap", [1, 3, 10**6, 10**9])
 def test_a_cap_of_any_size_leaves_something_to_choose(cap):
     for domain, noise in itertools.product((None, DOMAIN), ("auto", "gaussian")):
-        choice = estimates(BUDGET, domain=domain, max_per_item=cap, noise=noise).stages.clip_choice
+        choice = estimates(BUDGET, of="events", domain=domain, max_per_item=cap, noise=noise).stages.clip_choice
         assert {candidate.max_per_item for candidate in choice.candidates} == {cap}
 
 
 def test_every_promise_is_the_whole_budget_with_the_choices_that_are_made():
     for domain, calibrate in itertools.product((None, DOMAIN), ("totals", "none")):
-        made = estimates(BUDGET, domain=domain, calibrate=calibrate)
+        made = estimates(BUDGET, of="events", domain=domain, calibrate=calibrate)
         names = [step.name for step in made.guarantee().mechanisms]
         assert ("choice of how items are named" in names) == (domain is None)
         assert "choice of the counts' bound" in names
@@ -140,7 +144,7 @@ def test_every_promise_is_the_whole_budget_with_the_choices_that_are_made():
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_all_choices_and_all_noise_are_for_the_relation_and_the_account(relation, domain):
-    stages = estimates(BUDGET, domain=domain, relation=relation).stages
+    stages = estimates(BUDGET, of="events", domain=domain, relation=relation).stages
     account, kept = stages.account, stages.clip_choice
     assert kept.relation is relation and stages.guarantee().relation is relation
     assert (kept.counts_budget, kept.totals_budget) == (account.counts_choice, account.totals_choice)

@@ -33,7 +33,7 @@ def test_intervals_of_items_that_are_shown_by_luck_hold_the_truth_and_plain_ones
     """Items some scales of the noise below the threshold, of which some hundreds are shown. Fewer of their intervals hold than
     are allowed with a chance of 1e-7, if 95 % do. Plain ones, of 1.96 standard deviations, hold so few that they are refused
     with power above 1 - 1e-9."""
-    made = histogram(BUDGET, item_type=int, **ASKED[name])
+    made = histogram(BUDGET, of="events", item_type=int, **ASKED[name])
     plan = (
         made.stages.names_plan(made.stages.names_choice.ends()[0]).rounds[0].plan if "stage" not in name else made.plan
     )

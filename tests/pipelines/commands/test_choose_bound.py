@@ -17,7 +17,7 @@ from headcount.pipelines.main import main
 from tests.fixed_key import write_fixed_key
 
 SHAPE = ["--user", "who", "--item", "item", "--epsilon", "1", "--delta", "1e-6"]
-ONE_STAGE = [*SHAPE, "--method", "one-stage"]
+ONE_STAGE = [*SHAPE, "--of", "events", "--method", "one-stage"]
 FILE = "counts-00000-of-00001.csv"
 
 
@@ -250,6 +250,7 @@ def test_a_bound_that_was_chosen_before_is_the_bound_of_any_release(place, tmp_p
         (["--method", "estimates"], "--bound-from is for --method one-stage, got --method estimates"),
         (["--relation", "replace"], "--bound-from holds a choice under --relation add-remove, got --relation replace"),
         (["--domain", "domain.txt"], "--bound-from holds a choice without --domain"),
+        (["--of", "users"], "--bound-from holds a choice for events, and users are counted: add --of events"),
         (["--bound", "5"], "--bound 5 is in the file of --bound-from: leave one of them out"),
         (["--noise", "laplace"], "--noise laplace is in the file of --bound-from"),
         (["--objective", "items"], "--objective items is for --bound auto"),
@@ -274,5 +275,6 @@ def test_a_bound_of_another_promise_is_refused(place, monkeypatch, capsys, flags
     (place / "other.json").write_text(json.dumps(report | {"command": "histogram"}))
     file = [] if "--bound-from" in flags else ["--bound-from", "bound.json"]
     stage = [] if "--method" in flags else ["--method", "one-stage"]
+    stage += [] if "--of" in flags else ["--of", "events"]
     assert main(["histogram", *SHAPE, *stage, *file, *flags, "--explain"]) == 2
     assert said in capsys.readouterr().err

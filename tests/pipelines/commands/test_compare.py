@@ -31,7 +31,7 @@ COLUMNS = ["question", "method", "command", "epsilon", "delta", "relation", "rel
 @pytest.fixture(scope="module")
 def found():
     """Of each question some methods, two releases of each; the last takes no part in what is refused."""
-    methods = ["histogram", "count-release", "partitions", "laplace"]
+    methods = ["histogram-events", "count-release", "partitions", "laplace"]
     return headcount.compare(public_data=EVENTS, **SHARED, epsilon=[4, 1], methods=methods, releases=2, large_from=50)
 
 
@@ -40,7 +40,7 @@ def test_what_is_printed_says_first_that_it_is_not_private(found):
     assert first == NOT_PRIVATE
     assert second == "4,000 events, 400 users, 4 items; means of 2 releases at each epsilon"
     text = "\n".join(rest)
-    blocks = ["how often each item occurs:", "how many users have each item:", "which items there are:"]
+    blocks = ["how many users have each item:", "how often each item occurs:", "which items there are:"]
     assert [text.index(block) for block in blocks] == sorted(text.index(block) for block in blocks)
     assert "the share of items of 50 users or more" in text and "no item was shown that nobody has" in text
     assert "laplace: headcount partitions --strategy laplace --max-items 4" in text
@@ -96,7 +96,7 @@ def test_the_page_has_curves_and_nothing_from_elsewhere(found, tmp_path):
 
 def test_lines_are_means_with_a_band_and_leave_out_what_cannot_be_said(found):
     drawn = {line.name: line for line in lines(found.of("events"), "items")}
-    (first, _), band = drawn["histogram"].points, drawn["histogram"].band
+    (first, _), band = drawn["histogram-events"].points, drawn["histogram-events"].band
     (cell, _) = found.of("events")
     assert first == (1.0, cell.mean.items)
     assert band[0] == (1.0, min(one.items for one in cell.scores), max(one.items for one in cell.scores))

@@ -17,7 +17,20 @@ import pytest
 
 from headcount.pipelines.main import main
 
-EXACT = ["--method", "one-stage", "--bound", "60", "--epsilon", "1000000", "--delta", "1e-9", "--noise", "laplace"]
+EXACT = [
+    "--of",
+    "events",
+    "--method",
+    "one-stage",
+    "--bound",
+    "60",
+    "--epsilon",
+    "1000000",
+    "--delta",
+    "1e-9",
+    "--noise",
+    "laplace",
+]
 ROWS = 16_000
 ITEMS = [
     "--item",

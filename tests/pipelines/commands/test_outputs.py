@@ -85,9 +85,9 @@ def test_more_rows_are_listed_in_the_order_of_the_report(result, tmp_path, forma
     assert number > SHOWN + 1
     assert describe(found, SHOWN) == describe(found)
     more = describe(found, SHOWN + 1)
-    assert f"{number:,} items came out; the {SHOWN + 1} largest, with the range of the noise:" in more
+    assert f"{number:,} items came out; the {SHOWN + 1} largest, with 95 % intervals:" in more
     every, first = describe(found, 10**6), describe(found).splitlines()
-    assert f"{number:,} items came out, with the range of the noise:" in every
+    assert f"{number:,} items came out, with 95 % intervals:" in every
     lines = every.splitlines()
     at = next(k for k, line in enumerate(lines) if line.startswith("  the.page"))
     assert [line.split() for line in lines[at : at + SHOWN]] == [line.split() for line in first[at : at + SHOWN]]

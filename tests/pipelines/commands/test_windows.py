@@ -45,7 +45,7 @@ def counted(run, log, out, *flags, file="log.parquet", promise=EXACT):
     return rows, json.loads((out / "report.json").read_text()), said
 
 
-BOUND = ["histogram", "--item", "page", "--method", "one-stage", "--bound", "2", "--noise", "laplace"]
+BOUND = ["histogram", "--item", "page", "--of", "events", "--method", "one-stage", "--bound", "2", "--noise", "laplace"]
 BY_DAY = ["--protect", "user-day", "--time", "at"]
 
 

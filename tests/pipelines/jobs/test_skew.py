@@ -33,7 +33,21 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 def _job(path: Path, output: Path, *flags: str) -> tuple[dict[str, int], int]:
     """The released counts, and the peak memory in bytes. The noise is small: every item with three users is there."""
-    words = ["histogram", "--input", path, "--user", "user", "--item", "item", "--format", "csv", "--output", output]
+    words = [
+        "histogram",
+        "--of",
+        "events",
+        "--input",
+        path,
+        "--user",
+        "user",
+        "--item",
+        "item",
+        "--format",
+        "csv",
+        "--output",
+        output,
+    ]
     words += ["--epsilon", "20", "--delta", "1e-2", *flags]
     done = subprocess.run([sys.executable, "-c", MAIN, *map(str, words)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

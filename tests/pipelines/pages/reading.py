@@ -121,8 +121,8 @@ def _axes() -> set[str]:
 
 
 def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
-    """What is counted or computed: shown rows, items of little noise, items that have no logarithm, a guess's chance, and half
-    of the range of the noise."""
+    """What is counted or computed: shown rows, items of little noise or error, items that have no logarithm, a guess's chance,
+    half of the range of the noise, and for estimates a quarter of the interval."""
     guarantee = report["details"]["guarantee"]
     loss = math.exp(min(guarantee["epsilon"], 100))
     chance = min(1, (loss + guarantee["delta"]) / (1 + loss))
@@ -133,8 +133,12 @@ def _derived(report: Mapping[str, Any], rows: list[dict[str, Any]]) -> set[str]:
     size = next((name for name in ("count", "bounded_count", "probability") if name in report["columns"]), None)
     noise = next((name for name in ("noise_stddev", "error") if name in report["columns"]), None)
     if size is not None and noise is not None and report.get("keys"):
-        found.add(f"{sum(row[noise] <= 0.1 * row[size] for row in rows):,}")
-        found.add(f"{sum(not (row[noise] > 0 and row[size] > 0) for row in rows):,}")
+        off = [row[noise] for row in rows]
+        if "95 % interval" in report["columns"].get("low", ""):
+            off = [(row["high"] - row["low"]) / (2 * 1.959963984540054) for row in rows]
+            found = found.union(*map(shown, off))
+        found.add(f"{sum(each <= 0.1 * row[size] for each, row in zip(off, rows, strict=True)):,}")
+        found.add(f"{sum(not (each > 0 and row[size] > 0) for each, row in zip(off, rows, strict=True)):,}")
     for row in (*rows, *report["details"].get("properties", [])):
         found |= shown(1.959963984540054 * row["noise_stddev"]) if "noise_stddev" in row else set()
     return found

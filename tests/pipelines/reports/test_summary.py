@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headcount.pipelines.reports.summary import in_range, summarize
+from headcount.pipelines.sinks.meanings import meanings
 
+PARTS = ("_noise_stddev", "_low", "_high")
 COUNTS = dict.fromkeys(["item", "bounded_count", "noise_stddev", "low", "high"], "")
 
 
@@ -44,6 +46,60 @@ def test_an_estimate_is_shown_in_place_of_what_it_was_made_of():
     assert lines[0] == "1 item came out, with the range of the noise:"
     assert lines[2].split() == ["item", "count", "low", "high"]
     assert lines[-2:] == ["the bound left out about 15 % of the events of the items shown", "count assumes this"]
+
+
+def told(of, chosen, columns=("item", "count", "noise_stddev", "low", "high", "bounded_count")):
+    """What the columns of a histogram mean, as its report says."""
+    details = {"parameters": {"of": of}, "chosen": chosen}
+    return meanings(columns, {}, {"command": "histogram", "details": details})
+
+
+@pytest.mark.parametrize(
+    ("of", "chosen", "counted"),
+    [
+        (
+            "users",
+            {"max_per_item": 1, "totals_bound": 40},
+            "users of the item; at most 40 items of one user count in all",
+        ),
+        (
+            "events",
+            {"max_per_item": 5, "totals_bound": 1259},
+            "events of the item, of which at most 5 of one user on one item count, and at most 1,259 in all",
+        ),
+        ("events", {"totals_bound": 100}, "events of the item; at most 100 of one user count in all"),
+    ],
+)
+def test_an_estimate_says_what_it_counts_and_has_an_interval(of, chosen, counted):
+    """In the meaning of its column, and below the table; what was left out is in the interval."""
+    columns = told(of, chosen)
+    assert columns["count"] == f"an estimate of the {counted}"
+    assert columns["bounded_count"].startswith(f"the {of} of the item that were left")
+    assert all("95 % interval" in columns[end] for end in ("low", "high"))
+    found = report([{**row("tea", 5.0), "count": 6.0}], share_left_out=0.413) | {"columns": columns}
+    lines = summarize(found).splitlines()
+    assert lines[0] == "1 item came out, with 95 % intervals:"
+    assert lines[1].endswith(": that is estimated, and low to high is wider for it")
+    assert lines[-1] == f"count is an estimate of the {counted}"
+
+
+@pytest.mark.parametrize("of", ["users", "events"])
+def test_bounded_counts_have_the_range_of_the_noise(of):
+    columns = told(of, {"bound": 5}, tuple(COUNTS))
+    assert columns["bounded_count"].startswith(f"the {of} of the item that were left")
+    assert columns["bounded_count"].endswith("may be far above it") and "range of the noise" in columns["low"]
+    lines = summarize(report([row("tea", 50.0)]) | {"columns": columns}).splitlines()
+    assert lines[0] == "1 item came out, with the range of the noise:" and not any("count is" in line for line in lines)
+
+
+def test_of_several_metrics_only_totals_have_more_than_the_noise():
+    names = ["users", "events", "sum_price", "mean_price", "bounded_users"]
+    columns = meanings(["country", *(f"{name}{part}" for name in names for part in ("", *PARTS))])
+    wider = [name for name in names if "assumption about what was left out" in columns[f"{name}_low"]]
+    assert wider == ["users", "events", "sum_price"]
+    found = metrics("users", "mean_price")
+    assert "with the range of the noise:" in summarize(found)
+    assert "with ranges:" in summarize(found | {"columns": {name: columns.get(name, "") for name in found["columns"]}})
 
 
 def test_much_that_was_left_out_is_told_above_the_numbers():
@@ -87,7 +143,7 @@ def test_a_range_that_is_wider_than_its_number_is_told():
 
 def metrics(*names):
     """A report of two keys with these metrics."""
-    parts = ("", "_noise_stddev", "_low", "_high")
+    parts = ("", *PARTS)
     numbers = {
         f"{name}{part}": value for name in names for part, value in zip(parts, (1500.0, 9.0, 0.25, 2980.0), strict=True)
     }

@@ -125,7 +125,9 @@ def own_and_shared(plan, shared: np.ndarray, without: np.ndarray, own: float) ->
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_threshold_with_laplace_noise(relation):
-    made = private_histogram(Budget(1, 1e-3), method="one-stage", bound=2, noise="laplace", relation=relation)
+    made = private_histogram(
+        Budget(1, 1e-3), of="events", method="one-stage", bound=2, noise="laplace", relation=relation
+    )
     plan, losses = made.plan, made.guarantee().losses
     scale, q = float(plan.scale), math.exp(-1 / float(plan.scale))
     shown = q ** (plan.threshold - 1) / (1 + q)
@@ -138,7 +140,7 @@ def test_a_threshold_with_laplace_noise(relation):
 
 
 def test_a_threshold_with_gaussian_noise():
-    made = private_histogram(Budget(1, 1e-3), method="one-stage", bound=2, noise="gaussian")
+    made = private_histogram(Budget(1, 1e-3), of="events", method="one-stage", bound=2, noise="gaussian")
     plan, losses = made.plan, made.guarantee().losses
     sigma, unit = float(plan.scale), 2**plan.grid
     x = np.arange(-6 * int(sigma), 6 * int(sigma))

@@ -65,8 +65,8 @@ OTHERS = {"headcount.mechanisms.counting.noisy", "headcount.mechanisms.sampled.p
 
 # (module whose lanes are looked at, mechanism)
 DECIDING: dict[str, tuple[str, Callable[[], Any]]] = {
-    "estimates": ("choice.run", lambda: estimates(BUDGET)),
-    "estimates, domain": ("choice.run", lambda: estimates(BUDGET, domain=DOMAIN)),
+    "estimates": ("choice.run", lambda: estimates(BUDGET, of="events")),
+    "estimates, domain": ("choice.run", lambda: estimates(BUDGET, of="events", domain=DOMAIN)),
     "aggregate in ranges": ("choice.run", lambda: aggregate(BUDGET, [PRICE])),
     "bound for unknown items": ("choice.run", lambda: auto_unbounded_histogram(BUDGET)),
     "bound by volume": ("choice.run", lambda: auto_unbounded_histogram(BUDGET, method="gem")),

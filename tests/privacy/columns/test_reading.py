@@ -37,7 +37,7 @@ def key(tmp_path):
 def released(key: str, **said) -> list[dict]:
     said = {"user": "user", "item": "item"} | said
     result = headcount.histogram(
-        FRAME, **said, epsilon=1, delta=1e-6, bound=1, method="one-stage", key_file=key, release_id="r"
+        FRAME, **said, of="events", epsilon=1, delta=1e-6, bound=1, method="one-stage", key_file=key, release_id="r"
     )
     return result.table.rename_columns(["item", *result.table.column_names[1:]]).to_pylist()
 
@@ -61,7 +61,7 @@ def test_each_way_to_read_the_same_rows_has_other_noise(key, monkeypatch):
 def test_a_transform_draws_what_the_call_does(key, collect, way):
     said = {"user": "user", "item": "item"} | WAYS[way]
     histogram = Histogram(
-        Budget(1, 1e-6), bound=1, method="one-stage", release=Release(KeyFile(key), "r"), output_files=1
+        Budget(1, 1e-6), of="events", bound=1, method="one-stage", release=Release(KeyFile(key), "r"), output_files=1
     )
 
     def build(pipeline):

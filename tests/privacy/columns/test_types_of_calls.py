@@ -22,7 +22,12 @@ D = decimal.Decimal
 USERS = 400
 LATE = datetime.datetime(2026, 2, 28, 23, 30)  # in Tokyo, the first of March
 UTC, TOKYO, LIMA = (zoneinfo.ZoneInfo(name) for name in ("UTC", "Asia/Tokyo", "America/Lima"))
-EXACT = {"method": "one-stage", "bound": 1, "noise": "laplace"}  # with noise of 1 in 10,000, which nobody sees
+EXACT = {
+    "of": "events",
+    "method": "one-stage",
+    "bound": 1,
+    "noise": "laplace",
+}  # with noise of 1 in 10,000, which nobody sees
 WINDOWS = {"protect": "user-day", "time": "x"}
 
 # What is asked for, what all others hold (of each user, one or two), what one more holds, and what is published of the others.

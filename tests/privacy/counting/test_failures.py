@@ -99,9 +99,9 @@ def public(method: str, noise: str) -> object:
 
 # Made by the test of each: all of them take seconds.
 CHOICES: dict[str, Callable[[], Any]] = {
-    "kept": lambda: estimates(BUDGET).stages.clip_choice,
-    "kept, domain": lambda: estimates(Budget(2), domain=DOMAIN).stages.clip_choice,
-    "names": lambda: estimates(BUDGET).stages.names_choice,
+    "kept": lambda: estimates(BUDGET, of="events").stages.clip_choice,
+    "kept, domain": lambda: estimates(Budget(2), of="events", domain=DOMAIN).stages.clip_choice,
+    "names": lambda: estimates(BUDGET, of="events").stages.names_choice,
     "joint, error": lambda: unknown(),
     "joint, items": lambda: unknown(objective="items"),
     "gem": lambda: unknown("gem"),
@@ -126,12 +126,12 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "histogram, domain, Gaussian": lambda: bounded_histogram(BUDGET, DOMAIN, bound=3, noise="gaussian"),
     "histogram, domain, auto": lambda: auto_bounded_histogram(BUDGET, DOMAIN),
     "histogram, domain, auto, Gaussian": lambda: auto_bounded_histogram(BUDGET, DOMAIN, noise="gaussian"),
-    "estimates": lambda: estimates(BUDGET),
-    "estimates, Gaussian": lambda: estimates(BUDGET, noise="gaussian"),
-    "estimates, Laplace": lambda: estimates(BUDGET, noise="laplace"),
+    "estimates": lambda: estimates(BUDGET, of="events"),
+    "estimates, Gaussian": lambda: estimates(BUDGET, of="events", noise="gaussian"),
+    "estimates, Laplace": lambda: estimates(BUDGET, of="events", noise="laplace"),
     "estimates, users": lambda: estimates(BUDGET, of="users"),
-    "estimates, domain": lambda: estimates(BUDGET, domain=DOMAIN),
-    "estimates, large bound": lambda: estimates(Budget(1000, 1e-3), domain=DOMAIN, bound=10**9),
+    "estimates, domain": lambda: estimates(BUDGET, of="events", domain=DOMAIN),
+    "estimates, large bound": lambda: estimates(Budget(1000, 1e-3), of="events", domain=DOMAIN, bound=10**9),
     "count": lambda: debiased_count(BUDGET, DOMAIN, max_per_item=2),
     "release": lambda: count_release(BUDGET, max_per_item=3),
     "top": lambda: top_items(BUDGET, 3, k_bar=5),
@@ -223,7 +223,10 @@ def test_what_is_cut_in_a_shard_does_not_pass_for_bounded():
 @pytest.mark.parametrize("method", ["estimates", "one-stage"])
 @pytest.mark.parametrize("domain", [None, DOMAIN])
 def test_a_pipeline_of_any_number_of_shards_gives_the_rows_of_the_function(domain, method, collect, make_release):
-    rows, how = [*everybody_else(), VICTIM, *planted()], {"domain": domain, "method": method, "bound": 3}
+    rows, how = (
+        [*everybody_else(), VICTIM, *planted()],
+        {"of": "events", "domain": domain, "method": method, "bound": 3},
+    )
     expected = histogram(BUDGET, **how).run([batch_of(rows)], make_release()).to_pylist()
     for shards in (1, 7):
         transform = Histogram(BUDGET, **how, release=make_release(), shards=shards)

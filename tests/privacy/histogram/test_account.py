@@ -51,7 +51,7 @@ def made(
     name: str, budget: Budget, relation: Relation = Relation.ADD_REMOVE
 ) -> EstimatesMechanism | AggregateMechanism:
     if name in HISTOGRAMS:
-        return estimates(budget, **HISTOGRAMS[name], relation=relation)
+        return estimates(budget, **{"of": "events"} | HISTOGRAMS[name], relation=relation)
     metrics = [Metric("users"), Metric("events"), parse_metric("mean", "price:auto")]
     return aggregate(**{"budget": budget, **AGGREGATES[name]}, metrics=metrics, relation=relation)
 

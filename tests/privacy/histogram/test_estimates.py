@@ -58,7 +58,7 @@ from tests.privacy.independence import Words
 
 @functools.cache
 def mechanism_of(name: str, relation: Relation = Relation.ADD_REMOVE) -> EstimatesMechanism:
-    return estimates(BUDGET, **MECHANISMS[name], relation=relation)
+    return estimates(BUDGET, **{"of": "events"} | MECHANISMS[name], relation=relation)
 
 
 def audited(
@@ -303,7 +303,7 @@ def test_no_two_stages_share_a_word_and_shared_lanes_are_caught(name, make_relea
     """Noise of all stages from one key and by the place of an item alone: words of the names serve the counts again."""
     words = Words(monkeypatch)
     domain = {"domain": DOMAIN} if name == "domain" else {}
-    mechanism = estimates(RICH, noise=name if name in ("gaussian", "laplace") else "auto", **domain)
+    mechanism = estimates(RICH, of="events", noise=name if name in ("gaussian", "laplace") else "auto", **domain)
     mechanism.run(batch_of(crowd()), make_release())
     assert words.all > 0 and words.twice == 0
     real = counting_sums.item_lane_ids

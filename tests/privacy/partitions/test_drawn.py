@@ -28,7 +28,7 @@ def partitions_plan(items: int, delta: float = 1e-8):
 
 def histogram_plan(items: int, delta: float = 1e-8):
     """How the default histogram names items of users who have so many, in one round."""
-    stages = estimates(Budget(1, delta)).stages
+    stages = estimates(Budget(1, delta), of="events").stages
     return stages.names_plan(ChosenStrategy("law", items, 1)).rounds[0].plan
 
 
