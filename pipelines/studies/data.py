@@ -32,9 +32,16 @@ class Data:
     users: np.ndarray
     pairs: np.ndarray
 
-    def truth(self, of: str) -> np.ndarray:
-        """How often each item occurs, or how many users have it: `of` is "events" or "users"."""
-        return self.users if of == "users" else self.events
+    def truth(self, of: str, cap: int = 0) -> np.ndarray:
+        """How often each item occurs, or how many users have it: `of` is "events" or "users". With a cap, at most this many
+        events of one user on one item count."""
+        if of == "users" or cap == 1:
+            return self.users
+        if cap == 0:
+            return self.events
+        code = np.concatenate([self.places(batch.column("item")) for batch in self.batches])
+        count = np.concatenate([np.asarray(batch.column("count")) for batch in self.batches])
+        return sum_by_code(code, np.minimum(count, cap), len(self.items))
 
     def places(self, shown: pa.Array) -> np.ndarray:
         """Where among the items each of those shown is; -1 for one that nobody has."""

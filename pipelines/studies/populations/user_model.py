@@ -164,11 +164,11 @@ def _least_off(evidence: UserEvidence, model: ItemModel, sample: _Sample) -> flo
 def _left_out_off(evidence: UserEvidence, sample: _Sample) -> float:
     """How far the share that the bound leaves out is from the one that was released, in standard deviations."""
     plan, named = evidence.plan, sample.of_named
-    reached = np.minimum(named.totals(), plan.kept.totals_bound).sum()
+    capped = limit_per_item(named, plan.kept.max_per_item) if plan.kept.max_per_item else named
+    reached = np.minimum(capped.totals(), plan.kept.totals_bound).sum()
     if plan.counts is None:  # one event of each user
         left = named.totals() / np.maximum(sample.totals, 1)
     else:
-        capped = limit_per_item(named, plan.kept.max_per_item) if plan.kept.max_per_item else named
         norms = np.sqrt(squared_norms(capped).astype(float))
         left = capped.totals() * np.minimum(1.0, plan.kept.bound / np.maximum(norms, 1e-9))
     share = max(0.0, 1 - float(left.sum()) / max(float(reached), 1e-9))
@@ -183,13 +183,16 @@ def _bounds_chosen(evidence: UserEvidence, sample: _Sample) -> list[float]:
     if choice is None:
         return []
     table = [int(entry * sample.stands_for) for entry in choice.user_table(sample.of_named)]
-    found = []
+    found, place = [], choice.caps.index(kept.max_per_item)
+    if choice.cap_budget is not None:
+        found.append(_chance(choice.cap_exponents(table), place))
     if evidence.plan.counts is not None and choice.candidates:
         table[-1] = max(1, evidence.named)
-        asked = [(each.bound, each.max_per_item, each.noise) for each in choice.candidates]
-        found.append(_chance(choice.counts_exponents(table), asked.index(kept[:3])))
+        alike = [each for each in choice.candidates if each.max_per_item == kept.max_per_item]
+        asked = [(each.bound, each.noise) for each in alike]
+        found.append(_chance(choice.counts_exponents(table, alike), asked.index((kept.bound, kept.noise))))
     if choice.norms:
-        found.append(_chance(choice.totals_exponents(table), choice.norms.index(kept.totals_bound)))
+        found.append(_chance(choice.totals_exponents(table, place), choice.norms.index(kept.totals_bound)))
     return found
 
 
