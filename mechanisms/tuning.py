@@ -245,11 +245,9 @@ DESCENT_STEPS, DESCENT_STRIDE, DESCENT_DECAY = 16, 0.25, -0.75
 #: Parameters of the flood of the shuffle model: the one with the fewest messages is taken (`shape.papers.shuffled`).
 FLOODS = tuple(Fraction(q) for q in ("4/5", "17/20", "9/10", "93/100", "19/20", "97/100", "49/50", "99/100", "199/200"))
 
-#: Buckets for each item of each user (`shape.hashed`). More keeps items apart, fewer have less noise. At least 2.
-BUCKETS_PER_USER = 4
-
-#: The most positions of a shape that mode "auto" sorts, which is closer: a few seconds' work (`shape.auto`).
-MOST_SORTED = 10**7
+#: Buckets for each item of each user (`shape.hashed`): more keeps items apart, fewer have less noise. At least 2. And the most
+#: positions of a shape that mode "auto" sorts, which is closer: a few seconds' work (`shape.auto`).
+BUCKETS_PER_USER, MOST_SORTED = 4, 10**7
 
 #: The search for a sample's threshold ends where it is this much worse than the best one found (`sampled.plan`). More is
 #: slower.
@@ -333,8 +331,9 @@ GROUPS_ALIKE, MOST_GROUPS = 3.0, 64
 #: How far items of a size differ in what the bound left out of them, as a part of their count: the standard deviation where
 #: this share of the events or more is left out, and in proportion below that; twice that where one event of each user is
 #: counted, as the root of a user's items becomes their number (`histogram.groups`). What real data showed; more makes intervals
-#: wider. And how many second looks this is worth, which may tell of more.
-SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD = 0.15, 0.3, 4
+#: wider. How many second looks this is worth, which may tell of more; and the noise of all totals together, as a part of them,
+#: from which on it is not told what was left out.
+SPREAD_OF_LEFT_OUT, LEFT_OUT_OF_FULL_SPREAD, LOOKS_OF_SPREAD, LEFT_OUT_UNKNOWN = 0.15, 0.3, 4, 0.1
 
 #: The distribution of counts behind the noisy ones (`histogram.deconvolution`): how finely it is told, in standard deviations
 #: of the noise, up to how many of them, and the steps of its computation. Finer and farther is slower; more steps follow single

@@ -54,6 +54,11 @@ ASSUMPTION = (
     "noise, and how far that assumption may be off"
 )
 
+#: The same where the noise of the totals is larger than what they could tell.
+NOT_KNOWN = (
+    "how much the bound left out is not known, as the noise of the totals is too large: the true numbers may be above"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Estimated:
@@ -85,7 +90,9 @@ class Estimated:
         names = self.plan.names
         told: dict[str, Any] = {} if names is None else dict(users_needed(each.plan for each in names.rounds))
         if self.left_out is not None:
-            told |= {"share_left_out": round(self.left_out, 3), "assumption": ASSUMPTION}
+            told["share_left_out"] = round(self.left_out, 3)
+        if self.plan.totals is not None:
+            told["assumption"] = ASSUMPTION if self.left_out is not None else f"{ASSUMPTION}; {NOT_KNOWN}"
         return told | ({} if self.plan.counts is None else correlated(self.plan.counts))
 
 

@@ -119,7 +119,7 @@ def join_alike(
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """Estimates, the standard deviations of their noise, the ends of their intervals, and the share of the events that the
-    bound had left out.
+    bound had left out: None where the noise of all totals is too large to tell.
 
     `scale` is what each count was multiplied by; `below` and `above` are how far an interval goes for all but the noise of the
     counts themselves.
@@ -129,7 +129,7 @@ class Calibrated:
     noise_stddev: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    left_out: float
+    left_out: float | None
     scale: np.ndarray
     below: np.ndarray
     above: np.ndarray
@@ -255,8 +255,8 @@ def calibrate(
         variance[looks] = weight**2 * variance[looks] + ((1 - weight) * look_noise) ** 2
     estimate = np.maximum(np.rint(estimate), least)
     low, high = np.minimum(centre - reach[0], estimate), np.maximum(centre + reach[1], estimate)
-    whole = float((scale * kept).sum())
-    left_out = 1 - float(kept.sum()) / whole if whole > 0 else 0.0
+    whole, unsure = float((scale * kept).sum()), math.sqrt(float((total_noise**2).sum()))
+    left_out = 1 - float(kept.sum()) / whole if unsure < tuning.LEFT_OUT_UNKNOWN * whole else None
     return Calibrated(estimate, np.sqrt(variance), np.maximum(low, least), high, left_out, scale, below, above)
 
 

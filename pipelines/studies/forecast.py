@@ -108,9 +108,9 @@ def foresee(
         else:
             numbers = {name: _expected([(values[name], belief) for values, belief in found[cell]]) for name in MEANINGS}
             known = {name: each for name, each in numbers.items() if each is not None}
-            for name, most in (("items", float(there_are)), ("held", 1.0)):
-                if name in known:
-                    known[name] = dataclasses.replace(known[name], high=min(known[name].high, most))
+            ends = {"items": float(there_are), "held": 1.0}
+            for name in ends.keys() & known.keys():
+                known[name] = dataclasses.replace(known[name], high=min(known[name].high, ends[name]))
             outlooks.append(Outlook(*cell, known, said[cell]))
     return outlooks
 
@@ -145,8 +145,8 @@ def _releases(cell: Cell, data: Data, smaller: float, number: int) -> Iterator[t
 
 
 def _expected(values: Sequence[tuple[float | None, float]]) -> Expected | None:
-    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users may be
-    unlike all of these, and no less than what was seen."""
+    """The mean of values by the belief in each, and a range on a scale of ratios: two standard deviations, with what users
+    may be unlike all of these, and no less than what was seen."""
     known = [(value, belief) for value, belief in values if value is not None]
     if not known:
         return None

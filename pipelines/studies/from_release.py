@@ -89,7 +89,7 @@ class PublishedRelease:
         reached = noise.threshold_in_counts
         noisy = NoisyCounts(self.bounded, noise.stddev, kept, None if reached is None else float(reached))
         items = fit_items(noisy, random, POPULATIONS)
-        groups, left_out = self.report["details"]["groups"], self.report["share_left_out"]
+        groups, left_out = self.report["details"]["groups"], self.report.get("share_left_out")
         evidence = UserEvidence(made.stages, plan, len(self.bounded), groups, left_out, float(self.counts.sum()))
         believed = _mixed(items, fit_users(evidence, items.best, _SEED))
         return [

@@ -92,7 +92,7 @@ def _cap(decision: Any) -> int:
 
 def _held(rows: pa.RecordBatch, true: np.ndarray, place: np.ndarray) -> float | None:
     """The share of estimates whose interval holds the true number: other rows have that of their noise alone."""
-    if "count" not in rows.schema.names or rows.num_rows == 0:
+    if not {"count", "low", "high"} <= {*rows.schema.names} or rows.num_rows == 0:
         return None
     there = np.where(place >= 0, true[place], 0)
     low, high = (np.asarray(rows.column(name), dtype=float) for name in ("low", "high"))

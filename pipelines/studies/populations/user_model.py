@@ -54,7 +54,7 @@ class UserEvidence:
     plan: StagePlan
     named: int
     groups: int
-    left_out: float
+    left_out: float | None  # None where it is not known
     events: float  # of the items named
 
     @property
@@ -171,6 +171,8 @@ def _left_out_off(evidence: UserEvidence, sample: _Sample) -> float:
     else:
         norms = np.sqrt(squared_norms(capped).astype(float))
         left = capped.totals() * np.minimum(1.0, plan.kept.bound / np.maximum(norms, 1e-9))
+    if evidence.left_out is None:
+        return 0.0
     share = max(0.0, 1 - float(left.sum()) / max(float(reached), 1e-9))
     if evidence.left_out > 0:
         return (share - evidence.left_out) / evidence.left_out_stddev

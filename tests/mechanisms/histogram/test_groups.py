@@ -137,7 +137,11 @@ def test_estimates_are_whole_and_rise_with_the_counts_and_lie_in_their_intervals
         assert (made.estimate == np.rint(made.estimate)).all() and (made.estimate >= least).all()
         assert (np.diff(made.estimate[order]) >= 0).all() or factor > 1  # a scale may fall with size
         assert (made.low >= least).all() and (made.low <= made.estimate).all() and (made.estimate <= made.high).all()
-        assert 0 <= made.left_out < 1 and (made.noise_stddev >= noise * (1 - 1e-9)).all() and (made.scale >= 1).all()
+        assert (
+            (made.left_out is None or 0 <= made.left_out < 1)
+            and (made.noise_stddev >= noise * (1 - 1e-9)).all()
+            and (made.scale >= 1).all()
+        )
 
 
 def test_a_group_without_news_has_its_counts_and_their_noise():
