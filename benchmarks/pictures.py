@@ -68,7 +68,7 @@ def true_users(log: pa.Table) -> dict[str, int]:
 def noisy(log: pa.Table, key: Path) -> None:
     """Intervals of released counts with the truth as a mark, on a logarithmic axis."""
     counts = headcount.histogram(
-        log, user="user_id", item="page", of="users", epsilon=1, delta=1e-8, key_file=key, release_id="picture"
+        log, user="user_id", item="page", epsilon=1, delta=1e-8, key_file=key, release_id="picture"
     )
     truth = true_users(log)
     rows = sorted(counts.table.to_pylist(), key=lambda row: -row["count"])[:14]
@@ -90,7 +90,7 @@ def noisy(log: pa.Table, key: Path) -> None:
     y = 100 + 22 * len(rows)
     parts += [
         f'<circle cx="130" cy="{y - 4}" r="4" class="one"/>',
-        text(142, y, "released count, with its interval (95 % of the noise)", "small"),
+        text(142, y, "released count, with its 95 % interval", "small"),
     ]
     parts += [line(450, y - 11, 450, y + 3, "two curve"), text(462, y, "true number", "small")]
     write("noisy", 660, y + 18, "Released counts of users with their intervals, and the true numbers", parts)

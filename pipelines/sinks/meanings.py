@@ -92,9 +92,8 @@ def _histogram_meanings(columns: Collection[str], details: Mapping[str, Any]) ->
     if of == "users":
         counted = f"users of the item; at most {most:,} items of one user count in all"
     elif cap:
-        counted = (
-            f"events of the item, of which at most {cap:,} of one user on one item count, and at most {most:,} in all"
-        )
+        one = f"at most {cap:,} of one user on one item count"
+        counted = f"events of the item, of which {one}, and at most {most:,} of one user in all"
     else:
         counted = f"events of the item; at most {most:,} of one user count in all"
     return {

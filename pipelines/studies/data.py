@@ -39,7 +39,7 @@ class Data:
             return self.users
         if cap == 0:
             return self.events
-        code = np.concatenate([self.places(batch.column("item")) for batch in self.batches])
+        code = np.concatenate([self.places(batch.column("item").cast(self.items.type)) for batch in self.batches])
         count = np.concatenate([np.asarray(batch.column("count")) for batch in self.batches])
         return sum_by_code(code, np.minimum(count, cap), len(self.items))
 

@@ -103,7 +103,8 @@ class PublishedRelease:
         details = self.report["details"]
         chosen, given = details.get("chosen", {}), details["parameters"]
         by_users = self.method.question == "users"
-        limit = chosen.get("max_items", given.get("max_items")) if by_users else chosen.get("bound", given.get("bound"))
+        name = "bound" if self.method.command[0] == "histogram" else "max_items"
+        limit = chosen.get(name, given.get(name))
         limit = limit if isinstance(limit, int) else None
         cap = chosen.get("max_per_item", given.get("max_per_item"))
         reached = self.report.get("users_needed") if self.method.command[0] == "histogram" else None

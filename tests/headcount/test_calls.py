@@ -5,13 +5,18 @@ The digests are those that the commands themselves are held to (tests/golden), s
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import pyarrow.csv
 import pytest
 
 import headcount
+from headcount.mechanisms import private_histogram
+from headcount.pipelines import parser
+from headcount.pipelines.command import load
 from headcount.pipelines.main import main
+from headcount.transforms import Histogram
 from tests.called_jobs import OF_EVENTS, called
 from tests.golden import events
 from tests.golden.digests import DIGESTS, after, parts
@@ -73,8 +78,27 @@ def test_the_bound_of_a_choice_goes_into_a_histogram(data):
     assert (parameters["bound"], parameters["bound_from"]) == (row["bound"], chosen.report["release_id"])
     with pytest.raises(headcount.ParameterError, match="bound_from must be a report of choose-bound"):
         headcount.histogram(events.events(), bound_from=result.report, **asked)
-    with pytest.raises(headcount.ParameterError, match="bound_from holds a choice for events, .*: add of events"):
-        headcount.histogram(events.events(), bound_from=chosen.report, **asked | {"of": "users"})
+
+
+def test_users_are_counted_unless_events_are_asked_for(data):
+    """At every door. A user counts once on an item; of a bot's events as many as the report says."""
+    for made in (headcount.histogram, private_histogram, Histogram):
+        assert inspect.signature(made).parameters["of"].default == "users"
+    assert parser.parse(load("histogram"), [])[0].of == "users"
+    rows = [(f"u{k % 3000}", "ab"[k % 2]) for k in range(6000)] * 2 + [("bot", "a")] * 100_000
+    frame = {"user": [user for user, _ in rows], "item": [item for _, item in rows]}
+    shared = {"user": "user", "item": "item", "epsilon": 8, "delta": 1e-4, "key_file": data / "key", "release_id": "r"}
+    users, found = headcount.histogram(frame, **shared), headcount.histogram(frame, **shared, of="events")
+    cap, most = (found.report["details"]["chosen"][name] for name in ("max_per_item", "totals_bound"))
+    assert cap < 100
+    assert found.report["columns"]["count"] == (
+        f"an estimate of the events of the item, of which at most {cap} of one user on one item count, and at most {most:,} of "
+        "one user in all"
+    )
+    for result, truth in ((users, {"a": 1501, "b": 1500}), (found, {"a": 6000 + cap, "b": 6000})):
+        for row in result.table.to_pylist():
+            assert row["low"] <= truth[row["item"]] <= row["high"]
+            assert row["count"] == pytest.approx(truth[row["item"]], rel=0.05)
 
 
 def test_a_domain_is_its_items_or_their_file(data):

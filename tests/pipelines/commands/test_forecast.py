@@ -84,11 +84,12 @@ def test_like_an_earlier_release(released):
 
 
 @pytest.mark.slow
-def test_like_bounded_counts_and_another_method(key, capsys, tmp_path):
+@pytest.mark.parametrize(("of", "flags"), [("users", ""), ("events", " --of events")])
+def test_like_bounded_counts_and_another_method(key, capsys, tmp_path, of, flags):
     shared = {"user": "user", "item": "item", "epsilon": 2, "delta": 1e-6}
-    one = headcount.histogram(table(), **shared, method="one-stage", bound=3, **key)
+    one = headcount.histogram(table(), **shared, of=of, method="one-stage", bound=3, noise="laplace", **key)
     one.save(tmp_path / "week", format="csv")
-    own = "histogram --method one-stage --bound 3 --noise laplace"
+    own = f"histogram{flags} --method one-stage --bound 3 --noise laplace"
     run("--like", str(tmp_path / "week"), "--epsilon", "2", "--method", "plume", "--method", own)
     said = capsys.readouterr().out
     assert f"like an earlier release (headcount histogram, epsilon 2, {one.table.num_rows} items)" in said
@@ -100,9 +101,9 @@ def test_like_bounded_counts_and_another_method(key, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_method_is_that_of_the_release(key):
-    one = headcount.histogram(table(), user="user", item="item", epsilon=2, delta=1e-6, of="users", **key)
+    one = headcount.histogram(table(), user="user", item="item", epsilon=2, delta=1e-6, of="events", **key)
     told = headcount.forecast(like=one, epsilon=2)
-    assert told.outlooks[0].method.command == ("histogram", "--of", "users")
+    assert told.outlooks[0].method.command == ("histogram", "--of", "events")
     assert about(told.outlooks[0].expected["items"], one.table.num_rows)
 
 

@@ -65,7 +65,7 @@ def told(of, chosen, columns=("item", "count", "noise_stddev", "low", "high", "b
         (
             "events",
             {"max_per_item": 5, "totals_bound": 1259},
-            "events of the item, of which at most 5 of one user on one item count, and at most 1,259 in all",
+            "events of the item, of which at most 5 of one user on one item count, and at most 1,259 of one user in all",
         ),
         ("events", {"totals_bound": 100}, "events of the item; at most 100 of one user count in all"),
     ],
@@ -89,7 +89,9 @@ def test_bounded_counts_have_the_range_of_the_noise(of):
     assert columns["bounded_count"].startswith(f"the {of} of the item that were left")
     assert columns["bounded_count"].endswith("may be far above it") and "range of the noise" in columns["low"]
     lines = summarize(report([row("tea", 50.0)]) | {"columns": columns}).splitlines()
-    assert lines[0] == "1 item came out, with the range of the noise:" and not any("count is" in line for line in lines)
+    assert lines[0] == "1 item came out, with the range of the noise:" and not any(
+        line.startswith("count is") for line in lines
+    )
 
 
 def test_of_several_metrics_only_totals_have_more_than_the_noise():
