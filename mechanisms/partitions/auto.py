@@ -21,7 +21,7 @@ from headcount.mechanisms.batches.domain import arrow_type
 from headcount.mechanisms.batches.shards import one_shard
 from headcount.mechanisms.calibration.expected_error import users_needed
 from headcount.mechanisms.choice.protocol import Decision
-from headcount.mechanisms.choice.run import choose_bound, split_budget
+from headcount.mechanisms.choice.run import choose_of, split_budget
 from headcount.mechanisms.errors import ParameterError
 from headcount.mechanisms.partitions.candidates import StrategyCandidate
 from headcount.mechanisms.partitions.curve_budget import CurveBudget, CurvePart
@@ -128,9 +128,9 @@ class AutoSelection:
         self, batches: Iterable[pa.RecordBatch], release: Release, label: str | None = None
     ) -> tuple[pa.RecordBatch, DecidedSelection]:
         """The same, and what was chosen."""
-        label, batches = self.name if label is None else label, list(batches)
-        decided = self.decided(choose_bound(batches, self.choice, release, f"{label}/ChooseStrategy"))
-        names = named_in_rounds(one_shard(batches), decided.rounds, release, f"{label}/NamedItems", self.item_type)
+        label, shard = self.name if label is None else label, one_shard(batches)
+        decided = self.decided(choose_of(shard, self.choice, release, f"{label}/ChooseStrategy"))
+        names = named_in_rounds(shard, decided.rounds, release, f"{label}/NamedItems", self.item_type)
         return pa.RecordBatch.from_pydict({"item": names}), decided
 
     def _whole(self, *steps: MechanismStep) -> Guarantee:
